@@ -1,0 +1,206 @@
+//! The memory of a room: one ordered, durable log a topic, and the leases of those present.
+//!
+//! [`TopicLog`] is the contract; [`sqlite`] keeps it on one machine. Deliberately absent: who may write what (that is `rooms`) and
+//! how anything looks on a wire (that is `dialects`).
+
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
+mod lease;
+mod retention;
+pub mod sqlite;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::Stream;
+use futures_util::future::BoxFuture;
+use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Timestamp, TopicName};
+use tokio::sync::watch;
+
+pub use lease::{Claim, Lease};
+pub use retention::{Retention, RetentionRules};
+
+/// An ordered, durable log for each topic. What every engine promises:
+///
+/// 1. One total order per topic; every tail on every node yields it.
+/// 2. Appended means durable, readable and tailed, in that order.
+/// 3. A tail never skips: it yields the next entry, or a gap.
+/// 4. An envelope id is unique in its topic for as long as the entry is kept. The same sender and bytes again return the first
+///    entry; anything else under that id conflicts.
+/// 5. A position is ordered within its epoch and not dense.
+/// 6. A live lease is exclusive across nodes, unless its holders asked to share it. A newer claim of the same participant
+///    supersedes, and the older holder is told. A lease ends with its holder, or with its node.
+/// 7. [`TopicLog::standing`] and [`TopicLog::find`] are folds over the log: the same on every node and after every restart.
+/// 8. Reading from a position that retention has removed is an explicit gap, never a silent one.
+/// 9. After a failed write nothing is acknowledged any more, and [`TopicLog::health`] says why.
+///
+/// Methods that return a future take effect in the order they are called, not in the order the futures are polled: a session may
+/// have many appends in flight and they stay in order.
+pub trait TopicLog: Send + Sync + 'static {
+    /// Appends an envelope. Resolves when it is durable and readable; dropping the future does not undo it.
+    fn append(&self, topic: &TopicName, envelope: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>>;
+
+    /// Reads up to `limit` entries, always oldest first.
+    fn read(&self, topic: &TopicName, span: Span, limit: usize) -> BoxFuture<'static, Result<Vec<Arc<Entry>>, ReadError>>;
+
+    /// Follows a topic from a position, for ever.
+    fn tail(&self, topic: &TopicName, after: Position) -> Tail;
+
+    /// Finds an entry by its envelope's id.
+    fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Found>, ReadError>>;
+
+    /// What the log says of the present, as of its newest entry. Of a topic nobody ever entered: nothing, at the start.
+    fn standing(&self, topic: &TopicName) -> BoxFuture<'static, Result<Standing, ReadError>>;
+
+    /// Takes a participant's place in a topic. `lost` is called, at most once, when a newer claim supersedes this one or the
+    /// lease could not be kept; never after the lease was dropped.
+    fn claim(
+        &self,
+        topic: &TopicName,
+        participant: &ParticipantId,
+        claim: Claim,
+        lost: Box<dyn FnOnce() + Send + Sync>,
+    ) -> BoxFuture<'static, Result<Lease, ReadError>>;
+
+    /// Who holds a live lease in a topic, on any node.
+    fn roster(&self, topic: &TopicName) -> BoxFuture<'static, Result<Vec<ParticipantId>, ReadError>>;
+
+    /// Every topic that has ever been entered and not been forgotten, by name.
+    fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>>;
+
+    /// Whether the log still takes entries; changes at most once.
+    fn health(&self) -> watch::Receiver<Health>;
+
+    /// What an acknowledgement is worth.
+    fn durability(&self) -> Durability;
+
+    /// Finishes what was submitted, then takes nothing more.
+    fn close(&self) -> BoxFuture<'static, ()>;
+}
+
+/// The outcome of an append.
+#[derive(Debug, Clone)]
+pub struct Appended {
+    /// The stored entry: the new one, or the first of this id.
+    pub entry: Arc<Entry>,
+    /// Whether it had been stored before, by the same sender with the same bytes.
+    pub repeated: bool,
+}
+
+/// Why an envelope was not stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// Its id belongs to another envelope.
+    #[error("the id is taken by another envelope in this topic")]
+    IdConflict,
+    /// The log takes nothing any more.
+    #[error("the log has stopped: {0}")]
+    Stopped(Arc<str>),
+}
+
+/// Why something could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// Entries after the given position are gone; what is left begins after `resume`.
+    #[error("entries after this position are no longer kept")]
+    Gap {
+        /// Reading from here is without a gap.
+        resume: Position,
+    },
+    /// The engine failed.
+    #[error("the log could not be read: {0}")]
+    Failed(Arc<str>),
+}
+
+/// Which part of a topic to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Span {
+    /// The oldest entries after a position.
+    After(Position),
+    /// The newest entries before a position.
+    Before(Position),
+    /// The newest entries that arrived before a time.
+    BeforeTime(Timestamp),
+    /// The newest entries of all.
+    Newest,
+}
+
+/// An entry found by its id.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The entry.
+    pub entry: Arc<Entry>,
+    /// Whether it is a request that nobody has answered.
+    pub unanswered: bool,
+}
+
+/// What the log says of the present.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// The newest position; everything below is as of here.
+    pub head: Position,
+    /// The newest join of everyone who has not left since, oldest first.
+    pub present: Vec<Arc<Entry>>,
+    /// The newest requests that have no answer, oldest first, at most [`Standing::MAX_UNANSWERED`].
+    pub unanswered: Vec<Arc<Entry>>,
+}
+
+impl Standing {
+    /// How many unanswered requests are remembered without being looked for.
+    pub const MAX_UNANSWERED: usize = 10_000;
+}
+
+/// A topic as a list shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicSummary {
+    /// Its name.
+    pub name: TopicName,
+    /// How many entries are kept.
+    pub entries: u64,
+    /// When the newest arrived.
+    pub newest: Option<Timestamp>,
+}
+
+/// Whether a log takes entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It does.
+    Writable,
+    /// It does not, for this reason.
+    Stopped(Arc<str>),
+}
+
+/// What an acknowledged entry survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// The loss of power: flushed to the device before it is acknowledged.
+    #[default]
+    Full,
+    /// The end of the process, but not the loss of power: the operating system flushes when it likes.
+    Os,
+}
+
+impl Durability {
+    /// The word in the configuration and in a welcome.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Os => "os",
+        }
+    }
+}
+
+/// What follows in a tail.
+#[derive(Debug, Clone)]
+pub enum Tailed {
+    /// The next entries, never none.
+    Entries(Vec<Arc<Entry>>),
+    /// Entries were removed before this tail came to them; what follows begins after `resume`.
+    Gap {
+        /// The position before the next entry.
+        resume: Position,
+    },
+}
+
+/// A topic being followed. Ends only with the log, or with an error.
+pub type Tail = Pin<Box<dyn Stream<Item = Result<Tailed, ReadError>> + Send>>;

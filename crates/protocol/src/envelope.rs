@@ -1,0 +1,306 @@
+//! Envelopes: a proposed one is a [`Draft`], an accepted one an [`Envelope`], a stored one an [`Entry`].
+//!
+//! Invariant: the text of an envelope is what its sender wrote, byte for byte, from the first parse to the last delivery.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use crate::scan::{Field, Outline, ScanError, Shape, scan};
+use crate::{Chat, Code, EnvelopeId, Message, ParticipantId, Position, Presence, Refusal, Timestamp};
+
+/// The value of every envelope's `protocol` field.
+pub const PROTOCOL: &str = "mcp-x/v0";
+
+/// What an envelope carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A JSON-RPC message of MCP.
+    Mcp,
+    /// A join, a leave or a heartbeat; the gateway's alone.
+    Presence,
+    /// A welcome or an error; the gateway's alone.
+    System,
+}
+
+/// Bounds on what one envelope may be. Zero switches a bound off, except that of depth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the whole text.
+    pub message: usize,
+    /// Levels of nesting, the envelope itself being the first.
+    pub depth: usize,
+    /// Entries in `to`.
+    pub recipients: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { message: 1 << 20, depth: 64, recipients: 256 }
+    }
+}
+
+/// An accepted envelope: its text, and what routing needs to know of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    text: Box<str>,
+    id: EnvelopeId,
+    from: ParticipantId,
+    to: Box<[ParticipantId]>,
+    kind: Kind,
+    correlation: Option<EnvelopeId>,
+    payload: Range<usize>,
+    params: Option<Range<usize>>,
+    message: Option<Message>,
+}
+
+impl Envelope {
+    /// The whole envelope as its sender wrote it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &EnvelopeId {
+        &self.id
+    }
+
+    /// Who sent it.
+    pub fn from(&self) -> &ParticipantId {
+        &self.from
+    }
+
+    /// Whom it names; nobody means everybody.
+    pub fn to(&self) -> &[ParticipantId] {
+        &self.to
+    }
+
+    /// Whether it names a participant, or everybody.
+    pub fn concerns(&self, participant: &ParticipantId) -> bool {
+        self.to.is_empty() || self.to.contains(participant)
+    }
+
+    /// What it carries.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The envelope it replies to.
+    pub fn correlation(&self) -> Option<&EnvelopeId> {
+        self.correlation.as_ref()
+    }
+
+    /// The payload as it was written.
+    pub fn payload(&self) -> &str {
+        &self.text[self.payload.clone()]
+    }
+
+    /// The payload's JSON-RPC head; `None` unless the kind is [`Kind::Mcp`].
+    pub fn message(&self) -> Option<&Message> {
+        self.message.as_ref()
+    }
+
+    /// The `params` of a request or notification, as written.
+    pub fn params(&self) -> Option<&str> {
+        self.params.clone().map(|range| &self.text[range])
+    }
+
+    /// The presence event, when this is one.
+    pub fn presence(&self) -> Option<Presence> {
+        (self.kind == Kind::Presence).then(|| serde_json::from_str(self.payload()).ok()).flatten()
+    }
+
+    /// The chat line, when its parameters are those of one.
+    pub fn chat(&self) -> Option<Chat> {
+        serde_json::from_str(self.params()?).ok()
+    }
+
+    /// Reads an envelope that was accepted before, from a store that is trusted to give back what it was given.
+    pub fn restore(text: impl Into<Box<str>>) -> Result<Self, Refusal> {
+        let unlimited = Limits { message: 0, depth: usize::MAX, recipients: 0 };
+        Draft::parse(text, &unlimited).map(Draft::trust)
+    }
+}
+
+/// A proposed envelope: well-formed, but nobody has yet judged whether it may enter the room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft(Envelope);
+
+impl Draft {
+    /// Reads what a peer sent. The refusal names the envelope's id wherever one can be read.
+    pub fn parse(text: impl Into<Box<str>>, limits: &Limits) -> Result<Self, Refusal> {
+        let text = text.into();
+        if limits.message > 0 && text.len() > limits.message {
+            let message = format!("the message has {} bytes; the limit is {}", text.len(), limits.message);
+            return Err(Refusal::new(Code::TooLarge, message));
+        }
+        let mut outline = Outline::default();
+        let scanned = scan(&text, limits.depth, &mut outline).map_err(|error| match error {
+            ScanError::TooDeep { .. } => Refusal::new(Code::TooDeep, format!("the message was refused: {error}")),
+            _ => Refusal::new(Code::InvalidJson, format!("the message is not valid JSON: {error}")),
+        });
+        let head = scanned.and_then(|()| Head::read(&text, &outline, limits));
+        match head {
+            Ok(Head { id, from, to, kind, correlation, payload, params, message }) => {
+                Ok(Self(Envelope { id, from, to, kind, correlation, payload, params, message, text }))
+            }
+            Err(refusal) => {
+                let id = readable_id(&text, &outline);
+                Err(refusal.regarding(id))
+            }
+        }
+    }
+
+    /// The proposed envelope, for the rules to look at.
+    pub fn envelope(&self) -> &Envelope {
+        &self.0
+    }
+
+    /// Accepts it. Only for whoever has judged it, or wrote it themselves.
+    pub fn trust(self) -> Envelope {
+        self.0
+    }
+}
+
+fn readable_id(text: &str, outline: &Outline<'_>) -> Option<EnvelopeId> {
+    let field = outline.envelope.iter().find(|f| f.key == "id")?;
+    EnvelopeId::new(serde_json::from_str::<String>(&text[field.value.clone()]).ok()?).ok()
+}
+
+struct Head {
+    id: EnvelopeId,
+    from: ParticipantId,
+    to: Box<[ParticipantId]>,
+    kind: Kind,
+    correlation: Option<EnvelopeId>,
+    payload: Range<usize>,
+    params: Option<Range<usize>>,
+    message: Option<Message>,
+}
+
+impl Head {
+    fn read(text: &str, outline: &Outline<'_>, limits: &Limits) -> Result<Self, Refusal> {
+        if outline.shape != Some(Shape::Object) {
+            return Err(invalid("an envelope must be a JSON object"));
+        }
+        let fields = Fields { text, fields: &outline.envelope };
+        if fields.string("protocol")? != PROTOCOL {
+            let message = format!("`protocol` must be \"{PROTOCOL}\"");
+            return Err(Refusal::new(Code::UnsupportedProtocol, message));
+        }
+        let id = name(&fields, "id", EnvelopeId::new)?;
+        if Timestamp::parse(&fields.string("ts")?).is_none() {
+            return Err(invalid("`ts` must be an RFC 3339 date and time, such as 2025-08-17T14:00:00Z"));
+        }
+        let from = name(&fields, "from", ParticipantId::new)?;
+        let to = fields.recipients(limits.recipients)?;
+        let kind = match fields.string("kind")?.as_str() {
+            "mcp" => Kind::Mcp,
+            "presence" => Kind::Presence,
+            "system" => Kind::System,
+            _ => return Err(invalid("`kind` must be \"mcp\", \"presence\" or \"system\"")),
+        };
+        let correlation = match fields.find("correlation_id") {
+            None => None,
+            Some(_) => Some(name(&fields, "correlation_id", EnvelopeId::new)?),
+        };
+        let payload = fields.find("payload").ok_or_else(|| invalid("`payload` is missing"))?;
+        if payload.shape != Shape::Object {
+            return Err(invalid("`payload` must be an object"));
+        }
+        let message = match kind {
+            Kind::Mcp => Some(Message::read(text, &outline.payload)?),
+            Kind::Presence | Kind::System => None,
+        };
+        let params = outline.payload.iter().find(|f| f.key == "params").map(|f| f.value.clone());
+        Ok(Self { id, from, to, kind, correlation, payload: payload.value.clone(), params, message })
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Refusal {
+    Refusal::new(Code::InvalidEnvelope, message)
+}
+
+fn name<T>(fields: &Fields<'_>, key: &str, check: fn(String) -> Result<T, crate::InvalidId>) -> Result<T, Refusal> {
+    check(fields.string(key)?).map_err(|error| invalid(format!("`{key}` is not acceptable: {error}")))
+}
+
+struct Fields<'a> {
+    text: &'a str,
+    fields: &'a [Field<'a>],
+}
+
+impl<'a> Fields<'a> {
+    fn find(&self, key: &str) -> Option<&'a Field<'a>> {
+        self.fields.iter().find(|f| f.key == key)
+    }
+
+    fn string(&self, key: &str) -> Result<String, Refusal> {
+        let field = self.find(key).ok_or_else(|| invalid(format!("`{key}` is missing")))?;
+        serde_json::from_str(&self.text[field.value.clone()]).map_err(|_| invalid(format!("`{key}` must be a string")))
+    }
+
+    fn recipients(&self, limit: usize) -> Result<Box<[ParticipantId]>, Refusal> {
+        let Some(field) = self.find("to") else { return Ok(Box::default()) };
+        let names: Vec<String> = serde_json::from_str(&self.text[field.value.clone()])
+            .map_err(|_| invalid("`to` must be an array of participant ids"))?;
+        if limit > 0 && names.len() > limit {
+            return Err(invalid(format!("`to` has {} entries; the limit is {limit}", names.len())));
+        }
+        names
+            .into_iter()
+            .map(|name| ParticipantId::new(name).map_err(|error| invalid(format!("`to` names nobody: {error}"))))
+            .collect()
+    }
+}
+
+/// An envelope the gateway writes itself.
+#[derive(Debug, Serialize)]
+pub struct Compose<'a, P: Serialize> {
+    /// Its id.
+    pub id: &'a str,
+    /// When it was written.
+    pub ts: Timestamp,
+    /// Who it is from.
+    pub from: &'a ParticipantId,
+    /// Whom it names.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub to: &'a [ParticipantId],
+    /// What it carries.
+    pub kind: Kind,
+    /// What it replies to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<&'a str>,
+    /// The payload.
+    pub payload: P,
+}
+
+impl<P: Serialize> Compose<'_, P> {
+    /// The envelope's text.
+    pub fn text(&self) -> String {
+        #[derive(Serialize)]
+        struct Whole<'a, T> {
+            protocol: &'static str,
+            #[serde(flatten)]
+            rest: &'a T,
+        }
+        serde_json::to_string(&Whole { protocol: PROTOCOL, rest: self }).expect("an envelope has only string keys")
+    }
+
+    /// The envelope, accepted: the gateway needs nobody's permission.
+    pub fn envelope(&self) -> Envelope {
+        Envelope::restore(self.text()).expect("what the gateway composes is well-formed")
+    }
+}
+
+/// A stored envelope: accepted, with its place in the log and the gateway's time of arrival.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it stands.
+    pub position: Position,
+    /// When the gateway stored it, by the gateway's clock.
+    pub arrived: Timestamp,
+    /// The envelope.
+    pub envelope: Envelope,
+}

@@ -1,0 +1,25 @@
+//! The words of a room: topics, participants, envelopes, positions, refusals.
+//!
+//! Everything here is a value. Deliberately absent: sockets, clocks, randomness and async; whoever needs a time or a fresh id
+//! passes it in.
+#![warn(missing_docs)]
+
+mod close;
+mod envelope;
+mod id;
+mod message;
+mod participant;
+mod position;
+mod refusal;
+mod scan;
+pub mod system;
+mod timestamp;
+
+pub use close::CloseReason;
+pub use envelope::{Compose, Draft, Entry, Envelope, Kind, Limits, PROTOCOL};
+pub use id::{EnvelopeId, InvalidId, ParticipantId, TopicName, TopicPattern};
+pub use message::{CHAT_METHOD, Chat, ChatFormat, Message, RpcId};
+pub use participant::{McpVersion, Participant, ParticipantKind, Presence, PresenceEvent};
+pub use position::Position;
+pub use refusal::{Code, Refusal};
+pub use timestamp::Timestamp;

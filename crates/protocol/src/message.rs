@@ -1,0 +1,136 @@
+//! The JSON-RPC head of an MCP payload. Beyond it a payload is the participants' own affair.
+
+use serde::Deserialize;
+
+use crate::scan::{Field, Shape};
+use crate::{Code, Refusal};
+
+/// The method of a chat line.
+pub const CHAT_METHOD: &str = "notifications/chat/message";
+
+/// A JSON-RPC id, type included: `1` and `"1"` are different, and so are `1` and `1.0`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum RpcId {
+    /// A number, as it was written.
+    Number(Box<str>),
+    /// A string, decoded.
+    String(Box<str>),
+}
+
+impl RpcId {
+    fn read(raw: &str, shape: Shape) -> Option<Self> {
+        match shape {
+            Shape::Number => Some(Self::Number(raw.into())),
+            Shape::String => serde_json::from_str::<String>(raw).ok().map(|text| Self::String(text.into())),
+            _ => None,
+        }
+    }
+
+    /// The id as JSON.
+    pub fn to_json(&self) -> String {
+        match self {
+            Self::Number(raw) => raw.to_string(),
+            Self::String(text) => serde_json::Value::from(&**text).to_string(),
+        }
+    }
+}
+
+/// What a payload is to JSON-RPC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// Wants an answer.
+    Request {
+        /// The caller's id for it.
+        id: RpcId,
+        /// What is asked.
+        method: Box<str>,
+    },
+    /// Wants none.
+    Notification {
+        /// What is told.
+        method: Box<str>,
+    },
+    /// Is an answer.
+    Response {
+        /// The id of the request.
+        id: RpcId,
+        /// Whether it carries a result rather than an error.
+        succeeded: bool,
+    },
+}
+
+impl Message {
+    /// Reads the head from the payload's fields.
+    pub(crate) fn read(text: &str, fields: &[Field<'_>]) -> Result<Self, Refusal> {
+        let invalid = |message: &str| Refusal::new(Code::InvalidEnvelope, message);
+        let field = |name: &str| fields.iter().find(|f| f.key == name);
+        let raw = |f: &Field<'_>| &text[f.value.clone()];
+
+        let version = field("jsonrpc").map(raw);
+        if version != Some("\"2.0\"") {
+            return Err(invalid("`payload.jsonrpc` must be \"2.0\""));
+        }
+        let id = match field("id") {
+            None => None,
+            Some(f) => {
+                Some(RpcId::read(raw(f), f.shape).ok_or_else(|| invalid("`payload.id` must be a number or a string"))?)
+            }
+        };
+        let outcomes = (field("result"), field("error"));
+        let Some(method) = field("method") else {
+            return match (id, outcomes) {
+                (Some(id), (Some(_), None)) => Ok(Self::Response { id, succeeded: true }),
+                (Some(id), (None, Some(error))) if error.shape == Shape::Object => {
+                    Ok(Self::Response { id, succeeded: false })
+                }
+                (_, (None, Some(error))) if error.shape != Shape::Object => {
+                    Err(invalid("`payload.error` must be an object"))
+                }
+                (None, (Some(_), _) | (_, Some(_))) => Err(invalid("a response must have `payload.id`")),
+                (_, (Some(_), Some(_))) => Err(invalid("a response has either `result` or `error`, not both")),
+                (_, (None, _)) => Err(invalid("`payload` has neither `method` nor `result` nor `error`")),
+            };
+        };
+        if outcomes.0.is_some() || outcomes.1.is_some() {
+            return Err(invalid("`payload` has a `method` and an answer at once"));
+        }
+        if field("params").is_some_and(|f| !matches!(f.shape, Shape::Object | Shape::Array)) {
+            return Err(invalid("`payload.params` must be an object or an array"));
+        }
+        let method: String = match method.shape {
+            Shape::String => {
+                serde_json::from_str(raw(method)).map_err(|_| invalid("`payload.method` must be a string"))?
+            }
+            _ => return Err(invalid("`payload.method` must be a string")),
+        };
+        if method.is_empty() {
+            return Err(invalid("`payload.method` must not be empty"));
+        }
+        let method = method.into();
+        Ok(match id {
+            Some(id) => Self::Request { id, method },
+            None => Self::Notification { method },
+        })
+    }
+}
+
+/// How a chat line is to be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChatFormat {
+    /// As it is.
+    #[default]
+    Plain,
+    /// As Markdown.
+    Markdown,
+}
+
+/// The parameters of a chat line.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Chat {
+    /// What was said.
+    pub text: String,
+    /// How to show it.
+    #[serde(default)]
+    pub format: ChatFormat,
+}

@@ -1,0 +1,81 @@
+use serde::{Deserialize, Serialize};
+
+use crate::ParticipantId;
+
+/// What a participant is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ParticipantKind {
+    /// A person.
+    Human,
+    /// A program that acts on its own.
+    Agent,
+    /// A machine in the world.
+    Robot,
+}
+
+impl std::str::FromStr for ParticipantKind {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "human" => Ok(Self::Human),
+            "agent" => Ok(Self::Agent),
+            "robot" => Ok(Self::Robot),
+            _ => Err("it is not one of human, agent, robot"),
+        }
+    }
+}
+
+/// Which revisions of MCP a participant speaks as a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpVersion {
+    /// The revision of its handshake.
+    pub version: String,
+    /// Every revision it takes requests of, where it named more than one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<String>,
+}
+
+impl Default for McpVersion {
+    /// The room's default handshake.
+    fn default() -> Self {
+        Self { version: "2025-06-18".into(), versions: Vec::new() }
+    }
+}
+
+/// Somebody in a room, as presence shows them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Participant {
+    /// The stable id.
+    pub id: ParticipantId,
+    /// A name for people to read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ParticipantKind>,
+    /// What it speaks.
+    #[serde(default)]
+    pub mcp: McpVersion,
+}
+
+/// What happened to a participant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PresenceEvent {
+    /// It came in, or began anew without having resumed.
+    Join,
+    /// It went.
+    Leave,
+    /// It is still here; never stored.
+    Heartbeat,
+}
+
+/// The payload of a presence envelope.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Presence {
+    /// What happened.
+    pub event: PresenceEvent,
+    /// To whom.
+    pub participant: Participant,
+}

@@ -1,0 +1,421 @@
+//! One linear pass over a JSON text: is it JSON, not too deep, without duplicate keys, and where do its outer fields lie?
+//!
+//! Stricter than `serde_json`'s `RawValue`, which takes any depth, repeated keys and lone surrogates. Nothing is decoded here but
+//! keys that have escapes. Invariant: every index into the text is bounded by its length, so no input can panic.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ops::Range;
+
+/// Why a text was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ScanError {
+    #[error("{what} at byte {at}")]
+    Syntax { at: usize, what: &'static str },
+    #[error("it is nested deeper than {limit} levels")]
+    TooDeep { limit: usize },
+    #[error("the key {key:?} stands twice in one object")]
+    DuplicateKey { key: String },
+}
+
+/// A value's outermost form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Object,
+    Array,
+    String,
+    Number,
+    Bool,
+    Null,
+}
+
+/// A key and where its value lies.
+#[derive(Debug, Clone)]
+pub(crate) struct Field<'a> {
+    pub(crate) key: Cow<'a, str>,
+    pub(crate) value: Range<usize>,
+    pub(crate) shape: Shape,
+}
+
+/// The fields of the envelope and of the object under its `payload`. Filled as far as the scan came, so that a refusal can still
+/// name the envelope's id.
+#[derive(Debug, Default)]
+pub(crate) struct Outline<'a> {
+    pub(crate) envelope: Vec<Field<'a>>,
+    pub(crate) payload: Vec<Field<'a>>,
+    pub(crate) shape: Option<Shape>,
+}
+
+/// Objects with more keys than this are checked for duplicates with a hash set rather than pair by pair.
+const PAIRWISE_KEYS: usize = 12;
+
+/// Scans a whole text.
+pub(crate) fn scan<'a>(text: &'a str, max_depth: usize, outline: &mut Outline<'a>) -> Result<(), ScanError> {
+    let mut scanner = Scanner { text, bytes: text.as_bytes(), at: 0, max_depth };
+    scanner.blank();
+    outline.shape = scanner.shape();
+    if outline.shape == Some(Shape::Object) {
+        let Outline { envelope, payload, .. } = outline;
+        scanner.object(1, Some((envelope, Some(payload))))?;
+    } else {
+        scanner.value(1)?;
+    }
+    scanner.blank();
+    if scanner.at < scanner.bytes.len() { Err(scanner.wrong("unexpected text after the value")) } else { Ok(()) }
+}
+
+/// Where an object's fields go, and those of the object under its `payload` key.
+type Capture<'c, 'a> = Option<(&'c mut Vec<Field<'a>>, Option<&'c mut Vec<Field<'a>>>)>;
+
+struct Scanner<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+    max_depth: usize,
+}
+
+impl<'a> Scanner<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn wrong(&self, what: &'static str) -> ScanError {
+        let what = if self.at >= self.bytes.len() { "unexpected end" } else { what };
+        ScanError::Syntax { at: self.at, what }
+    }
+
+    fn blank(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        Some(match self.peek()? {
+            b'{' => Shape::Object,
+            b'[' => Shape::Array,
+            b'"' => Shape::String,
+            b't' | b'f' => Shape::Bool,
+            b'n' => Shape::Null,
+            _ => Shape::Number,
+        })
+    }
+
+    fn value(&mut self, depth: usize) -> Result<(), ScanError> {
+        match self.peek() {
+            Some(b'{') => self.object(depth, None),
+            Some(b'[') => self.array(depth),
+            Some(b'"') => self.string().map(drop),
+            Some(b't') => self.word("true"),
+            Some(b'f') => self.word("false"),
+            Some(b'n') => self.word("null"),
+            _ => self.number(),
+        }
+    }
+
+    fn word(&mut self, word: &str) -> Result<(), ScanError> {
+        if self.bytes[self.at..].starts_with(word.as_bytes()) {
+            self.at += word.len();
+            Ok(())
+        } else {
+            Err(self.wrong("not a JSON value"))
+        }
+    }
+
+    fn descend(&self, depth: usize) -> Result<(), ScanError> {
+        if depth > self.max_depth { Err(ScanError::TooDeep { limit: self.max_depth }) } else { Ok(()) }
+    }
+
+    fn array(&mut self, depth: usize) -> Result<(), ScanError> {
+        self.descend(depth)?;
+        self.at += 1;
+        self.blank();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.blank();
+            self.value(depth + 1)?;
+            self.blank();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return Err(self.wrong("expected `,` or `]`")),
+            }
+        }
+    }
+
+    fn object(&mut self, depth: usize, mut capture: Capture<'_, 'a>) -> Result<(), ScanError> {
+        self.descend(depth)?;
+        self.at += 1;
+        self.blank();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(());
+        }
+        let mut keys = Keys::default();
+        loop {
+            self.blank();
+            if self.peek() != Some(b'"') {
+                return Err(self.wrong("expected a key"));
+            }
+            let key = self.key()?;
+            self.blank();
+            if self.peek() != Some(b':') {
+                return Err(self.wrong("expected `:`"));
+            }
+            self.at += 1;
+            self.blank();
+            let (start, shape) = (self.at, self.shape().ok_or_else(|| self.wrong("expected a value"))?);
+            match &mut capture {
+                Some((_, Some(inner))) if shape == Shape::Object && key == "payload" && inner.is_empty() => {
+                    self.object(depth + 1, Some((inner, None)))?;
+                }
+                _ => self.value(depth + 1)?,
+            }
+            if let Some((fields, _)) = &mut capture {
+                fields.push(Field { key: key.clone(), value: start..self.at, shape });
+            }
+            keys.insert(key)?;
+            self.blank();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return Err(self.wrong("expected `,` or `}`")),
+            }
+        }
+    }
+
+    fn key(&mut self) -> Result<Cow<'a, str>, ScanError> {
+        let start = self.at;
+        let escaped = self.string()?;
+        let quoted = &self.text[start..self.at];
+        if !escaped {
+            return Ok(Cow::Borrowed(&quoted[1..quoted.len() - 1]));
+        }
+        serde_json::from_str(quoted)
+            .map(Cow::Owned)
+            .map_err(|_| ScanError::Syntax { at: start, what: "not a JSON string" })
+    }
+
+    /// Passes a string and says whether it has escapes.
+    fn string(&mut self) -> Result<bool, ScanError> {
+        self.at += 1;
+        let mut escaped = false;
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(escaped);
+                }
+                Some(b'\\') => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                Some(0..=0x1f) => return Err(self.wrong("control character in a string")),
+                Some(_) => self.at += 1,
+                None => return Err(self.wrong("unexpected end")),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), ScanError> {
+        match self.bytes.get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.at += 2;
+                Ok(())
+            }
+            Some(b'u') => match self.code_unit(self.at)? {
+                0xdc00..=0xdfff => Err(self.wrong("lone surrogate")),
+                0xd800..=0xdbff => {
+                    let next = self.at + 6;
+                    let paired = self.bytes[next.min(self.bytes.len())..].starts_with(b"\\u")
+                        && matches!(self.code_unit(next)?, 0xdc00..=0xdfff);
+                    if !paired {
+                        return Err(self.wrong("lone surrogate"));
+                    }
+                    self.at += 12;
+                    Ok(())
+                }
+                _ => {
+                    self.at += 6;
+                    Ok(())
+                }
+            },
+            _ => Err(self.wrong("unknown escape")),
+        }
+    }
+
+    /// The four hexadecimal digits of the `\u` escape that begins at `at`.
+    fn code_unit(&self, at: usize) -> Result<u32, ScanError> {
+        let wrong = || ScanError::Syntax { at, what: "a \\u escape needs four hexadecimal digits" };
+        let digits = self.bytes.get(at + 2..at + 6).ok_or_else(wrong)?;
+        digits.iter().try_fold(0, |unit, &digit| Some(unit * 16 + char::from(digit).to_digit(16)?)).ok_or_else(wrong)
+    }
+
+    fn digits(&mut self) -> bool {
+        let start = self.at;
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+        self.at > start
+    }
+
+    fn number(&mut self) -> Result<(), ScanError> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        match self.peek() {
+            Some(b'0') => self.at += 1,
+            Some(b'1'..=b'9') => {
+                self.digits();
+            }
+            _ => return Err(self.wrong("not a JSON value")),
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            if !self.digits() {
+                return Err(self.wrong("expected a digit"));
+            }
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            if !self.digits() {
+                return Err(self.wrong("expected a digit"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The keys of one object so far.
+#[derive(Default)]
+struct Keys<'a> {
+    few: Vec<Cow<'a, str>>,
+    many: HashSet<Cow<'a, str>>,
+}
+
+impl<'a> Keys<'a> {
+    fn insert(&mut self, key: Cow<'a, str>) -> Result<(), ScanError> {
+        let fresh = if !self.many.is_empty() {
+            self.many.insert(key.clone())
+        } else if self.few.contains(&key) {
+            false
+        } else {
+            self.few.push(key.clone());
+            if self.few.len() > PAIRWISE_KEYS {
+                self.many.extend(self.few.drain(..));
+            }
+            true
+        };
+        if fresh { Ok(()) } else { Err(ScanError::DuplicateKey { key: key.chars().take(64).collect() }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn verdict(text: &str) -> String {
+        let mut outline = Outline::default();
+        match scan(text, 64, &mut outline) {
+            Ok(()) => outline.envelope.iter().map(|f| format!("{}={} ", f.key, &text[f.value.clone()])).collect(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn fields_are_found_where_they_lie() {
+        insta::assert_snapshot!(verdict(r#" {"a" : 1.0e+3 ,"\u0062":[1,{"c":null}], "payload":{"x":"\ud83d\ude00"}} "#),
+            @r#"a=1.0e+3 b=[1,{"c":null}] payload={"x":"\ud83d\ude00"}"#);
+    }
+
+    #[test]
+    fn what_is_not_json_is_told_where() {
+        for (text, told) in [
+            ("", "unexpected end at byte 0"),
+            ("{", "unexpected end at byte 1"),
+            ("{\"a\":1,}", "expected a key at byte 7"),
+            ("{\"a\":01}", "expected `,` or `}` at byte 6"),
+            ("{\"a\":.5}", "not a JSON value at byte 5"),
+            ("{\"a\":+1}", "not a JSON value at byte 5"),
+            ("{\"a\":NaN}", "not a JSON value at byte 5"),
+            ("{\"a\":nul}", "not a JSON value at byte 5"),
+            ("{\"a\":\"\\x\"}", "unknown escape at byte 6"),
+            ("{\"a\":\"\\ud800\"}", "lone surrogate at byte 6"),
+            ("{\"a\":\"\\udc00\"}", "lone surrogate at byte 6"),
+            ("{\"a\":\"\\ud800\\u0041\"}", "lone surrogate at byte 6"),
+            ("{\"a\":\"\\u12\"}", "a \\u escape needs four hexadecimal digits at byte 6"),
+            ("{\"a\":\"\n\"}", "control character in a string at byte 6"),
+            ("{} {}", "unexpected text after the value at byte 3"),
+            ("{\"a\":1,\"\\u0061\":2}", "the key \"a\" stands twice in one object"),
+            ("{\"a\":{\"b\":[{\"c\":1,\"c\":1}]}}", "the key \"c\" stands twice in one object"),
+        ] {
+            assert_eq!(verdict(text), told, "{text}");
+        }
+    }
+
+    #[test]
+    fn many_keys_are_still_compared() {
+        let object = |keys: Vec<usize>| {
+            format!("{{{}}}", keys.iter().map(|k| format!("\"k{k}\":0")).collect::<Vec<_>>().join(","))
+        };
+        assert!(!verdict(&object((0..5000).collect())).contains("twice"));
+        assert!(verdict(&object((0..5000).chain([3]).collect())).contains("twice"));
+        assert!(verdict(&object((0..13).chain([12]).collect())).contains("twice"));
+    }
+
+    #[test]
+    fn depth_is_counted_from_the_outermost() {
+        let nested = |levels: usize| format!("{{\"a\":{}{}}}", "[".repeat(levels - 1), "]".repeat(levels - 1));
+        assert!(!verdict(&nested(64)).contains("deeper"));
+        for levels in [65, 10_000, 200_000] {
+            assert_eq!(verdict(&nested(levels)), "it is nested deeper than 64 levels");
+        }
+    }
+
+    fn json() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            any::<f64>().prop_map(Into::into),
+            ".*".prop_map(Into::into),
+        ];
+        leaf.prop_recursive(5, 64, 8, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..8).prop_map(Into::into),
+                prop::collection::hash_map(".*", inner, 0..20).prop_map(|m| m.into_iter().collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_serde_writes_is_taken(value in json()) {
+            let text = value.to_string();
+            prop_assert_eq!(scan(&text, 64, &mut Outline::default()), Ok(()));
+            let pretty = serde_json::to_string_pretty(&value).expect("a value is writable");
+            prop_assert_eq!(scan(&pretty, 64, &mut Outline::default()), Ok(()));
+        }
+
+        /// The scan may be stricter than serde_json, never laxer.
+        #[test]
+        fn what_is_taken_is_json(text in r#"[\[\]{}",:0-9eE+.\-a-c\\un d8]{0,40}"#) {
+            if scan(&text, 64, &mut Outline::default()).is_ok() {
+                prop_assert!(serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok(), "{}", text);
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The payloads of `system` envelopes, which only the gateway writes.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::{Code, PROTOCOL, Participant, ParticipantId, Refusal, TopicName};
+
+/// An id in an object of its own, as the specification has it.
+#[derive(Debug, Serialize)]
+pub struct Named<'a> {
+    /// The id.
+    pub id: &'a ParticipantId,
+}
+
+/// What a welcome says of the topic's history.
+#[derive(Debug, Serialize)]
+pub struct History<'a> {
+    /// Whether pages of it can be had.
+    pub enabled: bool,
+    /// The longest page.
+    pub limit: usize,
+    /// The newest envelopes, oldest first, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recent: Option<Vec<&'a RawValue>>,
+}
+
+/// The first thing a connection hears. Fields appear under the specification's names and under those that reference clients read.
+#[derive(Debug, Serialize)]
+pub struct Welcome<'a> {
+    event: &'static str,
+    r#type: &'static str,
+    participant: Named<'a>,
+    participant_id: &'a ParticipantId,
+    topic: &'a TopicName,
+    participants: &'a [Participant],
+    history: History<'a>,
+    protocol: &'static str,
+    gateway: Named<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durability: Option<&'a str>,
+}
+
+impl<'a> Welcome<'a> {
+    /// A welcome to `topic`. `durability` names a setting weaker than the default, and is absent otherwise.
+    pub fn new(
+        participant: &'a ParticipantId,
+        topic: &'a TopicName,
+        participants: &'a [Participant],
+        history: History<'a>,
+        gateway: &'a ParticipantId,
+        durability: Option<&'a str>,
+    ) -> Self {
+        Self {
+            event: "welcome",
+            r#type: "welcome",
+            participant: Named { id: participant },
+            participant_id: participant,
+            topic,
+            participants,
+            history,
+            protocol: PROTOCOL,
+            gateway: Named { id: gateway },
+            durability,
+        }
+    }
+}
+
+/// A refusal, as MCPx says it.
+#[derive(Debug, Serialize)]
+pub struct Error<'a> {
+    event: &'static str,
+    r#type: &'static str,
+    code: Code,
+    message: &'a str,
+}
+
+impl<'a> From<&'a Refusal> for Error<'a> {
+    fn from(refusal: &'a Refusal) -> Self {
+        Self { event: "error", r#type: "error", code: refusal.code, message: &refusal.message }
+    }
+}
