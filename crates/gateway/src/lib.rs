@@ -1,1 +1,214 @@
+//! The body of Salon: everything between a socket and a room. The only crate that listens.
+//!
+//! [`serve`] is all of it: it takes a listener, a configuration and a shutdown. Deliberately absent: flags and terminals (the
+//! binary's) and what may be said in a room (`salon-rooms`).
 
+pub mod audit;
+pub mod auth;
+mod carriers;
+mod clock;
+pub mod config;
+mod doors;
+mod gateway;
+mod history;
+mod host;
+mod http;
+mod ledger;
+mod meters;
+#[cfg(test)]
+mod scratch;
+mod server;
+mod session;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use salon_log::sqlite::Sqlite;
+use salon_log::{Health, TopicLog};
+use salon_protocol::{PresenceEvent, TopicName};
+use salon_rooms::{Rate, Rooms, Settings, Witness};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use audit::{Audit, AuditEvent, AuditKind};
+use auth::jwks::{Jwks, JwksError};
+use auth::{KeyFileError, LocalKey, Signer, Verifier};
+use config::{Config, ConfigError};
+use gateway::Gateway;
+use meters::Meters;
+
+pub use server::TlsError;
+
+/// How often the meters are tidied while nobody reads them.
+const UPKEEP: Duration = Duration::from_secs(10);
+
+/// How long the last leaves may take to be stored.
+const CLOSING_TIME: Duration = Duration::from_secs(5);
+
+/// Why a gateway could not start, or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The settings contradict each other.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The data directory cannot be used.
+    #[error("the data directory `{path}` cannot be used: {why}")]
+    Data {
+        /// The directory.
+        path: String,
+        /// What is wrong.
+        why: std::io::Error,
+    },
+    /// The gateway's own key cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    /// The identity provider's keys cannot be had.
+    #[error(transparent)]
+    Jwks(#[from] JwksError),
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The log cannot be opened.
+    #[error(transparent)]
+    Log(#[from] salon_log::sqlite::OpenError),
+    /// The log cannot be read.
+    #[error(transparent)]
+    Read(#[from] salon_log::ReadError),
+    /// The meters cannot be set up.
+    #[error("the metrics cannot be set up: {0}")]
+    Meters(String),
+    /// The log failed while the gateway ran.
+    #[error("the log has stopped, and the gateway with it: {0}")]
+    LogStopped(Arc<str>),
+}
+
+/// The description of the gateway's HTTP addresses, as OpenAPI in JSON.
+pub fn openapi() -> String {
+    http::openapi()
+}
+
+/// Checks everything a start would need, without starting: settings, keys, certificates.
+pub fn check(config: &Config) -> Result<(), ServeError> {
+    config.validate()?;
+    if let Some((cert, key)) = config.tls() {
+        server::tls(cert, key)?;
+    }
+    Ok(())
+}
+
+/// Opens the log and keys under `config.data` and serves until `shutdown` resolves, then tells everyone, drains and closes.
+pub async fn serve(
+    listener: TcpListener,
+    config: Config,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), ServeError> {
+    config.validate()?;
+    let tls = config.tls().map(|(cert, key)| server::tls(cert, key)).transpose()?;
+    make_private_dir(&config.data)?;
+    let local = LocalKey::load_or_create(&config.data)?;
+    let verifier = Verifier::new(&local);
+    let jwks = config.jwks.clone().map(Jwks::new).transpose()?;
+    if let Some(jwks) = &jwks {
+        verifier.trust(jwks.fetch().await?);
+    }
+    let audit = match config.audit_path() {
+        Some(path) => Audit::open(&path).map_err(|why| ServeError::Data { path: path.display().to_string(), why })?,
+        None => Audit::off(),
+    };
+    let meters = Meters::new().map_err(|error| ServeError::Meters(error.to_string()))?;
+    let options = salon_log::sqlite::Options { durability: config.durability, retention: config.retention.clone() };
+    let log: Arc<dyn TopicLog> = Arc::new(Sqlite::open(&config.data, options)?);
+    let settings = settings(&config, witness(audit.clone()));
+    let rooms = Rooms::new(log.clone(), settings, host::host(log.clone(), config.history_off.clone()));
+    rooms.recover().await?;
+
+    let stop = watch::Sender::new(false);
+    let drain_deadline = config.times.drain_deadline;
+    let gateway = Arc::new(Gateway::new(
+        config,
+        rooms.clone(),
+        verifier.clone(),
+        Signer::new(&local),
+        audit.clone(),
+        meters.clone(),
+        stop.clone(),
+    ));
+    tracing::info!(address = ?listener.local_addr().ok(), "serving");
+
+    let accepting = server::accept(listener, tls, http::router(gateway.clone()), stop.subscribe());
+    tokio::pin!(accepting);
+    let refreshing = async {
+        match &jwks {
+            Some(jwks) => jwks.refresh(&verifier, std::future::pending()).await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut health = log.health();
+    let watching = async {
+        tokio::select! {
+            () = shutdown => None,
+            failed = health.wait_for(|health| *health != Health::Writable) => {
+                failed.ok().and_then(|health| match &*health {
+                    Health::Writable => None,
+                    Health::Stopped(reason) => Some(reason.clone()),
+                })
+            }
+        }
+    };
+    let failure = tokio::select! {
+        failure = watching => failure,
+        () = &mut accepting => None,
+        () = refreshing => None,
+        () = upkeep(&meters) => None,
+    };
+    tracing::info!("stopping");
+    stop.send_replace(true);
+    rooms.dismiss();
+    let drained = async { tokio::join!(gateway.drain(), accepting) };
+    if tokio::time::timeout(drain_deadline, drained).await.is_err() {
+        tracing::warn!("some connections did not end in time and were cut off");
+    }
+    if tokio::time::timeout(CLOSING_TIME, rooms.close()).await.is_err() {
+        tracing::warn!("the last leaves could not be stored in time");
+    }
+    log.close().await;
+    audit.close();
+    tracing::info!("stopped");
+    failure.map_or(Ok(()), |reason| Err(ServeError::LogStopped(reason)))
+}
+
+async fn upkeep(meters: &Meters) {
+    loop {
+        tokio::time::sleep(UPKEEP).await;
+        meters.upkeep();
+    }
+}
+
+fn settings(config: &Config, witness: Witness) -> Settings {
+    Settings {
+        ring: config.ring_per_room,
+        rings: config.ring_total,
+        rate: Rate { per_second: config.limits.rate, burst: config.limits.burst },
+        participants: config.limits.participants,
+        grace: config.times.crash_grace,
+        witness: Some(witness),
+    }
+}
+
+/// Keeps joins and leaves in the audit trail.
+fn witness(audit: Audit) -> Witness {
+    Box::new(move |topic: &TopicName, presence| {
+        let kind = match presence.event {
+            PresenceEvent::Join => AuditKind::Join,
+            PresenceEvent::Leave => AuditKind::Leave,
+            PresenceEvent::Heartbeat => return,
+        };
+        audit.record(AuditEvent::new(kind, clock::now()).participant(&presence.participant.id).topic(topic));
+    })
+}
+
+fn make_private_dir(path: &std::path::Path) -> Result<(), ServeError> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|why| ServeError::Data { path: path.display().to_string(), why })
+}

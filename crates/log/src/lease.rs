@@ -1,6 +1,13 @@
 //! Leases: who holds which place, in the memory of one node.
+//!
+//! A lease is a few words in a table: no task, no timer, no write. It ends when it is dropped, and with its process.
 
 use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{self, ThreadId};
+
+use salon_protocol::{ParticipantId, TopicName};
 
 /// How a place is claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,5 +25,241 @@ impl Lease {
     /// A lease that is released by dropping `guard`.
     pub fn new(guard: impl Any + Send + Sync) -> Self {
         Self(Box::new(guard))
+    }
+}
+
+/// The leases of one node.
+#[derive(Clone, Default)]
+pub(crate) struct Leases(Arc<Mutex<Table>>);
+
+type Table = HashMap<TopicName, HashMap<ParticipantId, Place>>;
+
+/// Who holds a place: one exclusive holder, or any number that share; never nobody.
+struct Place {
+    claim: Claim,
+    holders: Vec<Arc<Holder>>,
+}
+
+impl Leases {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().expect("nothing panics while it holds the table")
+    }
+
+    /// Takes a place at once. Whoever is superseded by it has been told when this returns.
+    pub(crate) fn claim(
+        &self,
+        topic: &TopicName,
+        participant: &ParticipantId,
+        claim: Claim,
+        lost: Box<dyn FnOnce() + Send + Sync>,
+    ) -> Lease {
+        let holder = Arc::new(Holder { notice: Mutex::new(Notice::Due(lost)), told: Condvar::new() });
+        let mut superseded = Vec::new();
+        let mut table = self.table();
+        let places = table.entry(topic.clone()).or_default();
+        let place = places.entry(participant.clone()).or_insert_with(|| Place { claim, holders: Vec::new() });
+        if place.claim == Claim::Exclusive || claim == Claim::Exclusive {
+            superseded = std::mem::take(&mut place.holders);
+        }
+        place.claim = claim;
+        place.holders.push(holder.clone());
+        drop(table);
+
+        for old in superseded {
+            old.tell();
+        }
+        Lease::new(Held { leases: self.clone(), topic: topic.clone(), participant: participant.clone(), holder })
+    }
+
+    /// Who holds a place in a topic.
+    pub(crate) fn roster(&self, topic: &TopicName) -> Vec<ParticipantId> {
+        self.table().get(topic).map(|places| places.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    fn release(&self, held: &Held) {
+        let mut table = self.table();
+        let Some(places) = table.get_mut(&held.topic) else { return };
+        let Some(place) = places.get_mut(&held.participant) else { return };
+        // A superseded holder is no longer among them, and must not take the place of those who came after.
+        place.holders.retain(|holder| !Arc::ptr_eq(holder, &held.holder));
+        if place.holders.is_empty() {
+            places.remove(&held.participant);
+            if places.is_empty() {
+                table.remove(&held.topic);
+            }
+        }
+    }
+}
+
+struct Held {
+    leases: Leases,
+    topic: TopicName,
+    participant: ParticipantId,
+    holder: Arc<Holder>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.leases.release(self);
+        self.holder.silence();
+    }
+}
+
+struct Holder {
+    notice: Mutex<Notice>,
+    told: Condvar,
+}
+
+enum Notice {
+    Due(Box<dyn FnOnce() + Send + Sync>),
+    BeingGiven(ThreadId),
+    Over,
+}
+
+impl Holder {
+    fn notice(&self) -> MutexGuard<'_, Notice> {
+        self.notice.lock().expect("nothing panics while it holds the notice")
+    }
+
+    /// Tells the holder that it lost its place, unless it has let go.
+    fn tell(&self) {
+        /// However the callback ends, whoever waits for its end must hear of it.
+        struct Told<'a>(&'a Holder);
+        impl Drop for Told<'_> {
+            fn drop(&mut self) {
+                *self.0.notice() = Notice::Over;
+                self.0.told.notify_all();
+            }
+        }
+        let lost = {
+            let mut notice = self.notice();
+            match std::mem::replace(&mut *notice, Notice::BeingGiven(thread::current().id())) {
+                Notice::Due(lost) => lost,
+                before => return *notice = before,
+            }
+        };
+        let _told = Told(self);
+        lost();
+    }
+
+    /// Makes sure that the callback does not run after this: one that runs on another thread is waited for, one that runs on
+    /// this thread is the caller.
+    fn silence(&self) {
+        let mut notice = self.notice();
+        loop {
+            match &*notice {
+                Notice::Due(_) => {
+                    // Dropped outside the lock: what it owns is not ours to know.
+                    let unused = std::mem::replace(&mut *notice, Notice::Over);
+                    drop(notice);
+                    return drop(unused);
+                }
+                Notice::BeingGiven(by) if *by != thread::current().id() => {
+                    notice = self.told.wait(notice).expect("nothing panics while it holds the notice");
+                }
+                Notice::BeingGiven(_) | Notice::Over => return,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn names() -> (TopicName, ParticipantId) {
+        (TopicName::new("room").expect("a name"), ParticipantId::new("alice").expect("a name"))
+    }
+
+    fn counter() -> (Arc<AtomicUsize>, Box<dyn FnOnce() + Send + Sync>) {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = count.clone();
+        (count, Box::new(move || _ = counted.fetch_add(1, Ordering::SeqCst)))
+    }
+
+    #[test]
+    fn a_claim_supersedes_as_its_kind_says() {
+        use Claim::{Exclusive, Shared};
+        for (first, second, superseded) in
+            [(Exclusive, Exclusive, 1), (Exclusive, Shared, 1), (Shared, Exclusive, 1), (Shared, Shared, 0)]
+        {
+            let (leases, (topic, alice)) = (Leases::default(), names());
+            let (told, lost) = counter();
+            let older = leases.claim(&topic, &alice, first, lost);
+            let newer =
+                leases.claim(&topic, &alice, second, Box::new(|| panic!("the newest holder is not superseded")));
+            assert_eq!(told.load(Ordering::SeqCst), superseded, "{first:?} then {second:?}");
+            drop(older);
+            assert_eq!(leases.roster(&topic), [alice.clone()], "the newer of {first:?} and {second:?} keeps the place");
+            drop(newer);
+            assert_eq!(leases.roster(&topic), [], "nobody holds the place after {first:?} and {second:?}");
+            assert!(leases.table().is_empty(), "an empty topic takes no memory");
+        }
+    }
+
+    #[test]
+    fn an_exclusive_claim_supersedes_everyone_who_shares() {
+        let (leases, (topic, alice)) = (Leases::default(), names());
+        let (told, held): (Vec<_>, Vec<_>) = (0..3)
+            .map(|_| counter())
+            .map(|(told, lost)| (told, leases.claim(&topic, &alice, Claim::Shared, lost)))
+            .unzip();
+        let _newest = leases.claim(&topic, &alice, Claim::Exclusive, Box::new(|| {}));
+        let told: Vec<_> = told.iter().map(|count| count.load(Ordering::SeqCst)).collect();
+        assert_eq!(told, [1, 1, 1]);
+        drop(held);
+        assert_eq!(leases.roster(&topic), [alice]);
+    }
+
+    #[test]
+    fn the_callback_may_drop_its_own_lease_and_claim_anew() {
+        let (leases, (topic, alice)) = (Leases::default(), names());
+        let own: Arc<Mutex<Vec<Lease>>> = Arc::default();
+        let (again, place) = (leases.clone(), (topic.clone(), alice.clone()));
+        let in_callback = own.clone();
+        let lost = Box::new(move || {
+            let mine = std::mem::take(&mut *in_callback.lock().expect("unpoisoned"));
+            drop(mine);
+            in_callback.lock().expect("unpoisoned").push(again.claim(
+                &place.0,
+                &place.1,
+                Claim::Shared,
+                Box::new(|| {}),
+            ));
+        });
+        let first = leases.claim(&topic, &alice, Claim::Exclusive, lost);
+        own.lock().expect("unpoisoned").push(first);
+        let (told, lost) = counter();
+        let _second = leases.claim(&topic, &alice, Claim::Exclusive, lost);
+        assert_eq!(told.load(Ordering::SeqCst), 1, "the claim made in the callback is newer still");
+    }
+
+    #[test]
+    fn a_drop_waits_for_a_callback_on_another_thread() {
+        let (leases, (topic, alice)) = (Leases::default(), names());
+        let (entered, has_entered) = mpsc::channel();
+        let (release, may_go) = mpsc::channel::<()>();
+        let (may_go, ended) = (Mutex::new(may_go), Arc::new(AtomicUsize::new(0)));
+        let ending = ended.clone();
+        let lost = Box::new(move || {
+            entered.send(()).expect("the test waits");
+            may_go.lock().expect("unpoisoned").recv().expect("the test lets it go");
+            ending.fetch_add(1, Ordering::SeqCst);
+        });
+        let older = leases.claim(&topic, &alice, Claim::Exclusive, lost);
+        thread::scope(|scope| {
+            let superseding = scope.spawn(|| leases.claim(&topic, &alice, Claim::Exclusive, Box::new(|| {})));
+            has_entered.recv().expect("the callback runs");
+            let dropping = scope.spawn(|| {
+                drop(older);
+                ended.load(Ordering::SeqCst)
+            });
+            release.send(()).expect("the callback waits");
+            assert_eq!(dropping.join().expect("no panic"), 1, "the callback was over when the drop returned");
+            drop(superseding.join().expect("no panic"));
+        });
     }
 }

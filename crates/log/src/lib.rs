@@ -41,7 +41,12 @@ pub trait TopicLog: Send + Sync + 'static {
     fn append(&self, topic: &TopicName, envelope: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>>;
 
     /// Reads up to `limit` entries, always oldest first.
-    fn read(&self, topic: &TopicName, span: Span, limit: usize) -> BoxFuture<'static, Result<Vec<Arc<Entry>>, ReadError>>;
+    fn read(
+        &self,
+        topic: &TopicName,
+        span: Span,
+        limit: usize,
+    ) -> BoxFuture<'static, Result<Vec<Arc<Entry>>, ReadError>>;
 
     /// Follows a topic from a position, for ever.
     fn tail(&self, topic: &TopicName, after: Position) -> Tail;

@@ -17,6 +17,8 @@ pub enum CloseReason {
     Unresponsive,
     /// The peer broke the carrier's own rules.
     ProtocolViolation,
+    /// A text frame was not UTF-8.
+    NotUtf8,
     /// One frame was beyond what the carrier reads at all.
     FrameTooLarge,
     /// The log could not be read or written.
@@ -30,6 +32,7 @@ impl CloseReason {
             Self::Bye => 1000,
             Self::Shutdown => 1001,
             Self::ProtocolViolation => 1002,
+            Self::NotUtf8 => 1007,
             Self::FrameTooLarge => 1009,
             Self::LogFailed => 1011,
             Self::TokenExpired => 4401,
@@ -45,6 +48,7 @@ impl CloseReason {
             Self::Bye => "bye",
             Self::Shutdown => "shutdown",
             Self::ProtocolViolation => "protocol_violation",
+            Self::NotUtf8 => "not_utf8",
             Self::FrameTooLarge => "frame_too_large",
             Self::LogFailed => "log_failed",
             Self::TokenExpired => "token_expired",
@@ -61,6 +65,7 @@ impl fmt::Display for CloseReason {
             Self::Bye => "bye",
             Self::Shutdown => "the gateway is shutting down; connect again and resume",
             Self::ProtocolViolation => "the WebSocket protocol was violated",
+            Self::NotUtf8 => "a text frame must be UTF-8",
             Self::FrameTooLarge => "the frame is far beyond the message limit",
             Self::LogFailed => "the gateway's log failed",
             Self::TokenExpired => "the token has expired",

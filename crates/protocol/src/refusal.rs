@@ -34,6 +34,32 @@ pub enum Code {
 }
 
 impl Code {
+    /// Every code.
+    pub const ALL: [Self; 22] = [
+        Self::InvalidJson,
+        Self::InvalidEnvelope,
+        Self::UnsupportedProtocol,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::FromMismatch,
+        Self::ReservedKind,
+        Self::RecipientRequired,
+        Self::RecipientNotFound,
+        Self::CorrelationRequired,
+        Self::CorrelationMismatch,
+        Self::IdConflict,
+        Self::InvalidParameters,
+        Self::NotFound,
+        Self::VersionConflict,
+        Self::ToolError,
+        Self::TooLarge,
+        Self::TooDeep,
+        Self::RateLimited,
+        Self::Timeout,
+        Self::Closing,
+        Self::Internal,
+    ];
+
     /// The word on the wire.
     pub fn word(self) -> &'static str {
         match self {

@@ -32,7 +32,7 @@ pub struct Welcome<'a> {
     participant: Named<'a>,
     participant_id: &'a ParticipantId,
     topic: &'a TopicName,
-    participants: &'a [Participant],
+    participants: &'a [&'a Participant],
     history: History<'a>,
     protocol: &'static str,
     gateway: Named<'a>,
@@ -45,7 +45,7 @@ impl<'a> Welcome<'a> {
     pub fn new(
         participant: &'a ParticipantId,
         topic: &'a TopicName,
-        participants: &'a [Participant],
+        participants: &'a [&'a Participant],
         history: History<'a>,
         gateway: &'a ParticipantId,
         durability: Option<&'a str>,

@@ -1,1 +1,21 @@
+//! The judgment: which drafts enter a topic, who is present, and how everyone reads the same order.
+//!
+//! A [`Rooms`] opens a room for each topic somebody is in. A [`Seat`] is a participant's live place in one; dropping it leaves.
+//! A [`Cursor`] only reads. Deliberately absent: wire formats, sockets, tokens.
 
+mod cursor;
+mod fold;
+mod limits;
+mod registry;
+mod ring;
+mod room;
+pub mod rules;
+mod seat;
+mod seating;
+
+pub use cursor::{Cursor, Deliver, Happening, Interest};
+pub use fold::FailedCall;
+pub use limits::Rate;
+pub use registry::{Admission, Arrival, Desk, Host, Residence, Rooms, Settings, Witness};
+pub use room::{Publishing, Submission};
+pub use seat::Seat;

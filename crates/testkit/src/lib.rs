@@ -1,1 +1,40 @@
+//! What tests of the whole need: a gateway on port 0, clients that wait for events, scenes, and a crash test.
+//!
+//! A development dependency only. Deliberately absent: sleeping, mocks of our own types, and any network beyond loopback. Whatever
+//! is waited for has a deadline, and missing it is an error that says what was waited for.
 
+pub mod crash;
+pub mod gateway;
+pub mod http;
+pub mod scene;
+mod scratch;
+pub mod socket;
+
+use std::time::Duration;
+
+pub use gateway::{Engine, Gateway, Options, Token};
+pub use scratch::Scratch;
+pub use socket::{Event, Socket};
+
+/// How long anything may take. Generous, because it only ever passes when a test fails.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// What went wrong, told for the person who reads the test's output.
+pub type Failure = String;
+
+/// Waits for something, but not for ever.
+pub async fn within<T>(what: &str, wait: impl Future<Output = T>) -> Result<T, Failure> {
+    tokio::time::timeout(DEADLINE, wait)
+        .await
+        .map_err(|_| format!("waited {} s for {what} and it did not happen", DEADLINE.as_secs()))
+}
+
+/// Runs one test's future on a runtime of its own.
+pub fn run<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime needs only threads")
+        .block_on(test)
+}

@@ -1,1 +1,48 @@
-fn main() {}
+//! Everything that is shown over real connections: scenes, frames that must be refused, and violations of the WebSocket protocol.
+//! Each trial has a gateway of its own.
+
+mod bad_frames;
+mod room;
+mod violations;
+
+use std::path::{Path, PathBuf};
+
+use libtest_mimic::{Arguments, Trial};
+use salon_testkit::{Engine, scene};
+
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::from_args();
+    let files = scene_files(Path::new(env!("CARGO_MANIFEST_DIR")));
+    assert!(files.len() > 50, "the scenes are missing");
+    let mut trials: Vec<Trial> = Vec::new();
+    for &engine in Engine::ALL {
+        trials.extend(files.iter().map(|(name, path)| scene_trial(name, path, engine)));
+        trials.extend(bad_frames::trials(engine));
+        trials.extend(violations::trials(engine));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn scene_trial(name: &str, path: &Path, engine: Engine) -> Trial {
+    let path = path.to_owned();
+    Trial::test(format!("{}::{name}", engine.name()), move || Ok(scene::play_file(&path, engine)?))
+}
+
+/// Every `*.scene` below a directory, by its path without the ending.
+fn scene_files(root: &Path) -> Vec<(String, PathBuf)> {
+    let mut found = Vec::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let entries = std::fs::read_dir(&directory).expect("the scenes can be read");
+        for path in entries.map(|entry| entry.expect("the scenes can be read").path()) {
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "scene") {
+                let name = path.strip_prefix(root).expect("it is below the root").with_extension("");
+                found.push((name.to_string_lossy().replace('/', "::"), path));
+            }
+        }
+    }
+    found.sort();
+    found
+}

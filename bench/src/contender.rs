@@ -1,0 +1,217 @@
+//! The servers that are measured: how each is started, greeted and framed.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail};
+use jsonwebtoken::{EncodingKey, Header};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::load::{Expects, Greeting};
+use crate::wire::Wire;
+
+const START_LIMIT: Duration = Duration::from_secs(10);
+const WS_SCRIPT: &str = include_str!("ws-server.cjs");
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Contender {
+    Ceiling,
+    Salon,
+    Nats,
+    Ws,
+}
+
+impl Contender {
+    pub(crate) const ALL: [Self; 4] = [Self::Ceiling, Self::Salon, Self::Nats, Self::Ws];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ceiling => "ceiling",
+            Self::Salon => "salon",
+            Self::Nats => "nats",
+            Self::Ws => "ws",
+        }
+    }
+
+    pub(crate) fn wire(self) -> Wire {
+        if self == Self::Nats { Wire::Nats } else { Wire::WebSocket }
+    }
+}
+
+/// A contender that is there, with what it takes to start it.
+pub(crate) struct Installed {
+    pub(crate) contender: Contender,
+    program: PathBuf,
+    /// Where npm put `ws`.
+    modules: Option<Scratch>,
+    pub(crate) version: String,
+}
+
+impl Installed {
+    /// Finds a contender, or says why it is not there.
+    pub(crate) fn find(contender: Contender, salon: &Path) -> Result<Self> {
+        let (program, modules) = match contender {
+            Contender::Ceiling => (std::env::current_exe()?, None),
+            Contender::Salon => (salon.to_owned(), None),
+            Contender::Nats => (PathBuf::from("nats-server"), None),
+            Contender::Ws => (PathBuf::from("node"), Some(install_ws()?)),
+        };
+        let version = match &modules {
+            _ if contender == Contender::Ceiling => "this commit".to_owned(),
+            None => output(Command::new(&program).arg("--version"))?,
+            Some(modules) => {
+                let package = fs::read(modules.0.join("node_modules/ws/package.json"))?;
+                let package: serde_json::Value = serde_json::from_slice(&package)?;
+                let ws = package["version"].as_str().unwrap_or("?");
+                format!("ws {ws}, node {}", output(Command::new(&program).arg("--version"))?)
+            }
+        };
+        Ok(Self { contender, program, modules, version })
+    }
+
+    /// Starts it on a free port with nothing in its memory, and waits until it accepts.
+    pub(crate) fn start(&self) -> Result<Server> {
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let (listen, port) = (address.to_string(), address.port().to_string());
+        let data = Scratch::new()?;
+        let mut command = Command::new(&self.program);
+        match self.contender {
+            Contender::Ceiling => command.args(["ceiling", "--listen", &listen]),
+            Contender::Salon => command
+                .args([
+                    "serve",
+                    "--listen",
+                    &listen,
+                    "--rate-limit",
+                    "0",
+                    "--max-connections-per-address",
+                    "0",
+                    "--data",
+                ])
+                .arg(data.0.join("data")),
+            Contender::Nats => command.args(["-a", "127.0.0.1", "-p", &port]),
+            Contender::Ws => {
+                let modules = self.modules.as_ref().context("ws is found only with its modules")?;
+                command.arg(modules.0.join("ws-server.cjs")).arg(&port)
+            }
+        };
+        let log = File::create(data.0.join("server.log"))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.program.display()))?;
+        let mut server = Server { contender: self.contender, address, child, data, key: None };
+        let start = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if start.elapsed() > START_LIMIT || server.child.try_wait()?.is_some() {
+                bail!("{} does not listen\n{}", self.contender.name(), server.last_words());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if self.contender == Contender::Salon {
+            let key = fs::read(server.data.0.join("data/auth.key")).context("cannot read the gateway's key")?;
+            server.key = Some(EncodingKey::from_secret(&key));
+        }
+        Ok(server)
+    }
+}
+
+/// A running contender; dropping it ends it.
+pub(crate) struct Server {
+    pub(crate) contender: Contender,
+    pub(crate) address: SocketAddr,
+    child: Child,
+    data: Scratch,
+    key: Option<EncodingKey>,
+}
+
+impl Server {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The end of what the server logged, for a report of what went wrong.
+    pub(crate) fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.data.0.join("server.log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(5)..].join("\n")
+    }
+
+    /// What participant `id` says to enter `topic`; with `after`, to resume from that envelope where that is possible.
+    pub(crate) fn greeting(&self, topic: &str, id: &str, after: Option<&str>) -> Result<Greeting> {
+        if self.contender == Contender::Nats {
+            let hello = format!("CONNECT {{\"verbose\":false,\"pedantic\":false}}\r\nSUB {topic} 1\r\nPING\r\n");
+            return Ok(Greeting { bytes: hello.into_bytes(), expects: Expects::Pong });
+        }
+        let (mut query, mut token, mut expects) = (String::new(), String::new(), Expects::Upgrade);
+        if let Some(key) = &self.key {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+            let claims =
+                json!({"sub": id, "aud": [topic], "iat": now, "exp": now + 3600, "jti": format!("{topic}-{id}")});
+            token = format!("Authorization: Bearer {}\r\n", jsonwebtoken::encode(&Header::default(), &claims, key)?);
+            query = after.map(|id| format!("&after={id}")).unwrap_or_default();
+            expects = Expects::Welcome;
+        }
+        let hello = format!(
+            "GET /v0/ws?topic={topic}{query} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{token}\r\n",
+            self.address
+        );
+        Ok(Greeting { bytes: hello.into_bytes(), expects })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way nothing of it is wanted any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A directory that is removed when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("bench-{}-{count}", std::process::id()));
+        fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn install_ws() -> Result<Scratch> {
+    let modules = Scratch::new()?;
+    fs::write(modules.0.join("package.json"), r#"{"private":true}"#)?;
+    fs::write(modules.0.join("ws-server.cjs"), WS_SCRIPT)?;
+    output(
+        Command::new("npm").args(["install", "--silent", "--no-audit", "--no-fund", "ws@8"]).current_dir(&modules.0),
+    )?;
+    Ok(modules)
+}
+
+/// The standard output of a command that succeeds.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("cannot run `{name}`"))?;
+    if !output.status.success() {
+        bail!("`{name}` failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

@@ -1,0 +1,150 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::contender::Contender;
+use crate::scenario::Scenario;
+
+pub(crate) const USAGE: &str = "\
+Measure Salon next to a server that only copies frames
+
+Usage:
+  bench run   [options]           measure, print tables, write raw.jsonl and summary.md
+  bench check [options]           the same, then judge the targets; fails when one is missed
+  bench check --from DIR          judge what an earlier run wrote
+  bench ceiling --listen ADDRESS  only serve the broadcast ceiling
+
+Options:
+  --only LIST     scenarios: fanout, rooms, calls, append, idle, join, stalled, reconnect [default: all]
+  --rounds N      how often each contender has its turn [default: 3]
+  --seconds S     length of one measurement [default: 3]
+  --window N      messages in flight in a saturated fan-out [default: 512]
+  --with LIST     further contenders: nats (nats-server on the path), ws (installed by npm)
+  --without LIST  contenders to leave out: ceiling, salon
+  --salon PATH    the gateway [default: target/release/salon]
+  --out DIR       where to write [default: bench/runs/<date>-<machine>]
+  --quick         a smoke test of under a minute: one short round, smaller crowds
+";
+
+#[derive(Debug)]
+pub(crate) enum Command {
+    Run(Options),
+    Check(Options),
+    Ceiling(SocketAddr),
+    Help,
+}
+
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) scenarios: Vec<Scenario>,
+    pub(crate) contenders: Vec<Contender>,
+    pub(crate) rounds: u32,
+    pub(crate) duration: Duration,
+    pub(crate) window: u32,
+    pub(crate) salon: PathBuf,
+    pub(crate) out: Option<PathBuf>,
+    pub(crate) from: Option<PathBuf>,
+    pub(crate) quick: bool,
+}
+
+pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
+    let command = arguments.next();
+    let mut listen = None;
+    let mut options = Options {
+        scenarios: Scenario::ALL.to_vec(),
+        contenders: vec![Contender::Ceiling, Contender::Salon],
+        rounds: 3,
+        duration: Duration::from_secs(3),
+        window: 512,
+        salon: "target/release/salon".into(),
+        out: None,
+        from: None,
+        quick: false,
+    };
+    while let Some(flag) = arguments.next() {
+        if flag == "--quick" {
+            options.quick = true;
+            options.rounds = 1;
+            options.duration = Duration::from_millis(400);
+            continue;
+        }
+        let value = arguments.next().with_context(|| format!("`{flag}` needs a value"))?;
+        let invalid = || format!("invalid value `{value}` for `{flag}`");
+        match flag.as_str() {
+            "--only" => options.scenarios = list(&value, &Scenario::ALL, Scenario::name)?,
+            "--with" => options.contenders.extend(list(&value, &Contender::ALL, Contender::name)?),
+            "--without" => {
+                let unwanted = list(&value, &Contender::ALL, Contender::name)?;
+                options.contenders.retain(|contender| !unwanted.contains(contender));
+            }
+            "--rounds" => options.rounds = value.parse().with_context(invalid)?,
+            "--seconds" => {
+                let seconds = value.parse().with_context(invalid)?;
+                options.duration = Duration::try_from_secs_f64(seconds).with_context(invalid)?;
+            }
+            "--window" => options.window = value.parse().with_context(invalid)?,
+            "--salon" => options.salon = value.into(),
+            "--out" => options.out = Some(value.into()),
+            "--from" => options.from = Some(value.into()),
+            "--listen" => listen = Some(value.parse().with_context(invalid)?),
+            _ => bail!("unknown option `{flag}`\n\nhint: see `bench --help`"),
+        }
+    }
+    if options.rounds == 0 || options.duration.is_zero() || !(2..=8192).contains(&options.window) {
+        bail!("rounds and seconds must be above 0, the window from 2 to 8192");
+    }
+    match command.as_deref() {
+        None | Some("help" | "--help" | "-h") => Ok(Command::Help),
+        Some("run") => Ok(Command::Run(options)),
+        Some("check") => Ok(Command::Check(options)),
+        Some("ceiling") => Ok(Command::Ceiling(listen.context("`ceiling` needs `--listen`")?)),
+        Some(other) => bail!("unknown command `{other}`\n\nhint: see `bench --help`"),
+    }
+}
+
+/// The named ones of `all`.
+fn list<T: Copy>(value: &str, all: &[T], name: impl Fn(T) -> &'static str) -> Result<Vec<T>> {
+    let find = |wanted: &str| {
+        all.iter().copied().find(|&one| name(one) == wanted).with_context(|| {
+            let names: Vec<&str> = all.iter().map(|&one| name(one)).collect();
+            format!("unknown name `{wanted}`, there are {}", names.join(", "))
+        })
+    };
+    value.split(',').map(find).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> String {
+        match parse(line.split_ascii_whitespace().map(str::to_owned)) {
+            Ok(command) => format!("{command:?}"),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
+    #[test]
+    fn lines_are_understood_or_refused_by_name() {
+        let table = [
+            ("", "Help"),
+            ("ceiling --listen 127.0.0.1:7000", "Ceiling(127.0.0.1:7000)"),
+            ("ceiling", "`ceiling` needs `--listen`"),
+            ("run --only fanout,cals", "unknown name `cals`"),
+            ("run --rounds x", "invalid value `x` for `--rounds`"),
+            ("run --rounds", "`--rounds` needs a value"),
+            ("run --seconds -1", "invalid value `-1` for `--seconds`"),
+            ("run --fast 1", "unknown option `--fast`"),
+            ("race", "unknown command `race`"),
+            ("run --only calls --with nats --without salon", "scenarios: [Calls], contenders: [Ceiling, Nats]"),
+        ];
+        for (line, expected) in table {
+            let got = parsed(line);
+            assert!(got.contains(expected), "`{line}` gave {got}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What the kernel says about a process and the machine. Linux only.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+/// Kernel clock ticks per second as `/proc` writes them: fixed at 100 on every Linux that Rust's standard library runs on.
+const TICKS: u64 = 100;
+
+/// The CPU time of all threads of a process at one moment.
+pub(crate) struct CpuClock {
+    pid: u32,
+    /// Nanoseconds on a CPU, by thread.
+    threads: HashMap<u32, u64>,
+    /// utime + stime of the whole process, threads that ended included, in ticks.
+    ticks: u64,
+}
+
+impl CpuClock {
+    pub(crate) fn start(pid: u32) -> Result<Self> {
+        let mut threads = HashMap::new();
+        for entry in fs::read_dir(format!("/proc/{pid}/task")).context("the measured server has ended")? {
+            let entry = entry?;
+            let thread: u32 = entry.file_name().to_string_lossy().parse()?;
+            // A thread may end between the listing and the reading; the ticks below still know what it used.
+            let Ok(line) = fs::read_to_string(entry.path().join("schedstat")) else { continue };
+            let running = line.split_ascii_whitespace().next().context("schedstat is empty")?;
+            threads.insert(thread, running.parse()?);
+        }
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The name in parentheses may hold anything; utime and stime are the 12th and 13th fields after it.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().collect();
+        let [utime, stime] = [11, 12].map(|at| fields.get(at).and_then(|f| f.parse::<u64>().ok()));
+        let ticks = utime.zip(stime).map(|(user, system)| user + system).context("stat has too few fields")?;
+        Ok(Self { pid, threads, ticks })
+    }
+
+    /// CPU time used since `start`. The sum over threads counts nanoseconds but loses a thread that ended; where the
+    /// coarser count of the process is clearly higher, it is the one to believe.
+    pub(crate) fn elapsed(&self) -> Result<Duration> {
+        let now = Self::start(self.pid)?;
+        let nanos = now
+            .threads
+            .iter()
+            .map(|(thread, running)| running.saturating_sub(self.threads.get(thread).copied().unwrap_or(0)))
+            .sum();
+        let fine = Duration::from_nanos(nanos);
+        let coarse = Duration::from_millis(now.ticks.saturating_sub(self.ticks) * 1000 / TICKS);
+        let quantum = Duration::from_millis(2 * 1000 / TICKS);
+        Ok(if coarse > fine + quantum { coarse } else { fine })
+    }
+}
+
+/// Resident memory of a process, in KiB.
+pub(crate) fn resident_kib(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).context("the measured server has ended")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
+/// How many files this process may have open.
+pub(crate) fn open_file_limit() -> Result<u64> {
+    let limits = fs::read_to_string("/proc/self/limits")?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).context("no limit on open files")?;
+    let soft = line.split_ascii_whitespace().next().unwrap_or_default();
+    Ok(soft.parse().unwrap_or(u64::MAX))
+}
+
+/// The machine in one line: processor, cores, kernel.
+pub(crate) fn machine() -> Result<String> {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo")?;
+    let model = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name").and_then(|rest| rest.split_once(": ")))
+        .map_or("unknown processor", |(_, model)| model);
+    let cores = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    Ok(format!("{model}, {cores} cores, Linux {}", kernel.trim()))
+}
+
+/// The kind of file system that holds `path`: flushing to a file system in memory costs nothing, which a reader must know.
+pub(crate) fn file_system(path: &Path) -> Result<String> {
+    let path = path.canonicalize()?;
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let found = mounts
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace().skip(1);
+            let mount = Path::new(fields.next()?);
+            path.starts_with(mount).then_some((mount.as_os_str().len(), fields.next()?))
+        })
+        .max_by_key(|&(depth, _)| depth);
+    let Some((_, kind)) = found else { bail!("no mount holds {}", path.display()) };
+    Ok(kind.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_shows_on_the_clock() {
+        let clock = CpuClock::start(std::process::id()).unwrap();
+        let start = std::time::Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {
+            std::hint::black_box((0..1000u64).sum::<u64>());
+        }
+        assert!(clock.elapsed().unwrap() > Duration::ZERO);
+    }
+
+    #[test]
+    fn this_process_and_machine_are_described() {
+        assert!(resident_kib(std::process::id()).unwrap() > 100);
+        assert!(open_file_limit().unwrap() > 0);
+        assert!(machine().unwrap().contains("Linux"));
+        assert_eq!(file_system(Path::new("/proc")).unwrap(), "proc");
+    }
+}

@@ -1,0 +1,204 @@
+//! Records of single runs, and the tables made from them.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::contender::{Contender, output};
+use crate::procfs;
+use crate::scenario::{Figure, Figures, Plan, Regime, Scenario};
+use crate::stats::Spread;
+
+/// Where and from what a run was made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Setting {
+    pub(crate) date: String,
+    pub(crate) machine: String,
+    pub(crate) commit: String,
+    /// What holds the data directories of measured servers.
+    pub(crate) file_system: String,
+    pub(crate) seconds: f64,
+    pub(crate) rounds: u32,
+    pub(crate) window: u32,
+    pub(crate) contenders: Vec<String>,
+    pub(crate) skipped: Vec<String>,
+}
+
+impl Setting {
+    pub(crate) fn new(seconds: f64, rounds: u32, window: u32) -> Result<Self> {
+        let git = |arguments: &[&str]| output(Command::new("git").args(arguments));
+        let commit = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_else(|_| "unknown".to_owned());
+        let changed = git(&["status", "--porcelain"]).is_ok_and(|changes| !changes.is_empty());
+        Ok(Self {
+            date: output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?,
+            machine: procfs::machine()?,
+            commit: if changed { format!("{commit} with uncommitted changes") } else { commit },
+            file_system: procfs::file_system(&std::env::temp_dir())?,
+            seconds,
+            rounds,
+            window,
+            contenders: Vec::new(),
+            skipped: Vec::new(),
+        })
+    }
+
+    /// A short name of the machine, fit for a file name.
+    pub(crate) fn slug(&self) -> String {
+        let known = self.machine.split(", Linux").next().unwrap_or_default().to_lowercase();
+        let words: Vec<&str> =
+            known.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+        words.join("-")
+    }
+}
+
+/// One run of one plan against one contender.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) scenario: Scenario,
+    pub(crate) case: String,
+    pub(crate) regime: Regime,
+    pub(crate) contender: Contender,
+    pub(crate) round: u32,
+    #[serde(default, skip_serializing_if = "Figures::is_empty")]
+    pub(crate) figures: Figures,
+    /// Why the run counts for nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) void: Option<String>,
+}
+
+/// All runs of a directory.
+pub(crate) struct Report {
+    pub(crate) setting: Setting,
+    pub(crate) records: Vec<Record>,
+}
+
+impl Report {
+    pub(crate) fn load(directory: &Path) -> Result<Self> {
+        let path = directory.join("raw.jsonl");
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
+        let mut lines = text.lines();
+        let setting = serde_json::from_str(lines.next().context("the file is empty")?)?;
+        let records = lines.map(serde_json::from_str).collect::<Result<_, _>>()?;
+        Ok(Self { setting, records })
+    }
+
+    /// Writes `raw.jsonl` (the setting, then a line for each run) and `summary.md`.
+    pub(crate) fn save(&self, directory: &Path) -> Result<()> {
+        fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
+        let mut raw = serde_json::to_string(&self.setting)?;
+        for record in &self.records {
+            write!(raw, "\n{}", serde_json::to_string(record)?)?;
+        }
+        raw.push('\n');
+        fs::write(directory.join("raw.jsonl"), raw)?;
+        Ok(fs::write(directory.join("summary.md"), self.summary()?)?)
+    }
+
+    fn summary(&self) -> Result<String> {
+        let setting = &self.setting;
+        let mut out = String::new();
+        writeln!(out, "# Benchmark of {}\n", setting.date)?;
+        writeln!(out, "- machine: {}", setting.machine)?;
+        writeln!(out, "- commit: {}", setting.commit)?;
+        writeln!(out, "- data on: {}", setting.file_system)?;
+        let Setting { seconds, rounds, window, .. } = setting;
+        writeln!(out, "- runs: {rounds} rounds of {seconds} s, window {window}; median (lowest–highest)")?;
+        for contender in &setting.contenders {
+            writeln!(out, "- contender: {contender}")?;
+        }
+        for skipped in &setting.skipped {
+            writeln!(out, "- skipped: {skipped}")?;
+        }
+        let scenarios: BTreeSet<Scenario> = self.records.iter().map(|record| record.scenario).collect();
+        for scenario in scenarios {
+            writeln!(out, "\n## {}\n\n{}", scenario.name(), self.table(|record| record.scenario == scenario)?)?;
+        }
+        Ok(out)
+    }
+
+    /// The runs of one plan as a table.
+    pub(crate) fn table_of(&self, plan: &Plan) -> Result<String> {
+        self.table(|r| r.scenario == plan.scenario && r.case == plan.case && r.regime == plan.regime)
+    }
+
+    fn table(&self, wanted: impl Fn(&Record) -> bool) -> Result<String> {
+        let records: Vec<&Record> = self.records.iter().filter(|record| wanted(record)).collect();
+        let shown: BTreeSet<Figure> = records.iter().flat_map(|record| record.figures.keys().copied()).collect();
+        let columns: Vec<(Figure, &str, usize)> = shown
+            .into_iter()
+            .filter_map(|figure| figure.column().map(|(heading, decimals)| (figure, heading, decimals)))
+            .collect();
+        let mut rows = vec![["case", "regime", "contender"].map(str::to_owned).to_vec()];
+        rows[0].extend(columns.iter().map(|(_, heading, _)| (*heading).to_owned()));
+        let mut seen: Vec<(&str, Regime, Contender)> = Vec::new();
+        for record in &records {
+            let key = (record.case.as_str(), record.regime, record.contender);
+            if seen.contains(&key) {
+                continue;
+            }
+            seen.push(key);
+            let mut row = [key.0, key.1.name(), key.2.name()].map(str::to_owned).to_vec();
+            let same = || records.iter().filter(move |r| (r.case.as_str(), r.regime, r.contender) == key);
+            let voids = same().filter(|record| record.void.is_some()).count();
+            if voids > 0 {
+                row[2] = format!("{} ({voids} void)", row[2]);
+            }
+            row.extend(columns.iter().map(|&(figure, _, decimals)| {
+                let values = same().filter_map(|record| record.figures.get(&figure).copied()).collect();
+                Spread::of(values).map_or_else(|| "–".to_owned(), |spread| cell(spread, decimals))
+            }));
+            rows.push(row);
+        }
+        lay_out(&rows)
+    }
+
+    /// The median of a figure over the rounds.
+    pub(crate) fn median(
+        &self,
+        scenario: Scenario,
+        case: &str,
+        regime: Regime,
+        of: Contender,
+        figure: Figure,
+    ) -> Option<f64> {
+        let same = |r: &&Record| (r.scenario, r.case.as_str(), r.regime, r.contender) == (scenario, case, regime, of);
+        let values =
+            self.records.iter().filter(same).filter_map(|record| record.figures.get(&figure).copied()).collect();
+        Spread::of(values).map(|spread| spread.median)
+    }
+}
+
+fn cell(spread: Spread, decimals: usize) -> String {
+    let Spread { median, low, high } = spread;
+    if low == high {
+        format!("{median:.decimals$}")
+    } else {
+        format!("{median:.decimals$} ({low:.decimals$}–{high:.decimals$})")
+    }
+}
+
+/// A Markdown table that is also readable as it stands.
+pub(crate) fn lay_out(rows: &[Vec<String>]) -> Result<String> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> =
+        (0..columns).map(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0)).collect();
+    let mut out = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        for (text, width) in row.iter().zip(&widths) {
+            write!(out, "| {text:width$} ")?;
+        }
+        writeln!(out, "|")?;
+        if number == 0 {
+            for width in &widths {
+                write!(out, "|{:-<1$}", "", width + 2)?;
+            }
+            writeln!(out, "|")?;
+        }
+    }
+    Ok(out)
+}

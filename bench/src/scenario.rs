@@ -1,0 +1,456 @@
+//! The scenarios: who is in the room, what is sent, what is read off the server.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::contender::{Contender, Server};
+use crate::load::{Crowd, Delivered, Role};
+use crate::procfs::{CpuClock, resident_kib};
+use crate::room::{Pace, Until};
+use crate::stats::percentile;
+use crate::wire::{Sort, Template, envelope_id};
+
+/// Bytes of an envelope, unless a scenario says otherwise.
+const MESSAGE: usize = 256;
+const CALL: usize = 320;
+const STALLED_MESSAGE: usize = 4096;
+const WARM_UP: Duration = Duration::from_millis(300);
+/// Handshakes under way at a time, where the scenario is not about everybody coming at once.
+const AT_ONCE: usize = 64;
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Scenario {
+    Fanout,
+    Rooms,
+    Calls,
+    Append,
+    Idle,
+    Join,
+    Stalled,
+    Reconnect,
+}
+
+impl Scenario {
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Fanout, Self::Rooms, Self::Calls, Self::Append, Self::Idle, Self::Join, Self::Stalled, Self::Reconnect];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fanout => "fanout",
+            Self::Rooms => "rooms",
+            Self::Calls => "calls",
+            Self::Append => "append",
+            Self::Idle => "idle",
+            Self::Join => "join",
+            Self::Stalled => "stalled",
+            Self::Reconnect => "reconnect",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Regime {
+    /// As much in flight as a bounded window allows.
+    Saturated,
+    /// The next when the last is done.
+    OneByOne,
+    /// A fixed, modest rate.
+    Paced,
+}
+
+impl Regime {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Saturated => "saturated",
+            Self::OneByOne => "one by one",
+            Self::Paced => "paced",
+        }
+    }
+}
+
+/// What is read off a run, in the order of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Figure {
+    CpuUsPerDelivery,
+    CpuUsPerMessage,
+    CpuUsPerJoin,
+    CpuUsPerIdleConnectionSecond,
+    DeliveriesPerSecond,
+    MessagesPerSecond,
+    JoinsPerSecond,
+    P50Us,
+    P99Us,
+    AllLiveMs,
+    RssKibPerConnection,
+    PeakRssMib,
+    RssGrowthMib,
+    Messages,
+    Deliveries,
+    WallSeconds,
+    ServerCpuSeconds,
+    GeneratorCpuSeconds,
+}
+
+impl Figure {
+    /// Its heading in a table and its decimals; `None` for what only the raw numbers show.
+    pub(crate) fn column(self) -> Option<(&'static str, usize)> {
+        Some(match self {
+            Self::CpuUsPerDelivery => ("CPU µs/delivery", 3),
+            Self::CpuUsPerMessage => ("CPU µs/message", 1),
+            Self::CpuUsPerJoin => ("CPU µs/join", 1),
+            Self::CpuUsPerIdleConnectionSecond => ("CPU µs/idle connection/s", 2),
+            Self::DeliveriesPerSecond => ("deliveries/s", 0),
+            Self::MessagesPerSecond => ("messages/s", 0),
+            Self::JoinsPerSecond => ("joins/s", 0),
+            Self::P50Us => ("p50 µs", 0),
+            Self::P99Us => ("p99 µs", 0),
+            Self::AllLiveMs => ("all live ms", 0),
+            Self::RssKibPerConnection => ("RSS KiB/connection", 1),
+            Self::PeakRssMib => ("peak RSS MiB", 1),
+            Self::RssGrowthMib => ("late growth MiB", 1),
+            Self::Messages
+            | Self::Deliveries
+            | Self::WallSeconds
+            | Self::ServerCpuSeconds
+            | Self::GeneratorCpuSeconds => return None,
+        })
+    }
+}
+
+pub(crate) type Figures = BTreeMap<Figure, f64>;
+
+/// One thing to measure.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) scenario: Scenario,
+    pub(crate) case: String,
+    pub(crate) regime: Regime,
+    pub(crate) shape: Shape,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shape {
+    /// Rooms with a publisher and so many others each; with `calls` one of the others answers.
+    Traffic { rooms: usize, others: usize, calls: bool, pace: Pace },
+    /// So many connections that nobody uses.
+    Idle { rooms: usize, each: usize },
+    /// Rooms are filled, one after the other, many handshakes at a time.
+    Fill { rooms: usize, each: usize },
+    /// Into rooms with so many present, one joins after the other.
+    Enter { rooms: usize, present: usize, joins: usize },
+    /// Healthy readers next to some that never read.
+    Stalled { healthy: usize, stalled: usize },
+    /// Everybody connects again at once while the old connections are still open.
+    Reconnect { rooms: usize, each: usize },
+}
+
+/// How long and how hard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    pub(crate) duration: Duration,
+    pub(crate) window: u32,
+    pub(crate) quick: bool,
+}
+
+/// Everything to measure for these scenarios.
+pub(crate) fn plans(scenarios: &[Scenario], effort: Effort) -> Vec<Plan> {
+    scenarios.iter().flat_map(|&scenario| plans_of(scenario, effort)).collect()
+}
+
+fn plans_of(scenario: Scenario, effort: Effort) -> Vec<Plan> {
+    let plan = |case: String, regime, shape| Plan { scenario, case, regime, shape };
+    let saturated = Pace::Window(effort.window);
+    let every = |per_second: u32| Pace::Every(SECOND / per_second);
+    match scenario {
+        Scenario::Fanout => {
+            let sizes: &[(usize, u32)] =
+                if effort.quick { &[(10, 200), (100, 100)] } else { &[(10, 200), (100, 100), (1000, 20)] };
+            let regimes = |&(others, rate): &(usize, u32)| {
+                [(Regime::Saturated, saturated), (Regime::OneByOne, Pace::Window(1)), (Regime::Paced, every(rate))].map(
+                    |(regime, pace)| {
+                        let shape = Shape::Traffic { rooms: 1, others, calls: false, pace };
+                        plan(format!("1 to {others}"), regime, shape)
+                    },
+                )
+            };
+            sizes.iter().flat_map(regimes).collect()
+        }
+        Scenario::Rooms => [(Regime::Saturated, Pace::Window(16)), (Regime::Paced, every(1000))]
+            .map(|(regime, pace)| {
+                let shape = Shape::Traffic { rooms: 100, others: 9, calls: false, pace };
+                plan("100 rooms of 10".to_owned(), regime, shape)
+            })
+            .to_vec(),
+        Scenario::Calls => [2, 50]
+            .into_iter()
+            .flat_map(|bystanders| {
+                [(Regime::Saturated, Pace::Window(64)), (Regime::OneByOne, Pace::Window(1))].map(|(regime, pace)| {
+                    let shape = Shape::Traffic { rooms: 1, others: bystanders + 1, calls: true, pace };
+                    plan(format!("{bystanders} bystanders"), regime, shape)
+                })
+            })
+            .collect(),
+        Scenario::Append => [(Regime::Saturated, 64), (Regime::OneByOne, 1)]
+            .map(|(regime, window)| {
+                let shape = Shape::Traffic { rooms: 1, others: 0, calls: false, pace: Pace::Window(window) };
+                plan(format!("{window} in flight"), regime, shape)
+            })
+            .to_vec(),
+        Scenario::Idle => {
+            let each = if effort.quick { 10 } else { 100 };
+            vec![plan(format!("{} connections", 100 * each), Regime::Paced, Shape::Idle { rooms: 100, each })]
+        }
+        Scenario::Join => vec![
+            plan("rooms filled to 100".to_owned(), Regime::Saturated, Shape::Fill { rooms: 20, each: 100 }),
+            plan(
+                "into rooms of 90 to 110".to_owned(),
+                Regime::OneByOne,
+                Shape::Enter { rooms: 10, present: 90, joins: if effort.quick { 2 } else { 20 } },
+            ),
+        ],
+        Scenario::Stalled => [0, 50]
+            .map(|stalled| {
+                plan(format!("20 healthy, {stalled} stalled"), Regime::Paced, Shape::Stalled { healthy: 20, stalled })
+            })
+            .to_vec(),
+        Scenario::Reconnect => [(1, 1000), (10, 100)]
+            .map(|(rooms, each)| {
+                let each = if effort.quick { each / 10 } else { each };
+                plan(format!("{rooms} × {each}"), Regime::Saturated, Shape::Reconnect { rooms, each })
+            })
+            .to_vec(),
+    }
+}
+
+impl Plan {
+    /// Sockets that this process needs.
+    pub(crate) fn connections(&self) -> usize {
+        match self.shape {
+            Shape::Traffic { rooms, others, .. } => rooms * (others + 1),
+            Shape::Idle { rooms, each } | Shape::Fill { rooms, each } => rooms * each,
+            Shape::Enter { rooms, present, joins } => rooms * (present + joins),
+            Shape::Stalled { healthy, stalled } => 1 + healthy + stalled,
+            Shape::Reconnect { rooms, each } => rooms * (2 * each + 1),
+        }
+    }
+
+    /// Measures a freshly started server.
+    pub(crate) fn measure(&self, server: &Server, effort: Effort) -> Result<Figures> {
+        let mut stage = Stage::new(server)?;
+        match self.shape {
+            Shape::Traffic { rooms, others, calls, pace } => stage.traffic(rooms, others, calls, pace, effort),
+            Shape::Idle { rooms, each } => stage.idle(rooms, each, effort),
+            Shape::Fill { rooms, each } => stage.fill(rooms, each),
+            Shape::Enter { rooms, present, joins } => stage.enter(rooms, present, joins),
+            Shape::Stalled { healthy, stalled } => stage.stalled(healthy, stalled, effort),
+            Shape::Reconnect { rooms, each } => stage.reconnect(rooms, each),
+        }
+    }
+}
+
+/// A server, its clients and what it held before they came.
+struct Stage<'a> {
+    server: &'a Server,
+    crowd: Crowd,
+    empty_kib: u64,
+    connections: usize,
+}
+
+impl<'a> Stage<'a> {
+    fn new(server: &'a Server) -> Result<Self> {
+        let crowd = Crowd::new(server.address, server.contender.wire())?;
+        Ok(Self { server, crowd, empty_kib: resident_kib(server.pid())?, connections: 0 })
+    }
+
+    /// A room with its publisher.
+    fn room(&mut self, calls: bool, size: usize) -> Result<usize> {
+        let wire = self.server.contender.wire();
+        let at = self.crowd.rooms();
+        let sort = if calls { Sort::Request } else { Sort::Notification };
+        let message = Template::new(wire, &topic(at), sort, "publisher", "callee", size);
+        let answer = calls.then(|| Template::new(wire, &topic(at), Sort::Response, "callee", "publisher", size));
+        let at = self.crowd.add_room(message, answer);
+        self.client(at, Role::Publisher, "publisher", None)?;
+        Ok(at)
+    }
+
+    fn client(&mut self, room: usize, role: Role, id: &str, after: Option<&str>) -> Result<()> {
+        let greeting = self.server.greeting(&topic(room), id, after)?;
+        self.crowd.add_client(room, role, greeting);
+        self.connections += 1;
+        Ok(())
+    }
+
+    fn readers(&mut self, room: usize, count: usize, after: Option<&str>) -> Result<()> {
+        (0..count).try_for_each(|at| self.client(room, Role::Reader, &format!("reader-{at}"), after))
+    }
+
+    /// One message in each room: when everybody has it, whatever was on its way before has arrived too.
+    fn settle(&mut self) -> Result<()> {
+        self.crowd.run(Pace::Window(1), Until::Sent(1), || Ok(())).map(drop)
+    }
+
+    fn kib_per_connection(&self) -> Result<f64> {
+        let kib = resident_kib(self.server.pid())?.saturating_sub(self.empty_kib);
+        Ok(kib as f64 / self.connections as f64)
+    }
+
+    fn traffic(&mut self, rooms: usize, others: usize, calls: bool, pace: Pace, effort: Effort) -> Result<Figures> {
+        for _ in 0..rooms {
+            let room = self.room(calls, if calls { CALL } else { MESSAGE })?;
+            if calls {
+                self.client(room, Role::Callee, "callee", None)?;
+            }
+            self.readers(room, others - usize::from(calls), None)?;
+        }
+        self.crowd.connect(AT_ONCE)?;
+        self.settle()?;
+        self.crowd.run(pace, Until::Elapsed(WARM_UP), || Ok(()))?;
+        let (server, generator) = (CpuClock::start(self.server.pid())?, CpuClock::start(std::process::id())?);
+        let delivered = self.crowd.run(pace, Until::Elapsed(effort.duration), || Ok(()))?;
+        let (server, generator) = (server.elapsed()?, generator.elapsed()?);
+        let mut figures = delivery_figures(&delivered)?;
+        figures.insert(Figure::CpuUsPerDelivery, micros(server) / delivered.deliveries as f64);
+        figures.insert(Figure::CpuUsPerMessage, micros(server) / delivered.messages as f64);
+        figures.insert(Figure::ServerCpuSeconds, server.as_secs_f64());
+        figures.insert(Figure::GeneratorCpuSeconds, generator.as_secs_f64());
+        figures.insert(Figure::RssKibPerConnection, self.kib_per_connection()?);
+        Ok(figures)
+    }
+
+    fn idle(&mut self, rooms: usize, each: usize, effort: Effort) -> Result<Figures> {
+        for _ in 0..rooms {
+            let room = self.room(false, MESSAGE)?;
+            self.readers(room, each - 1, None)?;
+        }
+        self.crowd.connect(AT_ONCE)?;
+        self.settle()?;
+        let clock = CpuClock::start(self.server.pid())?;
+        self.crowd.listen(effort.duration, |_| false)?;
+        let idle = micros(clock.elapsed()?) / self.connections as f64 / effort.duration.as_secs_f64();
+        Ok(Figures::from([
+            (Figure::RssKibPerConnection, self.kib_per_connection()?),
+            (Figure::PeakRssMib, resident_kib(self.server.pid())? as f64 / 1024.0),
+            (Figure::CpuUsPerIdleConnectionSecond, idle),
+        ]))
+    }
+
+    fn fill(&mut self, rooms: usize, each: usize) -> Result<Figures> {
+        for _ in 0..rooms {
+            let room = self.room(false, MESSAGE)?;
+            self.readers(room, each - 1, None)?;
+        }
+        let (clock, start) = (CpuClock::start(self.server.pid())?, Instant::now());
+        let live = self.crowd.connect(AT_ONCE)?;
+        let wall = start.elapsed();
+        self.settle()?;
+        let cpu = micros(clock.elapsed()?);
+        Ok(Figures::from([
+            (Figure::CpuUsPerJoin, cpu / live.len() as f64),
+            (Figure::JoinsPerSecond, live.len() as f64 / wall.as_secs_f64()),
+            (Figure::RssKibPerConnection, self.kib_per_connection()?),
+        ]))
+    }
+
+    fn enter(&mut self, rooms: usize, present: usize, joins: usize) -> Result<Figures> {
+        for _ in 0..rooms {
+            let room = self.room(false, MESSAGE)?;
+            self.readers(room, present - 1, None)?;
+        }
+        self.crowd.connect(AT_ONCE)?;
+        self.settle()?;
+        let mut told = self.crowd.strangers();
+        let mut waits = Vec::new();
+        let clock = CpuClock::start(self.server.pid())?;
+        for join in 0..joins {
+            for room in 0..rooms {
+                self.client(room, Role::Reader, &format!("late-{join}"), None)?;
+                waits.extend(self.crowd.connect(1)?.into_iter().map(|wait| wait.as_nanos() as u64));
+                // Only Salon tells those present; the others have nothing to wait for.
+                if self.server.contender == Contender::Salon {
+                    told += (present + join) as u64;
+                    self.crowd.listen(5 * SECOND, |heard| heard >= told)?;
+                }
+            }
+        }
+        // Everybody has been told by now, so there is nothing left to arrive.
+        let cpu = micros(clock.elapsed()?);
+        let mut figures = wait_figures(waits)?;
+        figures.insert(Figure::CpuUsPerJoin, cpu / (joins * rooms) as f64);
+        Ok(figures)
+    }
+
+    fn stalled(&mut self, healthy: usize, stalled: usize, effort: Effort) -> Result<Figures> {
+        let room = self.room(false, STALLED_MESSAGE)?;
+        self.readers(room, healthy, None)?;
+        (0..stalled).try_for_each(|at| self.client(room, Role::Stalled, &format!("stalled-{at}"), None))?;
+        self.crowd.connect(AT_ONCE)?;
+        self.settle()?;
+        let pid = self.server.pid();
+        let duration = effort.duration * if effort.quick { 2 } else { 4 };
+        let (start, mut early, mut late) = (Instant::now(), 0, 0);
+        let delivered = self.crowd.run(Pace::Steady(SECOND / 2000), Until::Elapsed(duration), || {
+            let peak = if start.elapsed() < duration / 2 { &mut early } else { &mut late };
+            *peak = resident_kib(pid)?.max(*peak);
+            Ok(())
+        })?;
+        let mut figures = delivery_figures(&delivered)?;
+        figures.insert(Figure::PeakRssMib, early.max(late) as f64 / 1024.0);
+        figures.insert(Figure::RssGrowthMib, (late as f64 - early as f64) / 1024.0);
+        Ok(figures)
+    }
+
+    fn reconnect(&mut self, rooms: usize, each: usize) -> Result<Figures> {
+        for _ in 0..rooms {
+            let room = self.room(false, MESSAGE)?;
+            self.readers(room, each, None)?;
+        }
+        self.crowd.connect(AT_ONCE)?;
+        self.settle()?;
+        self.crowd.retire_readers();
+        let seen = envelope_id(Sort::Notification, 0);
+        (0..rooms).try_for_each(|room| self.readers(room, each, Some(&seen)))?;
+        let (clock, start) = (CpuClock::start(self.server.pid())?, Instant::now());
+        let live = self.crowd.connect(usize::MAX)?;
+        self.settle()?;
+        let (cpu, all) = (micros(clock.elapsed()?), start.elapsed());
+        let mut figures = wait_figures(live.iter().map(|wait| wait.as_nanos() as u64).collect())?;
+        figures.insert(Figure::AllLiveMs, all.as_secs_f64() * 1000.0);
+        figures.insert(Figure::CpuUsPerJoin, cpu / live.len() as f64);
+        Ok(figures)
+    }
+}
+
+fn topic(room: usize) -> String {
+    format!("bench.{room}")
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+fn wait_figures(mut waits: Vec<u64>) -> Result<Figures> {
+    waits.sort_unstable();
+    let at = |p| percentile(&waits, p).map(|nanos| nanos as f64 / 1000.0).context("nothing was timed");
+    Ok(Figures::from([(Figure::P50Us, at(0.5)?), (Figure::P99Us, at(0.99)?)]))
+}
+
+fn delivery_figures(delivered: &Delivered) -> Result<Figures> {
+    let wall = delivered.wall.as_secs_f64();
+    let mut figures = wait_figures(delivered.latencies.clone())?;
+    figures.extend([
+        (Figure::DeliveriesPerSecond, delivered.deliveries as f64 / wall),
+        (Figure::MessagesPerSecond, delivered.messages as f64 / wall),
+        (Figure::Messages, delivered.messages as f64),
+        (Figure::Deliveries, delivered.deliveries as f64),
+        (Figure::WallSeconds, wall),
+    ]);
+    Ok(figures)
+}

@@ -1,0 +1,90 @@
+//! The targets, and whether a report meets them.
+
+use anyhow::Result;
+
+use crate::contender::Contender::{Ceiling, Salon};
+use crate::report::{Report, lay_out};
+use crate::scenario::Figure::{
+    self, AllLiveMs, CpuUsPerDelivery, CpuUsPerJoin, P99Us, PeakRssMib, RssGrowthMib, RssKibPerConnection,
+};
+use crate::scenario::Regime::{self, OneByOne, Paced, Saturated};
+use crate::scenario::Scenario;
+
+/// What fifty stalled readers may add to the gateway's memory in all, and what it may still grow by in the second half
+/// of the run. Each of them is tens of MiB behind by then.
+const STALLED_MIB: f64 = 16.0;
+/// Latencies under this are not told apart.
+const NOTICEABLE_US: f64 = 1000.0;
+
+struct Target {
+    what: String,
+    limit: f64,
+    measured: Option<f64>,
+    unit: &'static str,
+}
+
+/// A table of targets and measurements, and whether all were measured and met.
+pub(crate) fn judge(report: &Report) -> Result<(String, bool)> {
+    let targets = targets(report);
+    let mut rows = vec![["target", "limit", "measured", "", ""].map(str::to_owned).to_vec()];
+    let mut good = true;
+    for target in targets {
+        let met = target.measured.map(|measured| measured <= target.limit);
+        good &= met == Some(true);
+        let verdict = match met {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "NOT MEASURED",
+        };
+        let measured = target.measured.map_or_else(|| "–".to_owned(), |measured| format!("{measured:.2}"));
+        rows.push(vec![
+            target.what,
+            format!("{:.2}", target.limit),
+            measured,
+            target.unit.to_owned(),
+            verdict.to_owned(),
+        ]);
+    }
+    Ok((lay_out(&rows)?, good))
+}
+
+fn targets(report: &Report) -> Vec<Target> {
+    let salon = |scenario, case: &str, regime, figure| report.median(scenario, case, regime, Salon, figure);
+    let ratio = |case: &str, regime: Regime| {
+        let ceiling = report.median(Scenario::Fanout, case, regime, Ceiling, CpuUsPerDelivery)?;
+        Some(salon(Scenario::Fanout, case, regime, CpuUsPerDelivery)? / ceiling)
+    };
+    let mut targets = Vec::new();
+    let mut add =
+        |what: &str, limit, unit, measured| targets.push(Target { what: what.to_owned(), limit, measured, unit });
+    for case in ["1 to 100", "1 to 1000"] {
+        add(&format!("fanout {case}, saturated"), 1.5, "× the ceiling's CPU", ratio(case, Saturated));
+    }
+    add(
+        "fanout 1 to 10, saturated",
+        1.0,
+        "CPU µs/delivery",
+        salon(Scenario::Fanout, "1 to 10", Saturated, CpuUsPerDelivery),
+    );
+    for case in ["1 to 100", "1 to 1000"] {
+        add(&format!("fanout {case}, one by one"), 1.25, "× the ceiling's CPU", ratio(case, OneByOne));
+    }
+    let full = "rooms filled to 100";
+    add("join, rooms of 100", 150.0, "CPU µs/join", salon(Scenario::Join, full, Saturated, CpuUsPerJoin));
+    let idle = salon(Scenario::Idle, "10000 connections", Paced, RssKibPerConnection);
+    add("idle, 10000 connections", 10.0, "RSS KiB/connection", idle);
+    let stalled = |case: &str, figure: Figure| salon(Scenario::Stalled, case, Paced, figure);
+    let (without, with) = ("20 healthy, 0 stalled", "20 healthy, 50 stalled");
+    let added = stalled(with, PeakRssMib).zip(stalled(without, PeakRssMib)).map(|(with, without)| with - without);
+    add("stalled readers, added memory", STALLED_MIB, "MiB", added);
+    add("stalled readers, late growth", STALLED_MIB, "MiB", stalled(with, RssGrowthMib));
+    let disturbed = stalled(with, P99Us)
+        .zip(stalled(without, P99Us))
+        .map(|(with, without)| with.max(NOTICEABLE_US) / without.max(NOTICEABLE_US));
+    add("stalled readers, p99 of the healthy", 1.5, "× without them", disturbed);
+    for case in ["1 × 1000", "10 × 100"] {
+        let live = salon(Scenario::Reconnect, case, Saturated, AllLiveMs);
+        add(&format!("reconnect {case}, all live"), 2000.0, "ms", live);
+    }
+    targets
+}

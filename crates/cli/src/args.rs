@@ -1,0 +1,121 @@
+//! The command line: which commands there are, and what each says of itself.
+
+use std::path::PathBuf;
+
+use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use salon_gateway::config::Deadline;
+use salon_protocol::{ParticipantId, ParticipantKind, TopicPattern};
+
+use crate::serve::ServeArgs;
+
+/// Rooms in which AI agents, people and robots are MCP servers to one another
+#[derive(Debug, Parser)]
+#[command(
+    name = "salon",
+    version,
+    disable_help_subcommand = true,
+    after_help = "Try it, nothing needed:\n  salon demo\n\n\
+                  A room of your own:\n  salon serve\n  salon token --topic room:alpha --id alice"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the gateway
+    Serve(Box<ServeArgs>),
+    /// Make a token with which somebody can enter topics
+    Token(TokenArgs),
+    /// Watch a room live: a gateway, a robot and two agents, and you if you like
+    Demo(DemoArgs),
+    /// Print the completions for a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Print the description of the REST endpoints (OpenAPI, JSON)
+    #[command(hide = true)]
+    Openapi,
+}
+
+/// Where the configuration and the data are: the same for every command that needs them.
+#[derive(Debug, Args)]
+pub(crate) struct Places {
+    /// Configuration file [default: salon.toml, if there is one]
+    #[arg(long, value_name = "FILE", env = "SALON_CONFIG", hide_env = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// Directory of the log, the key and the audit trail [default: ~/.local/share/salon]
+    #[arg(long, value_name = "DIR", env = "SALON_DATA", hide_env = true)]
+    pub(crate) data: Option<PathBuf>,
+}
+
+impl Places {
+    /// The configuration file there is.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        const USUAL: &str = "salon.toml";
+        self.config.clone().or_else(|| std::path::Path::new(USUAL).exists().then(|| USUAL.into()))
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The token alone goes to stdout:
+  TOKEN=$(salon token --topic room:alpha --id alice)
+
+An agent that may enter every room for a week:
+  salon token --topic 'room:*' --id helper --kind agent --ttl 7d")]
+pub(crate) struct TokenArgs {
+    /// Topic the token opens, or all that begin so: `room:*`; may be repeated
+    #[arg(long, value_name = "TOPIC", required = true)]
+    pub(crate) topic: Vec<TopicPattern>,
+    /// Who the token is for
+    #[arg(long, value_name = "ID", value_parser = own_id)]
+    pub(crate) id: ParticipantId,
+    /// Name shown to people
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// What they are
+    #[arg(long, value_parser = PossibleValuesParser::new(["human", "agent", "robot"]).try_map(|kind| kind.parse::<ParticipantKind>()))]
+    pub(crate) kind: Option<ParticipantKind>,
+    /// How long the token is good for: 30s, 15m, 12h, 7d; at most 365d
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = ttl)]
+    pub(crate) ttl: Deadline,
+    /// Permission the token carries; may be repeated
+    #[arg(long, value_name = "PERMISSION")]
+    pub(crate) permission: Vec<String>,
+    #[command(flatten)]
+    pub(crate) places: Places,
+}
+
+fn own_id(text: &str) -> Result<ParticipantId, String> {
+    let id = ParticipantId::new(text).map_err(|error| error.to_string())?;
+    if id.is_reserved() { Err("ids that begin with `system:` are the gateway's own".into()) } else { Ok(id) }
+}
+
+fn ttl(text: &str) -> Result<Deadline, String> {
+    const LONGEST_DAYS: u64 = 365;
+    let ttl: Deadline = text.parse().map_err(|error: salon_gateway::config::Unfit| error.to_string())?;
+    if ttl.0.as_secs() > LONGEST_DAYS * 24 * 60 * 60 {
+        return Err(format!("a token is good for at most {LONGEST_DAYS}d"));
+    }
+    Ok(ttl)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Show one round and end, instead of going on until Ctrl-C
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Port on 127.0.0.1 [default: a free one]
+    #[arg(long, value_name = "PORT", default_value = "0", hide_default_value = true)]
+    pub(crate) port: u16,
+}
+
+/// `--flag`, `--flag=false`, or a variable with one of the usual words.
+pub(crate) fn switch() -> BoolishValueParser {
+    BoolishValueParser::new()
+}

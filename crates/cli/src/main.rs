@@ -1,0 +1,77 @@
+//! The `salon` command: everything a person types, and nothing a room decides.
+//!
+//! Exit codes: 0 when all went well, 1 when something failed while running, 2 when the command or the configuration is wrong.
+
+mod args;
+mod clock;
+mod demo;
+mod serve;
+mod signals;
+mod token;
+mod trouble;
+
+use std::fmt;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+
+use crate::args::{Cli, Command};
+use crate::trouble::Trouble;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
+    let done = match cli.command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Token(args) => token::run(args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "salon", &mut script);
+            out(format_args!("{}", String::from_utf8_lossy(&script).trim_end()));
+            Ok(())
+        }
+        Command::Openapi => {
+            out(format_args!("{}", salon_gateway::openapi()));
+            Ok(())
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => {
+            note(format_args!("{trouble}"));
+            trouble.exit_code()
+        }
+    }
+}
+
+/// Help and version are no mistakes; a mistake is told like every other error of ours.
+fn misused(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) || !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return ExitCode::from(2);
+    }
+    let text = error.render().to_string();
+    let told = text.trim_end().replace("For more information, try '--help'.", "hint: `--help` lists what there is");
+    note(format_args!("{told}"));
+    ExitCode::from(2)
+}
+
+/// Writes a line to stdout. Whoever closed it wants to hear no more, which is no error.
+pub(crate) fn out(line: fmt::Arguments<'_>) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
+
+/// Writes a line to stderr.
+pub(crate) fn note(line: fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}

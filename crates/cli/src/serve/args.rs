@@ -1,0 +1,184 @@
+//! The flags and variables of `salon serve`.
+//!
+//! Every setting of docs/configuration.md has one of each; a test holds the two together. Deliberately absent: defaults. What is
+//! not given here is left to the file, and after that to the gateway.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use salon_gateway::config::{
+    Address, AuditOf, AuthOf, Count, Deadline, Depth, Durable, Format, HostName, HttpOf, KeysAt, LimitsOf, Log, MemoryOf,
+    Origin, Overrides, RetentionOf, Size, Span, TimesOf, Tls, TracingOf,
+};
+
+use crate::args::{Places, switch};
+
+const LIMITS: &str = "Limits (0 switches one off)";
+const SECURITY: &str = "Security";
+const STORAGE: &str = "Storage";
+const OUTPUT: &str = "Output";
+const TUNING: &str = "Memory and times";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Every flag is also a variable (--max-message is SALON_MAX_MESSAGE) and a key of salon.toml.
+Flags outweigh variables, variables outweigh the file.
+
+On this machine, data in the usual place:
+  salon serve
+
+Open to others, with TLS:
+  salon serve --listen 0.0.0.0:8787 --tls-cert cert.pem --tls-key key.pem
+
+What would be served, without serving it:
+  salon serve --check")]
+pub(crate) struct ServeArgs {
+    /// Address to listen on [default: 127.0.0.1:8787]
+    #[arg(long, value_name = "ADDR", env = "SALON_LISTEN", hide_env = true)]
+    listen: Option<Address>,
+    #[command(flatten)]
+    pub(crate) places: Places,
+    /// Check configuration, keys and certificates, say what would be served, and end
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Conveniences for trying things out, on loopback only: tokens for the asking and in URLs [default: false]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = switch())]
+    #[arg(env = "SALON_DEV", hide_env = true, hide_possible_values = true)]
+    dev: Option<bool>,
+
+    /// Certificate chain, PEM
+    #[arg(long, value_name = "FILE", env = "SALON_TLS_CERT", hide_env = true, help_heading = SECURITY)]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the certificate, PEM
+    #[arg(long, value_name = "FILE", env = "SALON_TLS_KEY", hide_env = true, help_heading = SECURITY)]
+    tls_key: Option<PathBuf>,
+    /// Let other machines connect without TLS, behind a proxy that has it [default: false]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = switch())]
+    #[arg(env = "SALON_PLAINTEXT", hide_env = true, hide_possible_values = true, help_heading = SECURITY)]
+    plaintext: Option<bool>,
+    /// Keys to trust beside the gateway's own: a JWKS file or https URL
+    #[arg(long, value_name = "FILE|URL", env = "SALON_JWKS", hide_env = true, help_heading = SECURITY)]
+    jwks: Option<KeysAt>,
+    /// Origin of a web page that may connect; may be repeated
+    #[arg(long, alias = "origin", value_name = "ORIGIN", value_delimiter = ',', env = "SALON_ALLOW_ORIGIN")]
+    #[arg(hide_env = true, help_heading = SECURITY)]
+    allow_origin: Option<Vec<Origin>>,
+    /// Name the gateway answers to, beside loopback names; may be repeated
+    #[arg(long, alias = "host", value_name = "NAME", value_delimiter = ',', env = "SALON_ALLOW_HOST")]
+    #[arg(hide_env = true, help_heading = SECURITY)]
+    allow_host: Option<Vec<HostName>>,
+
+    /// What an acknowledgement survives: the loss of power (full), or only the end of the process (os) [default: full]
+    #[arg(long, value_name = "full|os", env = "SALON_DURABILITY", hide_env = true, help_heading = STORAGE)]
+    durability: Option<Durable>,
+    /// How long envelopes are kept; 0 is for ever [default: 30d]
+    #[arg(long, value_name = "TIME", env = "SALON_RETENTION_AGE", hide_env = true, help_heading = STORAGE)]
+    retention_age: Option<Span>,
+    /// How many envelopes are kept in one topic; 0 is any number [default: 0]
+    #[arg(long, value_name = "COUNT", env = "SALON_RETENTION_COUNT", hide_env = true, help_heading = STORAGE)]
+    retention_count: Option<Count>,
+
+    /// Size of one message [default: 1MiB]
+    #[arg(long, value_name = "SIZE", env = "SALON_MAX_MESSAGE", hide_env = true, help_heading = LIMITS)]
+    max_message: Option<Size>,
+    /// Messages a second of one participant, in the long run [default: 100]
+    #[arg(long, value_name = "COUNT", env = "SALON_RATE_LIMIT", hide_env = true, help_heading = LIMITS)]
+    rate_limit: Option<Count>,
+    /// Messages of one participant at once [default: 1000]
+    #[arg(long, value_name = "COUNT", env = "SALON_RATE_BURST", hide_env = true, help_heading = LIMITS)]
+    rate_burst: Option<Count>,
+    /// Participants in one topic [default: 10000]
+    #[arg(long, value_name = "COUNT", env = "SALON_MAX_PARTICIPANTS", hide_env = true, help_heading = LIMITS)]
+    max_participants: Option<Count>,
+    /// Connections from one address [default: 2000]
+    #[arg(long, value_name = "COUNT", env = "SALON_MAX_CONNECTIONS_PER_ADDRESS", hide_env = true, help_heading = LIMITS)]
+    max_connections_per_address: Option<Count>,
+    /// Connections of one participant [default: 16]
+    #[arg(long, value_name = "COUNT", env = "SALON_MAX_CONNECTIONS_PER_PARTICIPANT", hide_env = true, help_heading = LIMITS)]
+    max_connections_per_participant: Option<Count>,
+    /// Entries in `to` [default: 256]
+    #[arg(long, value_name = "COUNT", env = "SALON_MAX_RECIPIENTS", hide_env = true, help_heading = LIMITS)]
+    max_recipients: Option<Count>,
+    /// Levels of nesting, from 1 to 1024; cannot be switched off [default: 64]
+    #[arg(long, value_name = "COUNT", env = "SALON_MAX_DEPTH", hide_env = true, help_heading = LIMITS)]
+    max_depth: Option<Depth>,
+
+    /// Recent envelopes kept in memory for one room [default: 4MiB]
+    #[arg(long, value_name = "SIZE", env = "SALON_RING_PER_ROOM", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    ring_per_room: Option<Size>,
+    /// Recent envelopes kept in memory for all rooms [default: 256MiB]
+    #[arg(long, value_name = "SIZE", env = "SALON_RING_TOTAL", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    ring_total: Option<Size>,
+    /// A connection that takes no bytes for so long is closed [default: 30s]
+    #[arg(long, value_name = "TIME", env = "SALON_WRITE_DEADLINE", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    write_deadline: Option<Deadline>,
+    /// Time between two pings [default: 15s]
+    #[arg(long, value_name = "TIME", env = "SALON_PING_INTERVAL", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    ping_interval: Option<Deadline>,
+    /// A peer without a sign of life for so long has left [default: 45s]
+    #[arg(long, value_name = "TIME", env = "SALON_SILENCE_LIMIT", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    silence_limit: Option<Deadline>,
+    /// Time participants have to come back after a crash before they have left [default: 45s]
+    #[arg(long, value_name = "TIME", env = "SALON_CRASH_GRACE", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    crash_grace: Option<Span>,
+    /// Time connections have to end when the gateway is told to stop [default: 10s]
+    #[arg(long, value_name = "TIME", env = "SALON_DRAIN_DEADLINE", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    drain_deadline: Option<Span>,
+    /// Time between two presence heartbeats; 0 is none [default: 30s]
+    #[arg(long, value_name = "TIME", env = "SALON_HEARTBEAT", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    heartbeat: Option<Span>,
+
+    /// Form of the log lines, which go to stderr [default: human]
+    #[arg(long, value_name = "human|json", env = "SALON_LOG_FORMAT", hide_env = true, help_heading = OUTPUT)]
+    log_format: Option<Format>,
+    /// Which log lines: a level, or directives such as info,salon_gateway=debug [default: info]
+    #[arg(long, value_name = "FILTER", env = "SALON_LOG", hide_env = true, help_heading = OUTPUT)]
+    log: Option<String>,
+    /// Whether there is an audit trail [default: true]
+    #[arg(long, value_name = "BOOL", value_parser = switch(), env = "SALON_AUDIT", hide_env = true, hide_possible_values = true)]
+    #[arg(help_heading = OUTPUT)]
+    audit: Option<bool>,
+    /// Where the audit trail is [default: audit.log in the data directory]
+    #[arg(long, value_name = "FILE", env = "SALON_AUDIT_FILE", hide_env = true, help_heading = OUTPUT)]
+    audit_file: Option<PathBuf>,
+}
+
+impl ServeArgs {
+    /// What was given, as the gateway takes it.
+    pub(crate) fn overrides(&self) -> Overrides {
+        let given = self;
+        Overrides {
+            listen: given.listen.clone(),
+            data: given.places.data.clone(),
+            dev: given.dev,
+            plaintext: given.plaintext,
+            tls: Tls { cert: given.tls_cert.clone(), key: given.tls_key.clone() },
+            log: Log { durability: given.durability.clone() },
+            retention: RetentionOf { age: given.retention_age.clone(), count: given.retention_count.clone() },
+            limits: LimitsOf {
+                message: given.max_message.clone(),
+                depth: given.max_depth.clone(),
+                recipients: given.max_recipients.clone(),
+                rate: given.rate_limit.clone(),
+                burst: given.rate_burst.clone(),
+                participants: given.max_participants.clone(),
+                connections_per_participant: given.max_connections_per_participant.clone(),
+                connections_per_address: given.max_connections_per_address.clone(),
+            },
+            memory: MemoryOf { per_room: given.ring_per_room.clone(), total: given.ring_total.clone() },
+            times: TimesOf {
+                write_deadline: given.write_deadline.clone(),
+                ping_interval: given.ping_interval.clone(),
+                silence_limit: given.silence_limit.clone(),
+                crash_grace: given.crash_grace.clone(),
+                drain_deadline: given.drain_deadline.clone(),
+                heartbeat: given.heartbeat.clone(),
+            },
+            http: HttpOf { origins: given.allow_origin.clone(), hosts: given.allow_host.clone() },
+            auth: AuthOf { jwks: given.jwks.clone() },
+            tracing: TracingOf { format: given.log_format.clone(), filter: given.log.clone() },
+            audit: AuditOf { enabled: given.audit, file: given.audit_file.clone() },
+            topics: Default::default(),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! `salon serve --check`: everything a start would read is read, and nothing is started or made.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use salon_gateway::auth::LocalKey;
+use salon_gateway::auth::jwks::Jwks;
+use salon_gateway::config::Config;
+
+use crate::out;
+use crate::trouble::Trouble;
+
+pub(crate) async fn run(config: &Config, file: Option<&Path>) -> Result<(), Trouble> {
+    salon_gateway::check(config).map_err(Trouble::usage)?;
+    let key = match LocalKey::find(&config.data).map_err(Trouble::usage)? {
+        Some(_) => "the gateway's own",
+        None => "the gateway's own, to be made at the first start",
+    };
+    let mut keys = key.to_owned();
+    if let Some(source) = &config.jwks {
+        let jwks = Jwks::new(source.clone()).map_err(Trouble::usage)?;
+        let count = jwks.fetch().await.map_err(Trouble::usage)?.len();
+        let _ = write!(keys, ", and {count} from {source}");
+    }
+    out(format_args!("The configuration is good. This would be served:\n"));
+    for (what, value) in report(config, file, keys) {
+        out(format_args!("  {what:<12}{value}"));
+    }
+    Ok(())
+}
+
+fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static str, String)> {
+    let transport = match (config.tls(), config.listen.ip().is_loopback()) {
+        (Some((cert, _)), _) => format!("TLS with {}", cert.display()),
+        (None, true) => "plain, reachable from this machine alone".into(),
+        (None, false) => "plain, reachable from other machines".into(),
+    };
+    let kept = match (config.retention.default.age, config.retention.default.count) {
+        (None, None) => "for ever".into(),
+        (Some(age), None) => format!("for {}", days(age)),
+        (None, Some(count)) => format!("the newest {count} a topic"),
+        (Some(age), Some(count)) => format!("for {}, the newest {count} a topic", days(age)),
+    };
+    let limits = &config.limits;
+    let mut report = vec![
+        ("settings", file.map_or("defaults, variables and flags".into(), |file| file.display().to_string())),
+        ("address", config.listen.to_string()),
+        ("transport", transport),
+        ("data", config.data.display().to_string()),
+        ("durability", config.durability.word().into()),
+        ("kept", kept),
+        ("keys", keys),
+        (
+            "limits",
+            format!(
+                "{} a message, {} messages a second in bursts of {}, {} participants a topic",
+                limit(limits.message, " bytes"),
+                limit(limits.rate as usize, ""),
+                limit(limits.burst as usize, ""),
+                limit(limits.participants, ""),
+            ),
+        ),
+        ("audit", config.audit_path().map_or("none".into(), |path| path.display().to_string())),
+        ("log lines", format!("{}, {:?}", config.log_filter, config.log_format).to_lowercase()),
+    ];
+    if !config.origins.is_empty() {
+        report.push(("origins", config.origins.join(", ")));
+    }
+    if !config.hosts.is_empty() {
+        report.push(("hosts", config.hosts.join(", ")));
+    }
+    if config.dev {
+        report.push(("dev", "anyone on this machine gets a token for the asking".into()));
+    }
+    report
+}
+
+fn limit(value: usize, unit: &str) -> String {
+    if value == 0 { "any number of".into() } else { format!("{value}{unit}") }
+}
+
+fn days(age: std::time::Duration) -> String {
+    let seconds = age.as_secs();
+    match seconds / (24 * 60 * 60) {
+        days if days > 0 && seconds.is_multiple_of(24 * 60 * 60) => format!("{days} days"),
+        _ => format!("{seconds} s"),
+    }
+}

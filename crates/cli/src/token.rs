@@ -1,0 +1,41 @@
+//! `salon token`: the token alone on stdout, everything else on stderr.
+
+use std::path::PathBuf;
+
+use salon_gateway::auth::{Grant, LocalKey, Signer};
+use salon_gateway::config::{Config, Overrides};
+use salon_protocol::Timestamp;
+
+use crate::args::{Places, TokenArgs};
+use crate::trouble::Trouble;
+use crate::{clock, note, out};
+
+pub(crate) fn run(args: TokenArgs) -> Result<(), Trouble> {
+    let data = data_directory(&args.places)?;
+    let key = match LocalKey::find(&data).map_err(Trouble::failed)? {
+        Some(key) => key,
+        None => {
+            let key = LocalKey::load_or_create(&data).map_err(Trouble::failed)?;
+            note(format_args!("made a new key in `{}`; the token works for a gateway that has its data there", data.display()));
+            key
+        }
+    };
+    let now = clock::now();
+    let ttl = u64::try_from(args.ttl.0.as_millis()).unwrap_or(u64::MAX);
+    let mut grant = Grant::new(args.id, args.topic, Timestamp(now.0.saturating_add(ttl)));
+    grant.name = args.name;
+    grant.kind = args.kind;
+    grant.permissions = args.permission;
+    let token = Signer::new(&key).sign(&grant, now).map_err(Trouble::usage)?;
+    out(format_args!("{token}"));
+    Ok(())
+}
+
+/// Where the data is. Only this one setting is looked at: a token can be made while the rest is not yet right.
+fn data_directory(places: &Places) -> Result<PathBuf, Trouble> {
+    if let Some(data) = &places.data {
+        return Ok(data.clone());
+    }
+    let given = places.file().map(|path| Overrides::from_file(&path)).transpose().map_err(Trouble::usage)?;
+    Ok(given.and_then(|given| given.data).unwrap_or_else(|| Config::default().data))
+}

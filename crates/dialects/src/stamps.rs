@@ -1,0 +1,27 @@
+use std::time::Instant;
+
+use salon_protocol::Timestamp;
+
+/// Ids and times for the envelopes a dialect writes itself, from values given once: a dialect has neither a clock nor dice.
+#[derive(Debug)]
+pub struct Stamps {
+    prefix: Box<str>,
+    count: u64,
+    began: Instant,
+    began_at: Timestamp,
+}
+
+impl Stamps {
+    /// `prefix` must be unique to the connection; `began` and `began_at` are one moment by two clocks.
+    pub fn new(prefix: impl Into<Box<str>>, began: Instant, began_at: Timestamp) -> Self {
+        Self { prefix: prefix.into(), count: 0, began, began_at }
+    }
+
+    /// The id and time for one envelope.
+    pub fn next(&mut self, now: Instant) -> (String, Timestamp) {
+        self.count += 1;
+        let passed = now.saturating_duration_since(self.began).as_millis();
+        let ts = Timestamp(self.began_at.0.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX)));
+        (format!("{}-{}", self.prefix, self.count), ts)
+    }
+}

@@ -1,0 +1,206 @@
+//! Who may come in: tokens become grants here, and nowhere else.
+//!
+//! A [`Verifier`] turns a token into a [`Grant`], a [`Signer`] makes tokens with the gateway's own key, and [`Tickets`] stand in
+//! for a token where a browser cannot send one. Time is an argument throughout. Deliberately absent: headers and queries (the
+//! doors find the token) and what a grant's holder may say (that is `rooms`).
+
+pub mod jwks;
+mod keys;
+mod tickets;
+mod token;
+
+use salon_protocol::{Code, ParticipantId, ParticipantKind, Refusal, Timestamp, TopicName, TopicPattern};
+
+pub use keys::{KeyFileError, KeySet, LocalKey};
+pub use tickets::Tickets;
+pub use token::{MAX_TOKEN_BYTES, Signer, Verifier};
+
+/// A verified token: who, which topics, which permissions, until when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// Who it is; never an id of the gateway's own.
+    pub participant: ParticipantId,
+    /// The topics it may enter, never none.
+    pub topics: Vec<TopicPattern>,
+    /// The display name, where the token fixes it.
+    pub name: Option<String>,
+    /// What it is, where the token fixes it.
+    pub kind: Option<ParticipantKind>,
+    /// What it may do beyond being there.
+    pub permissions: Vec<String>,
+    /// From here on it is worth nothing.
+    pub expires: Timestamp,
+    /// The token's own id (`jti`), for the audit trail.
+    pub token_id: Option<String>,
+}
+
+impl Grant {
+    /// A grant with a fresh token id, and neither name, kind nor permissions.
+    pub fn new(participant: ParticipantId, topics: Vec<TopicPattern>, expires: Timestamp) -> Self {
+        let token_id = Some(keys::hex(&keys::random::<16>()));
+        Self { participant, topics, name: None, kind: None, permissions: Vec::new(), expires, token_id }
+    }
+
+    /// Whether the grant opens a topic.
+    pub fn opens(&self, topic: &TopicName) -> bool {
+        self.topics.iter().any(|pattern| pattern.opens(topic))
+    }
+
+    /// Refuses a topic the grant does not open.
+    pub fn require(&self, topic: &TopicName) -> Result<(), AuthError> {
+        if self.opens(topic) { Ok(()) } else { Err(AuthError::TopicNotOpen(topic.clone())) }
+    }
+
+    /// The topic, where the grant opens exactly one.
+    pub fn only_topic(&self) -> Option<&TopicName> {
+        let TopicPattern::Exact(first) = self.topics.first()? else { return None };
+        let same = |pattern: &TopicPattern| matches!(pattern, TopicPattern::Exact(name) if name == first);
+        self.topics.iter().all(same).then_some(first)
+    }
+
+    /// Whether its time is over.
+    pub fn expired(&self, now: Timestamp) -> bool {
+        now >= self.expires
+    }
+}
+
+/// Why somebody was not let in. No variant carries any part of a token or a key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AuthError {
+    /// Nothing was presented.
+    #[error("a token is required: send `Authorization: Bearer <token>`")]
+    Missing,
+    /// Longer than any token may be; nothing of it was read.
+    #[error("the token is longer than {MAX_TOKEN_BYTES} bytes")]
+    TooLong,
+    /// Not three parts of base64url, or parts that are not what a JWT has there.
+    #[error("the token is not a signed JWT")]
+    Malformed,
+    /// An algorithm no key of ours has, `none` among them.
+    #[error("the token's algorithm is not one of HS256, EdDSA, ES256, RS256")]
+    UnsupportedAlgorithm,
+    /// A header extension that must be understood and is not.
+    #[error("the token's header demands an extension (`crit`) that is not supported")]
+    CriticalExtension,
+    /// No key of that id, or none at all for the algorithm.
+    #[error("the token is signed with a key that this gateway does not know")]
+    UnknownKey,
+    /// Several keys could have signed it.
+    #[error("the token does not name its key (`kid`), and there are several")]
+    KeyNotNamed,
+    /// The key exists, for another algorithm.
+    #[error("the token's algorithm is not that of its key")]
+    AlgorithmMismatch,
+    /// The signature is not of this key over this text.
+    #[error("the token's signature is wrong")]
+    BadSignature,
+    /// A claim that every token needs is absent.
+    #[error("the token has no `{0}`")]
+    MissingClaim(&'static str),
+    /// A claim has another form than it must.
+    #[error("the token's `{claim}` is not usable: {why}")]
+    InvalidClaim {
+        /// Its name.
+        claim: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It names one of the gateway's own ids.
+    #[error("ids that begin with `system:` are the gateway's own")]
+    ReservedId,
+    /// Its time is over.
+    #[error("the token has expired")]
+    Expired,
+    /// Its time has not begun.
+    #[error("the token is not valid yet; are the clocks right?")]
+    NotYetValid,
+    /// Good, but not for this topic.
+    #[error("topic `{0}` is not open to this token")]
+    TopicNotOpen(TopicName),
+    /// Not a ticket of ours, or not any more.
+    #[error("the ticket is unknown, used or expired; a ticket works once, for 30 seconds")]
+    TicketUnknown,
+    /// A ticket for another topic. It is used up by the attempt.
+    #[error("the ticket is for another topic")]
+    TicketForOtherTopic,
+    /// No room for another ticket until some are used or expire.
+    #[error("too many tickets are waiting to be used; try again in 30 seconds")]
+    TooManyTickets,
+}
+
+impl AuthError {
+    /// The stable word for the wire.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::ReservedId | Self::TopicNotOpen(_) | Self::TicketForOtherTopic => Code::Forbidden,
+            Self::TooManyTickets => Code::RateLimited,
+            _ => Code::Unauthorized,
+        }
+    }
+
+    /// One word for metrics and the audit trail.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::TooLong => "too_long",
+            Self::Malformed => "malformed",
+            Self::UnsupportedAlgorithm => "unsupported_algorithm",
+            Self::CriticalExtension => "critical_extension",
+            Self::UnknownKey => "unknown_key",
+            Self::KeyNotNamed => "key_not_named",
+            Self::AlgorithmMismatch => "algorithm_mismatch",
+            Self::BadSignature => "bad_signature",
+            Self::MissingClaim(_) => "missing_claim",
+            Self::InvalidClaim { .. } => "invalid_claim",
+            Self::ReservedId => "reserved_id",
+            Self::Expired => "expired",
+            Self::NotYetValid => "not_yet_valid",
+            Self::TopicNotOpen(_) => "topic_not_open",
+            Self::TicketUnknown => "ticket_unknown",
+            Self::TicketForOtherTopic => "ticket_for_other_topic",
+            Self::TooManyTickets => "too_many_tickets",
+        }
+    }
+}
+
+impl From<AuthError> for Refusal {
+    fn from(error: AuthError) -> Self {
+        Refusal::new(error.code(), error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(topics: &[&str]) -> Grant {
+        let topics = topics.iter().map(|t| t.parse().expect("a pattern")).collect();
+        Grant::new(ParticipantId::new("alice").expect("an id"), topics, Timestamp(1000))
+    }
+
+    #[test]
+    fn only_one_exact_topic_is_the_only_topic() {
+        let only = |topics: &[&str]| grant(topics).only_topic().map(ToString::to_string);
+        assert_eq!(only(&["room:a"]).as_deref(), Some("room:a"));
+        assert_eq!(only(&["room:a", "room:a"]).as_deref(), Some("room:a"));
+        assert_eq!(only(&["room:a", "room:b"]), None);
+        assert_eq!(only(&["room:*"]), None);
+        assert_eq!(only(&["room:a", "room:*"]), None);
+        assert_eq!(only(&[]), None);
+    }
+
+    #[test]
+    fn a_topic_outside_is_forbidden() {
+        let grant = grant(&["room:a", "lobby*"]);
+        let topic = |name: &str| TopicName::new(name).expect("a name");
+        assert_eq!(grant.require(&topic("lobby.2")), Ok(()));
+        let refusal = Refusal::from(grant.require(&topic("room:ab")).expect_err("not open"));
+        assert_eq!(refusal.to_string(), "forbidden: topic `room:ab` is not open to this token");
+    }
+
+    #[test]
+    fn a_grant_ends_at_its_expiry() {
+        assert!(!grant(&[]).expired(Timestamp(999)));
+        assert!(grant(&[]).expired(Timestamp(1000)));
+    }
+}

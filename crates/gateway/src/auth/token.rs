@@ -1,0 +1,256 @@
+//! Tokens: signed JWTs, made with the gateway's own key and verified with any key it knows.
+//!
+//! The algorithm belongs to the key, never to the token: HS256 is the gateway's own secret and nothing else, so a public key can
+//! not be passed off as a shared one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, decode, decode_header, encode};
+use salon_protocol::{ParticipantId, Timestamp, TopicPattern};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, watch};
+
+use super::keys::{Choice, VerifyingKey};
+use super::{AuthError, Grant, KeySet, LocalKey};
+
+/// The longest token that is looked at.
+pub const MAX_TOKEN_BYTES: usize = 8 * 1024;
+
+/// The longest display name, in characters.
+const MAX_NAME_CHARS: usize = 256;
+
+/// How far another machine's clock may be ahead of ours when it says from when on a token is valid. Never added to its expiry.
+const CLOCK_LEEWAY_MS: u64 = 30_000;
+
+/// The last millisecond that RFC 3339 can write.
+const END_OF_TIME_MS: u64 = 253_402_300_799_999;
+
+/// Turns tokens into grants. Cloning shares it.
+#[derive(Clone)]
+pub struct Verifier(Arc<Keys>);
+
+struct Keys {
+    local: VerifyingKey,
+    foreign: watch::Sender<KeySet>,
+    /// Told when a token names a key that is not there, so that whoever keeps the foreign keys fresh may look again.
+    unknown: Notify,
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Verifier({:?})", *self.0.foreign.borrow())
+    }
+}
+
+impl Verifier {
+    /// A verifier for tokens signed with the gateway's own key.
+    pub fn new(local: &LocalKey) -> Self {
+        Self(Arc::new(Keys {
+            local: local.verifying(),
+            foreign: watch::Sender::new(KeySet::default()),
+            unknown: Notify::new(),
+        }))
+    }
+
+    /// Trusts these keys beside the gateway's own, and none of those it was given before.
+    pub fn trust(&self, keys: KeySet) {
+        self.0.foreign.send_replace(keys);
+    }
+
+    /// Waits until a token has named a key that is not there.
+    pub(super) async fn unknown_key(&self) {
+        self.0.unknown.notified().await;
+    }
+
+    /// Tells of every change of the foreign keys.
+    #[cfg(test)]
+    pub(super) fn changes(&self) -> watch::Receiver<KeySet> {
+        self.0.foreign.subscribe()
+    }
+
+    /// What a token grants at a moment.
+    pub fn verify(&self, token: &str, now: Timestamp) -> Result<Grant, AuthError> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(AuthError::TooLong);
+        }
+        let header = decode_header(token).map_err(|_| AuthError::Malformed)?;
+        if header.crit.is_some() {
+            return Err(AuthError::CriticalExtension);
+        }
+        match header.alg {
+            Algorithm::HS256 => self.with_key(token, &self.0.local, now),
+            Algorithm::EdDSA | Algorithm::ES256 | Algorithm::RS256 => {
+                let foreign = self.0.foreign.borrow();
+                match foreign.choose(header.kid.as_deref(), header.alg) {
+                    Choice::Key(key) => self.with_key(token, key, now),
+                    Choice::Ambiguous => Err(AuthError::KeyNotNamed),
+                    Choice::Unknown => {
+                        self.0.unknown.notify_one();
+                        Err(AuthError::UnknownKey)
+                    }
+                }
+            }
+            _ => Err(AuthError::UnsupportedAlgorithm),
+        }
+    }
+
+    /// The key's validation knows its one algorithm, and a token of any other is refused before its signature is looked at.
+    fn with_key(&self, token: &str, key: &VerifyingKey, now: Timestamp) -> Result<Grant, AuthError> {
+        let claims = decode::<Claims>(token, &key.key, &key.validation)
+            .map_err(|error| match error.kind() {
+                ErrorKind::InvalidSignature => AuthError::BadSignature,
+                ErrorKind::InvalidAlgorithm => AuthError::AlgorithmMismatch,
+                _ => AuthError::Malformed,
+            })?
+            .claims;
+        let grant = claims.grant()?;
+        if grant.expired(now) {
+            return Err(AuthError::Expired);
+        }
+        let soon = Timestamp(now.0.saturating_add(CLOCK_LEEWAY_MS));
+        for (claim, value) in [("nbf", &claims.nbf), ("iat", &claims.iat)] {
+            if let Some(value) = value
+                && date(claim, value)? > soon
+            {
+                return Err(AuthError::NotYetValid);
+            }
+        }
+        Ok(grant)
+    }
+}
+
+/// Makes tokens with the gateway's own key.
+#[derive(Clone)]
+pub struct Signer(EncodingKey);
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Signer(..)")
+    }
+}
+
+impl Signer {
+    /// A signer with the gateway's own key.
+    pub fn new(local: &LocalKey) -> Self {
+        Self(local.encoding())
+    }
+
+    /// The token for a grant, issued at a moment. Expiries are whole seconds on the wire and are rounded up. What
+    /// [`Verifier::verify`] would refuse is refused here, in the same words.
+    pub fn sign(&self, grant: &Grant, issued: Timestamp) -> Result<String, AuthError> {
+        let mut claims = Map::new();
+        claims.insert("sub".into(), json!(grant.participant));
+        let topics: Vec<_> = grant.topics.iter().map(ToString::to_string).collect();
+        claims.insert("aud".into(), if let [only] = &topics[..] { json!(only) } else { json!(topics) });
+        if let Some(name) = &grant.name {
+            claims.insert("name".into(), json!(name));
+        }
+        if let Some(kind) = grant.kind {
+            claims.insert("kind".into(), json!(kind));
+        }
+        if !grant.permissions.is_empty() {
+            claims.insert("permissions".into(), json!(grant.permissions));
+        }
+        claims.insert("iat".into(), json!(issued.0 / 1000));
+        claims.insert("exp".into(), json!(grant.expires.0.div_ceil(1000)));
+        if let Some(id) = &grant.token_id {
+            claims.insert("jti".into(), json!(id));
+        }
+        Claims::deserialize(&claims).map_err(|_| AuthError::Malformed)?.grant()?;
+        let token = encode(&Header::new(Algorithm::HS256), &claims, &self.0)
+            .expect("a map of JSON values serialises, and an HMAC of it cannot fail");
+        if token.len() > MAX_TOKEN_BYTES { Err(AuthError::TooLong) } else { Ok(token) }
+    }
+}
+
+/// The claims as they came: signed, but not yet looked at one by one, so that a refusal can name the one it is about.
+#[derive(Deserialize)]
+struct Claims {
+    sub: Option<Value>,
+    aud: Option<Value>,
+    exp: Option<Value>,
+    nbf: Option<Value>,
+    iat: Option<Value>,
+    jti: Option<Value>,
+    name: Option<Value>,
+    kind: Option<Value>,
+    permissions: Option<Value>,
+}
+
+impl Claims {
+    fn grant(&self) -> Result<Grant, AuthError> {
+        let sub = text("sub", self.sub.as_ref().ok_or(AuthError::MissingClaim("sub"))?)?;
+        let participant = ParticipantId::new(sub).map_err(|error| invalid("sub", error))?;
+        if participant.is_reserved() {
+            return Err(AuthError::ReservedId);
+        }
+        let expires = date("exp", self.exp.as_ref().ok_or(AuthError::MissingClaim("exp"))?)?;
+        let topics = topics(self.aud.as_ref().ok_or(AuthError::MissingClaim("aud"))?)?;
+
+        let name = self.name.as_ref().map(|name| text("name", name)).transpose()?;
+        if name.is_some_and(|name| name.chars().count() > MAX_NAME_CHARS) {
+            return Err(invalid("name", format_args!("it has more than {MAX_NAME_CHARS} characters")));
+        }
+        if name.is_some_and(|name| name.chars().any(char::is_control)) {
+            return Err(invalid("name", "it has a control character"));
+        }
+        let kind = match &self.kind {
+            None => None,
+            Some(kind) => Some(text("kind", kind)?.parse().map_err(|why: &str| invalid("kind", why))?),
+        };
+        let permissions = match &self.permissions {
+            None => Vec::new(),
+            Some(Value::Array(list)) => {
+                list.iter().map(|p| text("permissions", p).map(str::to_owned)).collect::<Result<_, _>>()?
+            }
+            Some(_) => return Err(invalid("permissions", "it is not a list of strings")),
+        };
+        let token_id = self.jti.as_ref().map(|id| text("jti", id)).transpose()?;
+        if token_id.is_some_and(|id| id.is_empty() || id.len() > 256 || id.chars().any(char::is_control)) {
+            return Err(invalid("jti", "it is not 1 to 256 characters without control characters"));
+        }
+        Ok(Grant {
+            participant,
+            topics,
+            name: name.map(str::to_owned),
+            kind,
+            permissions,
+            expires,
+            token_id: token_id.map(str::to_owned),
+        })
+    }
+}
+
+fn topics(aud: &Value) -> Result<Vec<TopicPattern>, AuthError> {
+    let pattern = |value: &Value| text("aud", value)?.parse().map_err(|error| invalid("aud", error));
+    match aud {
+        Value::Array(list) if list.is_empty() => Err(invalid("aud", "it names no topic")),
+        Value::Array(list) => list.iter().map(pattern).collect(),
+        one => Ok(vec![pattern(one)?]),
+    }
+}
+
+fn text<'a>(claim: &'static str, value: &'a Value) -> Result<&'a str, AuthError> {
+    value.as_str().ok_or_else(|| invalid(claim, "it is not a string"))
+}
+
+/// Seconds since 1970, whole or not. Before that reads as 1970, after the year 9999 as its end.
+fn date(claim: &'static str, value: &Value) -> Result<Timestamp, AuthError> {
+    let ms = match (value.as_u64(), value.as_f64()) {
+        (Some(seconds), _) => seconds.saturating_mul(1000),
+        (None, Some(seconds)) => (seconds * 1000.0) as u64,
+        (None, None) => return Err(invalid(claim, "it is not a number of seconds since 1970")),
+    };
+    Ok(Timestamp(ms.min(END_OF_TIME_MS)))
+}
+
+fn invalid(claim: &'static str, why: impl fmt::Display) -> AuthError {
+    AuthError::InvalidClaim { claim, why: why.to_string() }
+}
+
+#[cfg(test)]
+#[path = "token_tests.rs"]
+mod tests;

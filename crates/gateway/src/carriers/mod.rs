@@ -1,0 +1,7 @@
+//! Carriers move frames and know no grammar.
+
+mod socket;
+mod websocket;
+
+pub(crate) use socket::Socket;
+pub(crate) use websocket::{Received, WebSocket};

@@ -1,0 +1,133 @@
+//! The settings as somebody gave them: the form of `salon.toml`, and of what variables and flags add to it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use salon_protocol::TopicName;
+use serde::Deserialize;
+
+use super::ConfigError;
+use super::value::{Address, Count, Deadline, Depth, Durable, Format, HostName, KeysAt, Origin, Size, Span};
+
+/// Every setting, where it was given. The file has this form; the command line fills the same from variables and flags.
+/// docs/configuration.md describes every key, and a test holds it to that.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Overrides {
+    pub listen: Option<Address>,
+    pub data: Option<PathBuf>,
+    pub dev: Option<bool>,
+    pub plaintext: Option<bool>,
+    pub tls: Tls,
+    pub log: Log,
+    pub retention: RetentionOf,
+    pub limits: LimitsOf,
+    pub memory: MemoryOf,
+    pub times: TimesOf,
+    pub http: HttpOf,
+    pub auth: AuthOf,
+    pub tracing: TracingOf,
+    pub audit: AuditOf,
+    pub topics: BTreeMap<TopicKey, TopicOf>,
+}
+
+macro_rules! sections {
+    ($($name:ident { $($key:ident: $value:ty,)* })*) => {$(
+        #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $name {
+            $(pub $key: Option<$value>,)*
+        }
+    )*};
+}
+
+sections! {
+    Tls { cert: PathBuf, key: PathBuf, }
+    Log { durability: Durable, }
+    RetentionOf { age: Span, count: Count, }
+    LimitsOf {
+        message: Size, depth: Depth, recipients: Count, rate: Count, burst: Count, participants: Count,
+        connections_per_participant: Count, connections_per_address: Count,
+    }
+    MemoryOf { per_room: Size, total: Size, }
+    TimesOf {
+        write_deadline: Deadline, ping_interval: Deadline, silence_limit: Deadline, crash_grace: Span, drain_deadline: Span,
+        heartbeat: Span,
+    }
+    HttpOf { origins: Vec<Origin>, hosts: Vec<HostName>, }
+    AuthOf { jwks: KeysAt, }
+    TracingOf { format: Format, filter: String, }
+    AuditOf { enabled: bool, file: PathBuf, }
+}
+
+/// A topic's name in the file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct TopicKey(pub TopicName);
+
+impl TryFrom<String> for TopicKey {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        TopicName::new(&text).map(Self).map_err(|why| format!("`{text}` is not a topic's name: {why}"))
+    }
+}
+
+/// What one topic has of its own.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TopicOf {
+    pub history: Option<bool>,
+    pub retention: RetentionOf,
+}
+
+impl Overrides {
+    /// Reads a file. Its relative paths are taken from its own folder.
+    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.into(), source })?;
+        let mut given: Self = toml::from_str(&text).map_err(|error| explain(path, &text, &error))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for place in
+            [&mut given.data, &mut given.tls.cert, &mut given.tls.key, &mut given.audit.file].into_iter().flatten()
+        {
+            *place = folder.join(&*place);
+        }
+        given.auth.jwks = given.auth.jwks.map(|KeysAt(source)| KeysAt(source.relative_to(folder)));
+        Ok(given)
+    }
+}
+
+fn explain(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
+    let before = error.span().and_then(|span| text.as_bytes().get(..span.start)).unwrap_or_default();
+    let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+    let message = error.message().trim_end();
+    let (message, hint) = match message.strip_prefix("unknown field `") {
+        // What follows is the list of the keys there are, each in backticks.
+        Some(rest) => {
+            let mut quoted = rest.split('`').step_by(2);
+            let wrong = quoted.next().unwrap_or_default();
+            let known: Vec<_> = quoted.collect();
+            let near = known.iter().map(|key| (distance(wrong, key), key)).min().filter(|(distance, _)| *distance <= 2);
+            let hint = match near {
+                Some((_, key)) => format!("did you mean `{key}`?"),
+                None => format!("the keys here are {}", known.join(", ")),
+            };
+            (format!("unknown key `{wrong}`"), Some(hint))
+        }
+        None => (message.to_owned(), None),
+    };
+    ConfigError::File { path: path.into(), line, message, hint }
+}
+
+/// How many letters must be added, removed or changed to come from one word to the other.
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in to.chars().enumerate() {
+            let change = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[row.len() - 1]
+}

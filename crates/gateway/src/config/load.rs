@@ -1,0 +1,195 @@
+//! From what was given to what the gateway runs by: the sources in their order, then the rules that concern several settings.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use salon_log::Retention;
+
+use super::Config;
+use super::file::{LimitsOf, Overrides, RetentionOf, TimesOf, TopicKey, TopicOf};
+use super::value::{Address, Count, Deadline, Depth, Durable, Format, HostName, KeysAt, Origin, Size, Span};
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file could not be read.
+    #[error("the configuration file `{}` could not be read: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Something in the file is not understood.
+    #[error("{}:{line}: {message}{}", path.display(), hinted(hint.as_deref()))]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line, the first being 1.
+        line: usize,
+        /// What is wrong.
+        message: String,
+        /// What might help.
+        hint: Option<String>,
+    },
+    /// Settings that do not go together, wherever they came from.
+    #[error("{message}{}", hinted(Some(hint)))]
+    Conflict {
+        /// What is wrong.
+        message: String,
+        /// What might help.
+        hint: &'static str,
+    },
+}
+
+fn hinted(hint: Option<&str>) -> String {
+    hint.map(|hint| format!("\n\nhint: {hint}")).unwrap_or_default()
+}
+
+impl Config {
+    /// The defaults and what a file says, checked.
+    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        Self::load(Some(path), Overrides::default())
+    }
+
+    /// The defaults, what the file says, and what the overrides say, in order of increasing weight, checked.
+    pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        let mut topics = BTreeMap::new();
+        if let Some(path) = file {
+            topics = config.apply(Overrides::from_file(path)?);
+        }
+        topics.extend(config.apply(overrides));
+        config.apply_topics(topics);
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// Refuses settings that do not go together.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let refuse = |message: String, hint| Err(ConfigError::Conflict { message, hint });
+        let listen = self.listen;
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(_), None) => return refuse("a TLS certificate without its key".into(), "set `tls.key` too"),
+            (None, Some(_)) => return refuse("a TLS key without its certificate".into(), "set `tls.cert` too"),
+            _ => {}
+        }
+        if !listen.ip().is_loopback() {
+            if self.dev {
+                return refuse(
+                    format!("`dev` hands a token to anyone who asks, and `{listen}` is open to other machines"),
+                    "listen on `127.0.0.1`, or leave `dev` out and use `salon token`",
+                );
+            }
+            if self.tls().is_none() && !self.plaintext {
+                return refuse(
+                    format!("`{listen}` is open to other machines, and without TLS tokens travel in the clear"),
+                    "set `tls.cert` and `tls.key`, or `plaintext = true` (`--plaintext`) behind a proxy that has TLS",
+                );
+            }
+        }
+        if self.times.silence_limit <= self.times.ping_interval {
+            return refuse(
+                format!(
+                    "a peer would be gone after {:?} of silence but is only asked every {:?}",
+                    self.times.silence_limit, self.times.ping_interval
+                ),
+                "make `times.silence_limit` at least twice `times.ping_interval`",
+            );
+        }
+        if self.ring_per_room > self.ring_total {
+            return refuse(
+                format!("one room may use {} bytes of memory, all together {}", self.ring_per_room, self.ring_total),
+                "make `memory.total` at least `memory.per_room`",
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes over what was given, but hands back the topics: what they leave open follows the defaults of all sources together.
+    fn apply(&mut self, given: Overrides) -> BTreeMap<TopicKey, TopicOf> {
+        let Overrides {
+            listen,
+            data,
+            dev,
+            plaintext,
+            tls,
+            log,
+            retention,
+            limits,
+            memory,
+            times,
+            http,
+            auth,
+            tracing,
+            audit,
+            topics,
+        } = given;
+        set(&mut self.listen, listen.map(|Address(address)| address));
+        set(&mut self.data, data);
+        set(&mut self.dev, dev);
+        set(&mut self.plaintext, plaintext);
+        self.tls_cert = tls.cert.or(self.tls_cert.take());
+        self.tls_key = tls.key.or(self.tls_key.take());
+        set(&mut self.durability, log.durability.map(|Durable(durability)| durability));
+        self.apply_limits(limits);
+        set(&mut self.ring_per_room, memory.per_room.map(|Size(bytes)| bytes));
+        set(&mut self.ring_total, memory.total.map(|Size(bytes)| bytes));
+        self.apply_times(times);
+        set(&mut self.origins, http.origins.map(|list| list.into_iter().map(|Origin(text)| text).collect()));
+        set(&mut self.hosts, http.hosts.map(|list| list.into_iter().map(|HostName(text)| text).collect()));
+        self.jwks = auth.jwks.map(|KeysAt(source)| source).or(self.jwks.take());
+        set(&mut self.log_format, tracing.format.map(|Format(format)| format));
+        set(&mut self.log_filter, tracing.filter);
+        set(&mut self.audit, audit.enabled);
+        self.audit_file = audit.file.or(self.audit_file.take());
+        self.retention.default = narrowed(self.retention.default, retention);
+        topics
+    }
+
+    fn apply_topics(&mut self, topics: BTreeMap<TopicKey, TopicOf>) {
+        for (TopicKey(name), topic) in topics {
+            if topic.history == Some(false) {
+                self.history_off.insert(name.clone());
+            }
+            self.retention.topics.insert(name, narrowed(self.retention.default, topic.retention));
+        }
+    }
+
+    fn apply_limits(&mut self, given: LimitsOf) {
+        let limits = &mut self.limits;
+        set(&mut limits.message, given.message.map(|Size(bytes)| bytes));
+        set(&mut limits.depth, given.depth.map(|Depth(levels)| levels));
+        set(&mut limits.recipients, given.recipients.map(|Count(n)| n as usize));
+        set(&mut limits.rate, given.rate.map(|Count(n)| n));
+        set(&mut limits.burst, given.burst.map(|Count(n)| n));
+        set(&mut limits.participants, given.participants.map(|Count(n)| n as usize));
+        set(&mut limits.connections_per_participant, given.connections_per_participant.map(|Count(n)| n as usize));
+        set(&mut limits.connections_per_address, given.connections_per_address.map(|Count(n)| n as usize));
+    }
+
+    fn apply_times(&mut self, given: TimesOf) {
+        let times = &mut self.times;
+        set(&mut times.write_deadline, given.write_deadline.map(|Deadline(time)| time));
+        set(&mut times.ping_interval, given.ping_interval.map(|Deadline(time)| time));
+        set(&mut times.silence_limit, given.silence_limit.map(|Deadline(time)| time));
+        set(&mut times.crash_grace, given.crash_grace.map(|Span(time)| time));
+        set(&mut times.drain_deadline, given.drain_deadline.map(|Span(time)| time));
+        set(&mut times.heartbeat, given.heartbeat.map(|Span(time)| time));
+    }
+}
+
+/// A retention with what was given in place of what was there; zero is no bound.
+fn narrowed(base: Retention, given: RetentionOf) -> Retention {
+    Retention {
+        age: given.age.map_or(base.age, |Span(age)| Some(age).filter(|age| !age.is_zero())),
+        count: given.count.map_or(base.count, |Count(count)| Some(u64::from(count)).filter(|count| *count > 0)),
+    }
+}
+
+fn set<T>(setting: &mut T, given: Option<T>) {
+    if let Some(value) = given {
+        *setting = value;
+    }
+}

@@ -1,0 +1,188 @@
+//! Configuration: every setting, its default, and the sources it may come from.
+//!
+//! In order of increasing weight: the file, the environment, the flags. The last two are read by the command line and arrive here
+//! as one [`Overrides`]. docs/configuration.md describes every key. Deliberately absent: reading the environment, and opening
+//! any file but the configuration's own.
+
+mod file;
+mod load;
+mod settings;
+mod value;
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use salon_log::{Durability, RetentionRules};
+use salon_protocol::TopicName;
+
+use crate::auth::jwks::JwksSource;
+
+pub use file::{
+    AuditOf, AuthOf, HttpOf, LimitsOf, Log, MemoryOf, Overrides, RetentionOf, TimesOf, Tls, TopicKey, TopicOf,
+    TracingOf,
+};
+pub use load::ConfigError;
+pub use settings::{SETTINGS, Setting};
+pub use value::{
+    Address, Count, Deadline, Depth, Durable, Format, HostName, KeysAt, LogFormat, Origin, Size, Span, Unfit,
+};
+
+/// Every setting the gateway runs by.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Where the log, the key and the audit trail are.
+    pub data: PathBuf,
+    /// Whether the conveniences for trying things out are on: tokens for the asking, and tokens in URLs.
+    pub dev: bool,
+    /// Whether other machines may connect without TLS.
+    pub plaintext: bool,
+    /// The certificate chain, with [`Config::tls_key`]: both or neither.
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's key.
+    pub tls_key: Option<PathBuf>,
+    /// What an acknowledgement is worth.
+    pub durability: Durability,
+    /// How long entries are kept.
+    pub retention: RetentionRules,
+    /// Topics without history.
+    pub history_off: HashSet<TopicName>,
+    /// Bounds on what one participant or address may do.
+    pub limits: Limits,
+    /// Bytes of recent entries kept in memory for one room.
+    pub ring_per_room: usize,
+    /// Bytes of recent entries kept in memory for all rooms.
+    pub ring_total: usize,
+    /// How long things may take.
+    pub times: Times,
+    /// Web pages that may connect, by origin.
+    pub origins: Vec<String>,
+    /// Names the gateway answers to, beside those of loopback and the address it listens on.
+    pub hosts: Vec<String>,
+    /// Public keys to trust beside the gateway's own key.
+    pub jwks: Option<JwksSource>,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// Which log lines there are.
+    pub log_filter: String,
+    /// Whether there is an audit trail.
+    pub audit: bool,
+    /// Where it is, if not in the data directory.
+    pub audit_file: Option<PathBuf>,
+}
+
+/// Bounds on what one participant or address may do. Zero switches one off, except that of depth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one envelope.
+    pub message: usize,
+    /// Levels of nesting in it.
+    pub depth: usize,
+    /// Entries in its `to`.
+    pub recipients: usize,
+    /// Messages a second of one participant, in the long run.
+    pub rate: u32,
+    /// Messages at once.
+    pub burst: u32,
+    /// Participants in one topic.
+    pub participants: usize,
+    /// Connections of one participant.
+    pub connections_per_participant: usize,
+    /// Connections from one address.
+    pub connections_per_address: usize,
+}
+
+impl Limits {
+    /// The bounds on one envelope.
+    pub fn envelope(&self) -> salon_protocol::Limits {
+        salon_protocol::Limits { message: self.message, depth: self.depth, recipients: self.recipients }
+    }
+}
+
+/// How long things may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// For a socket to take some bytes.
+    pub write_deadline: Duration,
+    /// Between two pings.
+    pub ping_interval: Duration,
+    /// Without a sign of life, after which a peer is gone.
+    pub silence_limit: Duration,
+    /// For participants to come back after a crash, before they have left.
+    pub crash_grace: Duration,
+    /// For connections to end when the gateway stops.
+    pub drain_deadline: Duration,
+    /// Between two presence heartbeats; zero is none.
+    pub heartbeat: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        let envelope = salon_protocol::Limits::default();
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8787)),
+            data: data_directory(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME")),
+            dev: false,
+            plaintext: false,
+            tls_cert: None,
+            tls_key: None,
+            durability: Durability::Full,
+            retention: RetentionRules::default(),
+            history_off: HashSet::new(),
+            limits: Limits {
+                message: envelope.message,
+                depth: envelope.depth,
+                recipients: envelope.recipients,
+                rate: 100,
+                burst: 1000,
+                participants: 10_000,
+                connections_per_participant: 16,
+                connections_per_address: 2_000,
+            },
+            ring_per_room: 4 << 20,
+            ring_total: 256 << 20,
+            times: Times {
+                write_deadline: seconds(30),
+                ping_interval: seconds(15),
+                silence_limit: seconds(45),
+                crash_grace: seconds(45),
+                drain_deadline: seconds(10),
+                heartbeat: seconds(30),
+            },
+            origins: Vec::new(),
+            hosts: Vec::new(),
+            jwks: None,
+            log_format: LogFormat::Human,
+            log_filter: "info".into(),
+            audit: true,
+            audit_file: None,
+        }
+    }
+}
+
+fn data_directory(xdg: Option<OsString>, home: Option<OsString>) -> PathBuf {
+    // A relative `XDG_DATA_HOME` is to be ignored, says its specification.
+    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+    let base = xdg.and_then(absolute).or_else(|| home.and_then(absolute).map(|home| home.join(".local/share")));
+    base.map_or_else(|| "salon-data".into(), |base| base.join("salon"))
+}
+
+impl Config {
+    /// The certificate chain and its key, where there is TLS.
+    pub fn tls(&self) -> Option<(&Path, &Path)> {
+        self.tls_cert.as_deref().zip(self.tls_key.as_deref())
+    }
+
+    /// Where the audit trail is, where there is one.
+    pub fn audit_path(&self) -> Option<PathBuf> {
+        self.audit.then(|| self.audit_file.clone().unwrap_or_else(|| self.data.join("audit.log")))
+    }
+}
+
+#[cfg(test)]
+mod tests;

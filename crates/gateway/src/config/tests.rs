@@ -1,0 +1,385 @@
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use serde::de::value::Error;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde::forward_to_deserialize_any;
+
+use salon_log::Retention;
+
+use super::*;
+use crate::scratch::Scratch;
+
+const DOCUMENT: &str = include_str!("../../../../docs/configuration.md");
+
+/// What comes of a file and of overrides written like one: the settings, or the error with the scratch folder's name left out.
+fn load(file: &str, overrides: &str) -> Result<Config, String> {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("salon.toml");
+    std::fs::write(&path, file).expect("written");
+    Config::load(Some(&path), toml::from_str(overrides).expect("overrides"))
+        .map_err(|error| error.to_string().replace(&format!("{}/", scratch.path().display()), ""))
+}
+
+fn refusal(file: &str) -> String {
+    load(file, "").expect_err("refused")
+}
+
+#[test]
+fn mistakes_are_told_by_file_and_line() {
+    insta::assert_snapshot!(refusal("listen = \"127.0.0.1:1\"\n\nlistne = 5\n"), @"
+    salon.toml:3: unknown key `listne`
+
+    hint: did you mean `listen`?
+    ");
+    insta::assert_snapshot!(refusal("[limits]\nmessage = \"1MiB\"\nmesage = 1\n"), @"
+    salon.toml:3: unknown key `mesage`
+
+    hint: did you mean `message`?
+    ");
+    insta::assert_snapshot!(refusal("[tls]\npassword = \"x\"\n"), @"
+    salon.toml:2: unknown key `password`
+
+    hint: the keys here are cert, key
+    ");
+    insta::assert_snapshot!(refusal("[limit]\n"), @"
+    salon.toml:1: unknown key `limit`
+
+    hint: did you mean `limits`?
+    ");
+    insta::assert_snapshot!(refusal("\nlisten = \"localhost\"\n"), @"salon.toml:2: `localhost` is not an IP address and port such as `127.0.0.1:8787` or `[::1]:8787`");
+    insta::assert_snapshot!(refusal("listen = true\n"), @"salon.toml:1: invalid type: boolean `true`, expected an IP address and port such as `127.0.0.1:8787` or `[::1]:8787`");
+    insta::assert_snapshot!(refusal("dev = \"yes\"\n"), @r#"salon.toml:1: invalid type: string "yes", expected a boolean"#);
+    insta::assert_snapshot!(refusal("[limits]\n\nmessage = \"1 megabyte\"\n"), @"salon.toml:3: `1 megabyte` is not a number of bytes such as `65536`, `64KiB` or `1MiB`");
+    insta::assert_snapshot!(refusal("[limits]\nrate = -1\n"), @"salon.toml:2: `-1` is not a whole number (0: no limit)");
+    insta::assert_snapshot!(refusal("[limits]\nrate = 1.5\n"), @"salon.toml:2: invalid type: floating point `1.5`, expected a whole number (0: no limit)");
+    insta::assert_snapshot!(refusal("[limits]\ndepth = 0\n"), @"salon.toml:2: `0` is not a whole number from 1 to 1024");
+    insta::assert_snapshot!(refusal("[times]\nwrite_deadline = 30\n"), @"salon.toml:2: `30` is not a length of time more than 0 such as `30s` or `5m`");
+    insta::assert_snapshot!(refusal("[log]\ndurability = \"maybe\"\n"), @"salon.toml:2: `maybe` is not one of `full`, `os`");
+    insta::assert_snapshot!(refusal("[http]\norigins = [\n  \"https://a.example\",\n  \"*\",\n]\n"), @"salon.toml:4: `*` is not an origin as browsers send it, such as `https://chat.example` or `http://localhost:5173`");
+    insta::assert_snapshot!(refusal("[auth]\njwks = \"http://id.example/keys\"\n"), @"salon.toml:2: the key set's place is not usable: keys from another machine need `https://`");
+    insta::assert_snapshot!(refusal("[topics.\"room alpha\"]\nhistory = false\n"), @"salon.toml:1: `room alpha` is not a topic's name: ' ' is not one of A-Z a-z 0-9 . _ : ~ @ -");
+    insta::assert_snapshot!(refusal("[topics.\"room:a\"]\nhistry = false\n"), @"
+    salon.toml:2: unknown key `histry`
+
+    hint: did you mean `history`?
+    ");
+    insta::assert_snapshot!(refusal("listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"\n"), @"salon.toml:2: duplicate key");
+    insta::assert_snapshot!(refusal("listen = \n"), @"salon.toml:1: string values must be quoted, expected literal string");
+    insta::assert_snapshot!(refusal("\n\n[limits\n"), @"salon.toml:3: unclosed table, expected `]`");
+}
+
+#[test]
+fn settings_that_do_not_go_together_are_refused() {
+    insta::assert_snapshot!(refusal("listen = \"0.0.0.0:80\"\n"), @"
+    `0.0.0.0:80` is open to other machines, and without TLS tokens travel in the clear
+
+    hint: set `tls.cert` and `tls.key`, or `plaintext = true` (`--plaintext`) behind a proxy that has TLS
+    ");
+    insta::assert_snapshot!(refusal("listen = \"[::]:80\"\ndev = true\nplaintext = true\n"), @"
+    `dev` hands a token to anyone who asks, and `[::]:80` is open to other machines
+
+    hint: listen on `127.0.0.1`, or leave `dev` out and use `salon token`
+    ");
+    insta::assert_snapshot!(refusal("[tls]\ncert = \"c.pem\"\n"), @"
+    a TLS certificate without its key
+
+    hint: set `tls.key` too
+    ");
+    insta::assert_snapshot!(refusal("[tls]\nkey = \"k.pem\"\n"), @"
+    a TLS key without its certificate
+
+    hint: set `tls.cert` too
+    ");
+    insta::assert_snapshot!(refusal("[times]\nping_interval = \"45s\"\n"), @"
+    a peer would be gone after 45s of silence but is only asked every 45s
+
+    hint: make `times.silence_limit` at least twice `times.ping_interval`
+    ");
+    insta::assert_snapshot!(refusal("[memory]\ntotal = \"1MiB\"\n"), @"
+    one room may use 4194304 bytes of memory, all together 1048576
+
+    hint: make `memory.total` at least `memory.per_room`
+    ");
+}
+
+#[test]
+fn what_goes_together_is_accepted() {
+    for fine in [
+        "listen = \"0.0.0.0:80\"\nplaintext = true\n",
+        "listen = \"0.0.0.0:80\"\n[tls]\ncert = \"c.pem\"\nkey = \"k.pem\"\n",
+        "listen = \"[::1]:80\"\ndev = true\n",
+        "listen = \"127.0.0.5:0\"\n",
+    ] {
+        load(fine, "").expect(fine);
+    }
+}
+
+#[test]
+fn a_missing_file_is_told() {
+    let scratch = Scratch::new();
+    let error = Config::from_file(&scratch.path().join("gone.toml")).expect_err("refused").to_string();
+    let error = error.replace(&scratch.path().display().to_string(), "FOLDER");
+    insta::assert_snapshot!(error, @"the configuration file `FOLDER/gone.toml` could not be read: No such file or directory (os error 2)");
+}
+
+#[test]
+fn overrides_outweigh_the_file_and_leave_the_rest() {
+    let config = load(
+        "listen = \"127.0.0.1:1\"\ndev = true\n[limits]\nrate = 1\nburst = 2\n[http]\norigins = [\"https://a.example\"]\n[tls]\ncert = \"c.pem\"",
+        "listen = \"127.0.0.1:2\"\n[limits]\nrate = 0\n[http]\norigins = [\"https://b.example\"]\n[tls]\nkey = \"k.pem\"",
+    )
+    .expect("a configuration");
+    assert_eq!(config.listen.port(), 2);
+    assert!(config.dev);
+    assert_eq!((config.limits.rate, config.limits.burst), (0, 2));
+    assert_eq!(config.origins, ["https://b.example"]);
+    let (cert, key) = config.tls().expect("both");
+    assert!(cert.is_absolute() && cert.ends_with("c.pem"), "taken from the file's folder");
+    assert_eq!(key, Path::new("k.pem"), "taken from the working directory");
+}
+
+#[test]
+fn every_setting_arrives() {
+    let file = r#"
+        listen = "127.0.0.2:1"
+        data = "/data"
+        dev = true
+        plaintext = true
+        [tls]
+        cert = "/cert"
+        key = "/key"
+        [log]
+        durability = "os"
+        [retention]
+        age = "1d"
+        count = 2
+        [limits]
+        message = 3
+        depth = 4
+        recipients = 5
+        rate = 6
+        burst = 7
+        participants = 8
+        connections_per_participant = 9
+        connections_per_address = 10
+        [memory]
+        per_room = 11
+        total = 12
+        [times]
+        write_deadline = "13s"
+        ping_interval = "14s"
+        silence_limit = "15s"
+        crash_grace = "16s"
+        drain_deadline = "17s"
+        heartbeat = "18s"
+        [http]
+        origins = ["https://nineteen.example"]
+        hosts = ["twenty.example"]
+        [auth]
+        jwks = "/keys"
+        [tracing]
+        format = "json"
+        filter = "debug"
+        [audit]
+        enabled = false
+        file = "/audit"
+    "#;
+    for Setting { key, .. } in SETTINGS {
+        let name = key.rsplit('.').next().expect("a name");
+        assert!(file.contains(&format!(" {name} = ")), "`{key}` is not tried here");
+    }
+    insta::assert_snapshot!(format!("{:#?}", load(file, "").expect("a configuration")), @r#"
+    Config {
+        listen: 127.0.0.2:1,
+        data: "/data",
+        dev: true,
+        plaintext: true,
+        tls_cert: Some(
+            "/cert",
+        ),
+        tls_key: Some(
+            "/key",
+        ),
+        durability: Os,
+        retention: RetentionRules {
+            default: Retention {
+                age: Some(
+                    86400s,
+                ),
+                count: Some(
+                    2,
+                ),
+            },
+            topics: {},
+        },
+        history_off: {},
+        limits: Limits {
+            message: 3,
+            depth: 4,
+            recipients: 5,
+            rate: 6,
+            burst: 7,
+            participants: 8,
+            connections_per_participant: 9,
+            connections_per_address: 10,
+        },
+        ring_per_room: 11,
+        ring_total: 12,
+        times: Times {
+            write_deadline: 13s,
+            ping_interval: 14s,
+            silence_limit: 15s,
+            crash_grace: 16s,
+            drain_deadline: 17s,
+            heartbeat: 18s,
+        },
+        origins: [
+            "https://nineteen.example",
+        ],
+        hosts: [
+            "twenty.example",
+        ],
+        jwks: Some(
+            JwksSource(/keys),
+        ),
+        log_format: Json,
+        log_filter: "debug",
+        audit: false,
+        audit_file: Some(
+            "/audit",
+        ),
+    }
+    "#);
+}
+
+#[test]
+fn paths_of_a_file_are_relative_to_it() {
+    let config = load("data = \"d\"\n[auth]\njwks = \"keys.json\"\n", "").expect("a configuration");
+    assert!(config.data.is_absolute() && config.data.ends_with("d"));
+    assert_eq!(config.jwks, Some(JwksSource::File(config.data.with_file_name("keys.json"))));
+    assert_eq!(config.audit_path(), Some(config.data.join("audit.log")));
+    let elsewhere = load("[audit]\nfile = \"/a/b.log\"\n", "").expect("a configuration");
+    assert_eq!(elsewhere.audit_path(), Some("/a/b.log".into()));
+    assert_eq!(load("[audit]\nenabled = false\n", "").expect("a configuration").audit_path(), None);
+}
+
+#[test]
+fn a_topic_keeps_what_it_says_and_inherits_the_rest() {
+    let config = load(
+        "[topics.\"room:a\"]\nhistory = false\nretention = { count = 5 }\n[topics.\"room:b\".retention]\nage = 0\n",
+        "[retention]\nage = \"7d\"\ncount = 9",
+    )
+    .expect("a configuration");
+    let topic = |name: &str| TopicName::new(name).expect("a name");
+    let week = Some(Duration::from_secs(7 * 24 * 60 * 60));
+    assert_eq!(config.retention.of(&topic("room:a")), Retention { age: week, count: Some(5) });
+    assert_eq!(config.retention.of(&topic("room:b")), Retention { age: None, count: Some(9) });
+    assert_eq!(config.retention.of(&topic("room:c")), Retention { age: week, count: Some(9) });
+    assert_eq!(config.history_off, HashSet::from([topic("room:a")]));
+}
+
+#[test]
+fn the_data_directory_is_where_such_things_go() {
+    let directory = |xdg: Option<&str>, home: Option<&str>| data_directory(xdg.map(Into::into), home.map(Into::into));
+    assert_eq!(directory(Some("/x"), Some("/home/a")), Path::new("/x/salon"));
+    assert_eq!(directory(Some("relative"), Some("/home/a")), Path::new("/home/a/.local/share/salon"));
+    assert_eq!(directory(None, Some("/home/a")), Path::new("/home/a/.local/share/salon"));
+    assert_eq!(directory(None, None), Path::new("salon-data"));
+}
+
+#[test]
+fn the_document_lists_every_setting() {
+    let keys = keys();
+    let described: BTreeSet<_> = SETTINGS.iter().map(|setting| setting.key.to_owned()).collect();
+    let of_all: BTreeSet<_> = keys.iter().filter(|key| !key.starts_with("topics.")).cloned().collect();
+    assert_eq!(of_all, described, "every key of the file has its variable and flag");
+    assert!(keys.len() > described.len(), "the keys of single topics are among them");
+    for key in &keys {
+        assert!(DOCUMENT.contains(&format!("| `{key}` |")), "docs/configuration.md does not describe `{key}`");
+    }
+    for Setting { key, variable, flag } in SETTINGS {
+        let row = format!("| `{key}` | `{variable}` | `{flag}` |");
+        assert!(DOCUMENT.contains(&row), "docs/configuration.md has no row that begins {row}");
+    }
+}
+
+#[test]
+fn the_document_tells_the_defaults() {
+    let (_, example) = DOCUMENT.rsplit_once("```toml\n").expect("an example");
+    let example = example.strip_suffix("```\n").expect("its end");
+    let told = load(example, "").expect("an example that works");
+    assert_eq!(format!("{told:?}"), format!("{:?}", Config::default()));
+    // What is commented out has no default to tell, but is a key all the same; everything else is there.
+    for Setting { key, .. } in SETTINGS {
+        let name = key.rsplit('.').next().expect("a name");
+        let told = example.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{name} = ")));
+        assert!(told, "the example has no `{key}`");
+    }
+}
+
+/// The keys of the file's format, as its own deserialiser asks for them.
+fn keys() -> BTreeSet<String> {
+    let found = RefCell::default();
+    Overrides::deserialize(Probe { path: "", found: &found }).expect("a probe gives every section what it asks for");
+    found.into_inner()
+}
+
+/// Plays a document in which every section is there and every value is left out.
+#[derive(Clone, Copy)]
+struct Probe<'a> {
+    path: &'a str,
+    found: &'a RefCell<BTreeSet<String>>,
+}
+
+impl<'de> Deserializer<'de> for Probe<'_> {
+    type Error = Error;
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.found.borrow_mut().insert(self.path.to_owned());
+        visitor.visit_none()
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &str,
+        keys: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_map(Fields { probe: self, keys: keys.to_vec(), shown: None })
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_map(Fields { probe: self, keys: vec!["any"], shown: Some("<name>") })
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+        panic!("`{}` is neither a section nor optional", self.path)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq
+        tuple tuple_struct enum identifier ignored_any
+    }
+}
+
+struct Fields<'a> {
+    probe: Probe<'a>,
+    keys: Vec<&'static str>,
+    shown: Option<&'static str>,
+}
+
+impl<'de> MapAccess<'de> for Fields<'_> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        self.keys.last().map(|key| seed.deserialize(serde::de::value::StrDeserializer::new(key))).transpose()
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let key = self.keys.pop().expect("a key came first");
+        let key = self.shown.unwrap_or(key);
+        let path = if self.probe.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.probe.path) };
+        seed.deserialize(Probe { path: &path, ..self.probe })
+    }
+}

@@ -1,0 +1,300 @@
+//! The values settings have, each with one way of writing it in files, variables and flags alike.
+
+use std::fmt;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use salon_log::Durability;
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+use crate::auth::jwks::JwksSource;
+
+/// A value that does not fit, as a sentence that says what would.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unfit(String);
+
+impl Unfit {
+    fn new(text: &str, expected: impl fmt::Display) -> Self {
+        Self(format!("`{text}` is not {expected}"))
+    }
+}
+
+macro_rules! value {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $expected:literal, $parse:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $name(pub $inner);
+
+        impl FromStr for $name {
+            type Err = Unfit;
+            fn from_str(text: &str) -> Result<Self, Unfit> {
+                let parse: fn(&str) -> Option<$inner> = $parse;
+                parse(text).map(Self).ok_or_else(|| Unfit::new(text, $expected))
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Text;
+                impl Visitor<'_> for Text {
+                    type Value = $name;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($expected)
+                    }
+                    fn visit_str<E: Error>(self, text: &str) -> Result<$name, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                    fn visit_i64<E: Error>(self, number: i64) -> Result<$name, E> {
+                        self.visit_str(&number.to_string())
+                    }
+                    fn visit_u64<E: Error>(self, number: u64) -> Result<$name, E> {
+                        self.visit_str(&number.to_string())
+                    }
+                }
+                deserializer.deserialize_any(Text)
+            }
+        }
+    };
+}
+
+value!(
+    /// Where to listen.
+    Address(SocketAddr),
+    "an IP address and port such as `127.0.0.1:8787` or `[::1]:8787`",
+    |text| text.parse().ok()
+);
+value!(
+    /// A number of bytes.
+    Size(usize),
+    "a number of bytes such as `65536`, `64KiB` or `1MiB`",
+    |text| {
+        let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("kB", 1000), ("MB", 1_000_000), ("GB", 1_000_000_000)];
+        let (digits, unit) = split(text);
+        let factor = match unit {
+            "" | "B" => 1,
+            _ => units.iter().find(|(name, _)| *name == unit)?.1,
+        };
+        digits.parse::<usize>().ok()?.checked_mul(factor)
+    }
+);
+value!(
+    /// A length of time; `0` is none.
+    Span(Duration),
+    "a length of time such as `500ms`, `30s`, `5m`, `12h` or `30d`",
+    parse_duration
+);
+value!(
+    /// A length of time that cannot be none.
+    Deadline(Duration),
+    "a length of time more than 0 such as `30s` or `5m`",
+    |text| parse_duration(text).filter(|span| !span.is_zero())
+);
+value!(
+    /// How many; `0` is no limit.
+    Count(u32),
+    "a whole number (0: no limit)",
+    |text| text.parse().ok()
+);
+value!(
+    /// How many levels JSON may nest. Always limited: the scan that counts them uses stack for each.
+    Depth(usize),
+    "a whole number from 1 to 1024",
+    |text| text.parse().ok().filter(|depth| (1..=1024).contains(depth))
+);
+value!(
+    /// A web page's origin, as browsers write it.
+    Origin(String),
+    "an origin as browsers send it, such as `https://chat.example` or `http://localhost:5173`",
+    |text| {
+        let (scheme, host) = text.split_once("://")?;
+        let plain = |part: &str, more: &str| {
+            !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || more.contains(c))
+        };
+        (plain(scheme, "+-.") && plain(host, ".-:[]_")).then(|| text.to_owned())
+    }
+);
+value!(
+    /// A name in a request's `Host` header, without the port: in lower case, an IPv6 address in brackets.
+    HostName(String),
+    "a host name without scheme and port, such as `chat.example`",
+    |text| {
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+        if let Ok(address) = bare.parse::<Ipv6Addr>() {
+            return Some(format!("[{address}]"));
+        }
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        (!text.is_empty() && text.chars().all(allowed)).then(|| text.to_ascii_lowercase())
+    }
+);
+value!(
+    /// What an acknowledgement is worth.
+    Durable(Durability),
+    "one of `full`, `os`",
+    |text| [Durability::Full, Durability::Os].into_iter().find(|durability| durability.word() == text)
+);
+value!(
+    /// How log lines look.
+    Format(LogFormat),
+    "one of `human`, `json`",
+    |text| match text {
+        "human" => Some(LogFormat::Human),
+        "json" => Some(LogFormat::Json),
+        _ => None,
+    }
+);
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For a person at a terminal.
+    Human,
+    /// One object a line.
+    Json,
+}
+
+/// Where public keys are; its own refusals say more than one sentence could.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeysAt(pub JwksSource);
+
+impl FromStr for KeysAt {
+    type Err = Unfit;
+    fn from_str(text: &str) -> Result<Self, Unfit> {
+        text.parse().map(Self).map_err(|error: crate::auth::jwks::JwksError| Unfit(error.to_string()))
+    }
+}
+
+impl<'de> Deserialize<'de> for KeysAt {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+fn split(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    (digits, unit.trim_start())
+}
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    let (digits, unit) = split(text);
+    let number: u64 = digits.parse().ok()?;
+    let seconds = match unit {
+        "" if number == 0 => 0,
+        "ms" => return Some(Duration::from_millis(number)),
+        "s" => 1,
+        "m" => 60,
+        "h" => 60 * 60,
+        "d" => 24 * 60 * 60,
+        _ => return None,
+    };
+    // A century is long enough, and keeps sums of times far from their end.
+    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds <= 100 * 366 * 24 * 60 * 60)?;
+    Some(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T: FromStr<Err = Unfit> + fmt::Debug>(texts: &[&str]) -> String {
+        let told = |text: &&str| text.parse::<T>().map_or_else(|e| e.to_string(), |v| format!("{text} → {v:?}"));
+        texts.iter().map(told).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn sizes() {
+        insta::assert_snapshot!(read::<Size>(&["0", "65536", "64KiB", "1 MiB", "2GiB", "5MB", "7B", "1mib", "-1", "1.5MiB", "MiB", "", "99999999999999GiB"]), @"
+        0 → Size(0)
+        65536 → Size(65536)
+        64KiB → Size(65536)
+        1 MiB → Size(1048576)
+        2GiB → Size(2147483648)
+        5MB → Size(5000000)
+        7B → Size(7)
+        `1mib` is not a number of bytes such as `65536`, `64KiB` or `1MiB`
+        `-1` is not a number of bytes such as `65536`, `64KiB` or `1MiB`
+        `1.5MiB` is not a number of bytes such as `65536`, `64KiB` or `1MiB`
+        `MiB` is not a number of bytes such as `65536`, `64KiB` or `1MiB`
+        `` is not a number of bytes such as `65536`, `64KiB` or `1MiB`
+        `99999999999999GiB` is not a number of bytes such as `65536`, `64KiB` or `1MiB`
+        ");
+    }
+
+    #[test]
+    fn lengths_of_time() {
+        insta::assert_snapshot!(read::<Span>(&["0", "0s", "500ms", "30s", "5m", "12h", "30d", "30", "1w", "-5s", "", "999999999d"]), @"
+        0 → Span(0ns)
+        0s → Span(0ns)
+        500ms → Span(500ms)
+        30s → Span(30s)
+        5m → Span(300s)
+        12h → Span(43200s)
+        30d → Span(2592000s)
+        `30` is not a length of time such as `500ms`, `30s`, `5m`, `12h` or `30d`
+        `1w` is not a length of time such as `500ms`, `30s`, `5m`, `12h` or `30d`
+        `-5s` is not a length of time such as `500ms`, `30s`, `5m`, `12h` or `30d`
+        `` is not a length of time such as `500ms`, `30s`, `5m`, `12h` or `30d`
+        `999999999d` is not a length of time such as `500ms`, `30s`, `5m`, `12h` or `30d`
+        ");
+        insta::assert_snapshot!(read::<Deadline>(&["1ms", "0", "0s"]), @"
+        1ms → Deadline(1ms)
+        `0` is not a length of time more than 0 such as `30s` or `5m`
+        `0s` is not a length of time more than 0 such as `30s` or `5m`
+        ");
+    }
+
+    #[test]
+    fn names_and_numbers() {
+        insta::assert_snapshot!(read::<Address>(&["[::1]:0", "127.0.0.1", "localhost:80"]), @"
+        [::1]:0 → Address([::1]:0)
+        `127.0.0.1` is not an IP address and port such as `127.0.0.1:8787` or `[::1]:8787`
+        `localhost:80` is not an IP address and port such as `127.0.0.1:8787` or `[::1]:8787`
+        ");
+        insta::assert_snapshot!(read::<Count>(&["0", "100", "-1", "many"]), @"
+        0 → Count(0)
+        100 → Count(100)
+        `-1` is not a whole number (0: no limit)
+        `many` is not a whole number (0: no limit)
+        ");
+        insta::assert_snapshot!(read::<Depth>(&["1", "1024", "0", "1025"]), @"
+        1 → Depth(1)
+        1024 → Depth(1024)
+        `0` is not a whole number from 1 to 1024
+        `1025` is not a whole number from 1 to 1024
+        ");
+        insta::assert_snapshot!(read::<Origin>(&["https://chat.example", "http://[::1]:5173", "*", "null", "https://chat.example/", "https://Chat.example", "https://"]), @r#"
+        https://chat.example → Origin("https://chat.example")
+        http://[::1]:5173 → Origin("http://[::1]:5173")
+        `*` is not an origin as browsers send it, such as `https://chat.example` or `http://localhost:5173`
+        `null` is not an origin as browsers send it, such as `https://chat.example` or `http://localhost:5173`
+        `https://chat.example/` is not an origin as browsers send it, such as `https://chat.example` or `http://localhost:5173`
+        `https://Chat.example` is not an origin as browsers send it, such as `https://chat.example` or `http://localhost:5173`
+        `https://` is not an origin as browsers send it, such as `https://chat.example` or `http://localhost:5173`
+        "#);
+        insta::assert_snapshot!(read::<HostName>(&["Chat.Example", "10.0.0.7", "[::1]", "::1", "chat.example:80", "https://x", ""]), @r#"
+        Chat.Example → HostName("chat.example")
+        10.0.0.7 → HostName("10.0.0.7")
+        [::1] → HostName("[::1]")
+        ::1 → HostName("[::1]")
+        `chat.example:80` is not a host name without scheme and port, such as `chat.example`
+        `https://x` is not a host name without scheme and port, such as `chat.example`
+        `` is not a host name without scheme and port, such as `chat.example`
+        "#);
+        insta::assert_snapshot!(read::<Durable>(&["full", "os", "none"]), @"
+        full → Durable(Full)
+        os → Durable(Os)
+        `none` is not one of `full`, `os`
+        ");
+        insta::assert_snapshot!(read::<Format>(&["human", "json", "xml"]), @"
+        human → Format(Human)
+        json → Format(Json)
+        `xml` is not one of `human`, `json`
+        ");
+        insta::assert_snapshot!(read::<KeysAt>(&["keys.json", "http://id.example/keys"]), @"
+        keys.json → KeysAt(JwksSource(keys.json))
+        the key set's place is not usable: keys from another machine need `https://`
+        ");
+    }
+}

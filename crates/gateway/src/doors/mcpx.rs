@@ -1,0 +1,216 @@
+//! `GET /v0/ws`: MCPx over WebSocket. Every refusal comes before the upgrade, as an HTTP answer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Extension, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use salon_dialects::mcpx::{Mcpx, Options};
+use salon_dialects::{History, Joined, Stamps};
+use salon_log::{Claim, Durability};
+use salon_protocol::{
+    CloseReason, Code, EnvelopeId, McpVersion, PROTOCOL, Participant, ParticipantKind, Refusal, TopicName,
+};
+use salon_rooms::{Admission, Arrival, Deliver};
+
+use crate::audit::AuditKind;
+use crate::auth::Grant;
+use crate::carriers::{Socket, WebSocket};
+use crate::clock;
+use crate::gateway::{Gateway, MOST_HISTORY};
+use crate::http::credentials::{self, SUBPROTOCOL};
+use crate::http::{Peer, Problem, Query, invalid};
+use crate::ledger::Ledger;
+use crate::session::{Patience, Session};
+
+/// The longest display name.
+const MOST_NAME_CHARS: usize = 256;
+
+/// What the query of a connection asks for.
+struct Wish {
+    topic: TopicName,
+    name: Option<String>,
+    kind: Option<ParticipantKind>,
+    after: Option<EnvelopeId>,
+    recent: Option<usize>,
+    echo: bool,
+    deliver: Deliver,
+    claim: Claim,
+}
+
+impl Wish {
+    fn read(query: &Query) -> Result<Self, Problem> {
+        if query.get("protocol").is_some_and(|protocol| protocol != PROTOCOL) {
+            return Err(Refusal::new(Code::UnsupportedProtocol, format!("`protocol` must be {PROTOCOL}")).into());
+        }
+        let wrong_name = |name: &String| name.chars().count() > MOST_NAME_CHARS || name.chars().any(char::is_control);
+        let name = query.get("name").map(String::from);
+        if name.as_ref().is_some_and(wrong_name) {
+            return Err(invalid(format!(
+                "`name` must have at most {MOST_NAME_CHARS} characters, none of them a control character"
+            )));
+        }
+        let recent = query.value("history", "a whole number from 0 to 1000")?;
+        if recent.is_some_and(|count: usize| count > MOST_HISTORY) {
+            return Err(invalid("`history` must be a whole number from 0 to 1000"));
+        }
+        Ok(Self {
+            topic: query.name("topic")?.ok_or_else(|| invalid("`topic` is missing"))?,
+            name,
+            kind: query.name("kind")?,
+            after: query.name("after")?,
+            recent,
+            echo: query.flag("echo")?.unwrap_or(true),
+            deliver: match query.get("deliver") {
+                None | Some("all") => Deliver::All,
+                Some("directed") => Deliver::Directed,
+                Some(_) => return Err(invalid("`deliver` must be all or directed")),
+            },
+            claim: if query.flag("share")?.unwrap_or(false) { Claim::Shared } else { Claim::Exclusive },
+        })
+    }
+
+    /// The participant as everyone will see it: what the token fixes, and the query where it does not.
+    fn participant(&self, grant: &Grant) -> Participant {
+        Participant {
+            id: grant.participant.clone(),
+            name: grant.name.clone().or_else(|| self.name.clone()),
+            kind: grant.kind.or(self.kind),
+            mcp: McpVersion::default(),
+        }
+    }
+}
+
+/// Opens a connection.
+#[utoipa::path(
+    get,
+    path = "/v0/ws",
+    tag = "MCPx",
+    summary = "Enter a room over WebSocket",
+    params(
+        ("topic" = String, Query, description = "The room to enter"),
+        ("protocol" = Option<String>, Query, description = "Must be mcp-x/v0 where it is given"),
+        ("name" = Option<String>, Query, description = "Display name, unless the token fixes one"),
+        ("kind" = Option<String>, Query, description = "human, agent or robot, unless the token fixes it"),
+        ("after" = Option<String>, Query, description = "The last envelope seen: everything since comes first"),
+        ("history" = Option<u32>, Query, description = "Up to this many recent envelopes in the welcome"),
+        ("echo" = Option<bool>, Query, description = "false leaves out one's own envelopes"),
+        ("deliver" = Option<String>, Query, description = "directed: only broadcasts and what names me"),
+        ("share" = Option<bool>, Query, description = "true sits beside one's other connections instead of replacing them"),
+        ("ticket" = Option<String>, Query, description = "A ticket from POST /v0/tickets in place of a token"),
+    ),
+    responses(
+        (status = 101, description = "Welcome: envelopes both ways, as text frames"),
+        (status = "4XX", body = crate::http::ProblemBody),
+        (status = 503, body = crate::http::ProblemBody),
+    ),
+)]
+pub(crate) async fn connect(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    mut request: Request,
+) -> Result<Response, Problem> {
+    let accept = handshake(request.headers())?;
+    let upgrade = request.extensions_mut().remove::<OnUpgrade>();
+    let upgrade = upgrade.ok_or_else(|| invalid("this connection cannot be upgraded"))?;
+    let query = Query::parse(request.uri().query())?;
+    let wish = Wish::read(&query)?;
+    let attempt = credentials::for_stream(&gateway, request.headers(), &query, &wish.topic);
+    let grant = gateway.noted(attempt, peer.ip())?;
+
+    let counted = (
+        gateway.by_address.enter(&peer.ip(), "address")?,
+        gateway.by_participant.enter(&grant.participant, "participant")?,
+    );
+    let admission = Admission {
+        participant: wish.participant(&grant),
+        claim: wish.claim,
+        after: wish.after.clone(),
+        recent: wish.recent.filter(|_| gateway.has_history(&wish.topic)),
+        deliver: wish.deliver,
+        echo: wish.echo,
+    };
+    let arrival = gateway.rooms.enter(&wish.topic, admission).await?;
+
+    let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    if credentials::subprotocols(request.headers()).any(|offered| offered == SUBPROTOCOL) {
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    }
+    let ledger = Ledger {
+        meters: gateway.meters.clone(),
+        audit: gateway.audit.clone(),
+        participant: grant.participant.clone(),
+        topic: wish.topic.clone(),
+        address: peer.ip(),
+    };
+    let session = hold(gateway.clone(), upgrade, arrival, wish, grant, ledger);
+    gateway.spawn(async move {
+        session.await;
+        drop(counted);
+    });
+    Ok(response)
+}
+
+/// Checks that the request is a WebSocket's, and derives the answer to its key.
+fn handshake(headers: &HeaderMap) -> Result<HeaderValue, Problem> {
+    let has = |name, wanted: &str| {
+        let values = headers.get_all(name).into_iter().filter_map(|value: &HeaderValue| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|token| token.trim().eq_ignore_ascii_case(wanted))
+    };
+    let wrong = |message: &str| Err(invalid(message).with_status(StatusCode::UPGRADE_REQUIRED));
+    if !has(header::CONNECTION, "upgrade") || !has(header::UPGRADE, "websocket") {
+        return wrong("this address speaks WebSocket: connect with an `Upgrade: websocket` request");
+    }
+    if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+        return wrong("`Sec-WebSocket-Version` must be 13");
+    }
+    let key = headers.get(header::SEC_WEBSOCKET_KEY).ok_or_else(|| invalid("`Sec-WebSocket-Key` is missing"))?;
+    let accept = tungstenite::handshake::derive_accept_key(key.as_bytes());
+    HeaderValue::try_from(accept).map_err(|_| invalid("`Sec-WebSocket-Key` is not acceptable"))
+}
+
+/// Holds one connection from its upgrade to its end.
+async fn hold(gateway: Arc<Gateway>, upgrade: OnUpgrade, arrival: Arrival, wish: Wish, grant: Grant, ledger: Ledger) {
+    let Ok(upgraded) = upgrade.await else { return };
+    let Ok(parts) = upgraded.downcast::<TokioIo<Socket>>() else {
+        tracing::error!("an upgraded connection is not one of ours");
+        return;
+    };
+    let limits = gateway.config.limits.envelope();
+    // Twice the limit is still read, so that a message just over it gets its refusal and the connection stays usable.
+    let hard_limit = (limits.message > 0).then(|| limits.message.saturating_mul(2));
+    let socket = WebSocket::new(parts.io.into_inner(), &parts.read_buf, hard_limit);
+
+    let times = gateway.config.times;
+    let (began, heartbeat) = (Instant::now(), times.heartbeat);
+    let stamps = Stamps::new(uuid::Uuid::new_v4().simple().to_string(), began, clock::now());
+    let options = Options { limits, echo: wish.echo, heartbeat: (!heartbeat.is_zero()).then_some(heartbeat) };
+    let durability = gateway.rooms.log().durability();
+    let joined = Joined {
+        topic: wish.topic.clone(),
+        participant: arrival.seat.participant().clone(),
+        roster: arrival.roster,
+        history: History { enabled: gateway.has_history(&wish.topic), limit: MOST_HISTORY, recent: arrival.recent },
+        durability: (durability != Durability::Full).then(|| durability.word()),
+    };
+    let patience = Patience { ping: times.ping_interval, silence: times.silence_limit, write: times.write_deadline };
+    let expires = clock::instant(grant.expires);
+    let meters = gateway.meters.clone();
+
+    meters.connections.increment(1);
+    tracing::debug!(topic = %wish.topic, participant = %grant.participant, "connected");
+    let session = Session::new(arrival.seat, joined, Mcpx::new(options, stamps), socket, patience, expires, ledger);
+    let (reason, ledger) = session.run().await;
+    if reason == CloseReason::Replaced {
+        ledger.record(AuditKind::Takeover, |event| event.reason(reason.word()));
+    }
+    tracing::debug!(topic = %wish.topic, participant = %grant.participant, reason = reason.word(), "disconnected");
+    meters.connections.decrement(1);
+}

@@ -1,0 +1,3 @@
+//! Doors: a carrier and a dialect at an address.
+
+pub(crate) mod mcpx;

@@ -1,0 +1,174 @@
+//! What every door and handler shares.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+use salon_protocol::{Code, ParticipantId, Refusal, TopicName};
+use salon_rooms::Rooms;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::audit::{Audit, AuditEvent, AuditKind};
+use crate::auth::{Grant, Signer, Tickets, Verifier};
+use crate::clock;
+use crate::config::Config;
+use crate::http::Problem;
+use crate::meters::Meters;
+
+/// The longest page of history.
+pub(crate) const MOST_HISTORY: usize = 1000;
+
+/// A running gateway.
+pub(crate) struct Gateway {
+    pub(crate) config: Config,
+    pub(crate) rooms: Rooms,
+    pub(crate) verifier: Verifier,
+    pub(crate) signer: Signer,
+    pub(crate) tickets: Tickets,
+    pub(crate) audit: Audit,
+    pub(crate) meters: Meters,
+    pub(crate) started: Instant,
+    pub(crate) shutdown: watch::Sender<bool>,
+    pub(crate) by_participant: Arc<Tally<ParticipantId>>,
+    pub(crate) by_address: Arc<Tally<IpAddr>>,
+    sessions: Mutex<JoinSet<()>>,
+}
+
+impl Gateway {
+    pub(crate) fn new(
+        config: Config,
+        rooms: Rooms,
+        verifier: Verifier,
+        signer: Signer,
+        audit: Audit,
+        meters: Meters,
+        shutdown: watch::Sender<bool>,
+    ) -> Self {
+        Self {
+            by_participant: Tally::new(config.limits.connections_per_participant),
+            by_address: Tally::new(config.limits.connections_per_address),
+            config,
+            rooms,
+            verifier,
+            signer,
+            tickets: Tickets::new(),
+            audit,
+            meters,
+            started: Instant::now(),
+            shutdown,
+            sessions: Mutex::default(),
+        }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.sessions.lock().expect("no code panics while it holds the sessions")
+    }
+
+    /// Runs a session until it ends; the gateway owns it.
+    pub(crate) fn spawn(&self, session: impl Future<Output = ()> + Send + 'static) {
+        let mut sessions = self.sessions();
+        while sessions.try_join_next().is_some() {}
+        sessions.spawn(session);
+    }
+
+    /// Waits for all sessions to end.
+    pub(crate) async fn drain(&self) {
+        let mut sessions = std::mem::take(&mut *self.sessions());
+        while sessions.join_next().await.is_some() {}
+    }
+
+    /// Whether a topic's history can be had in pages.
+    pub(crate) fn has_history(&self, topic: &TopicName) -> bool {
+        !self.config.history_off.contains(topic)
+    }
+
+    /// Whether a `Host` is one of this gateway's names. An address never is somebody else's name, so addresses pass.
+    pub(crate) fn is_own_host(&self, host: &str) -> bool {
+        if self.config.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)) {
+            return true;
+        }
+        let name = match host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        };
+        name.eq_ignore_ascii_case("localhost")
+            || name.parse::<IpAddr>().is_ok()
+            || self.config.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether pages of an origin may use the gateway.
+    pub(crate) fn allows_origin(&self, origin: &str) -> bool {
+        self.config.origins.iter().any(|allowed| allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
+            || (self.config.dev && is_loopback_origin(origin))
+    }
+
+    /// Notes in the audit trail how an attempt to come in went.
+    pub(crate) fn noted(&self, attempt: Result<Grant, Problem>, peer: IpAddr) -> Result<Grant, Problem> {
+        match &attempt {
+            Ok(grant) => {
+                self.audit.record(AuditEvent::new(AuditKind::AuthOk, clock::now()).grant(grant).address(peer));
+            }
+            Err(problem) => {
+                self.meters.refused(problem.code());
+                let event = AuditEvent::new(AuditKind::AuthFailed, clock::now()).address(peer);
+                self.audit.record(event.code(problem.code()));
+            }
+        }
+        attempt
+    }
+}
+
+fn is_loopback_origin(origin: &str) -> bool {
+    let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")).unwrap_or_default();
+    let name = if host.starts_with("[::1]") { "::1" } else { host.split(':').next().unwrap_or_default() };
+    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// How many of something each key has, and how many it may have. Zero is no limit.
+pub(crate) struct Tally<K> {
+    limit: usize,
+    counts: Mutex<HashMap<K, usize>>,
+}
+
+impl<K: Eq + Hash + Clone> Tally<K> {
+    fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, counts: Mutex::default() })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<K, usize>> {
+        self.counts.lock().expect("no code panics while it holds the counts")
+    }
+
+    /// Counts one more, until the returned value is dropped.
+    pub(crate) fn enter(self: &Arc<Self>, key: &K, of: &str) -> Result<Counted<K>, Refusal> {
+        let mut counts = self.counts();
+        let count = counts.entry(key.clone()).or_default();
+        if self.limit > 0 && *count >= self.limit {
+            let message = format!("too many connections of this {of}; the limit is {}", self.limit);
+            return Err(Refusal::new(Code::RateLimited, message));
+        }
+        *count += 1;
+        Ok(Counted { tally: self.clone(), key: key.clone() })
+    }
+}
+
+/// One that is counted.
+pub(crate) struct Counted<K: Eq + Hash + Clone> {
+    tally: Arc<Tally<K>>,
+    key: K,
+}
+
+impl<K: Eq + Hash + Clone> Drop for Counted<K> {
+    fn drop(&mut self) {
+        let mut counts = self.tally.counts();
+        if let Some(count) = counts.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.key);
+            }
+        }
+    }
+}

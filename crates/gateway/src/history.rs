@@ -1,0 +1,70 @@
+//! Windows onto a topic's history, for every door that shows one.
+
+use std::sync::Arc;
+
+use salon_log::{ReadError, Span, TopicLog};
+use salon_protocol::{Code, Entry, EnvelopeId, Position, Refusal, Timestamp, TopicName};
+use serde_json::value::RawValue;
+
+/// An entry's envelope, byte for byte.
+pub(crate) fn raw(entry: &Entry) -> Box<RawValue> {
+    RawValue::from_string(entry.envelope.text().into()).expect("a stored envelope is JSON")
+}
+
+/// Which part of a history is asked for.
+pub(crate) struct Window<'a> {
+    pub(crate) before: Option<&'a str>,
+    pub(crate) after: Option<EnvelopeId>,
+    pub(crate) limit: usize,
+}
+
+/// One page.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    /// Oldest first.
+    pub(crate) entries: Vec<Arc<Entry>>,
+    /// What comes before the next page, when there is one.
+    pub(crate) next: Option<EnvelopeId>,
+}
+
+/// The newest entries of a window.
+pub(crate) async fn read(log: &dyn TopicLog, topic: &TopicName, window: Window<'_>) -> Result<Page, Refusal> {
+    let span = match window.before {
+        None => Span::Newest,
+        Some(text) => before(log, topic, text).await?,
+    };
+    let after = match &window.after {
+        None => None,
+        Some(id) => Some(resolve(log, topic, id).await?),
+    };
+    // One more than asked for tells whether there is a next page.
+    let entries = log.read(topic, span, window.limit + 1).await.map_err(|error| unreadable(&error))?;
+    let within = |entry: &Arc<Entry>| after.is_none_or(|after| after.in_order(entry.position) == Some(true));
+    let mut entries: Vec<_> = entries.into_iter().filter(within).collect();
+    let surplus = entries.len().saturating_sub(window.limit);
+    entries.drain(..surplus);
+    let next = entries.first().filter(|_| surplus > 0).map(|entry| entry.envelope.id().clone());
+    Ok(Page { entries, next })
+}
+
+/// `before` names an envelope, or a time by the gateway's clock.
+async fn before(log: &dyn TopicLog, topic: &TopicName, text: &str) -> Result<Span, Refusal> {
+    let id = EnvelopeId::new(text)
+        .map_err(|error| Refusal::new(Code::InvalidParameters, format!("`before` is not acceptable: {error}")))?;
+    match (resolve(log, topic, &id).await, Timestamp::parse(text)) {
+        (Ok(position), _) => Ok(Span::Before(position)),
+        (Err(refusal), Some(time)) if refusal.code == Code::NotFound => Ok(Span::BeforeTime(time)),
+        (Err(refusal), _) => Err(refusal),
+    }
+}
+
+async fn resolve(log: &dyn TopicLog, topic: &TopicName, id: &EnvelopeId) -> Result<Position, Refusal> {
+    let found = log.find(topic, id).await.map_err(|error| unreadable(&error))?;
+    let unknown = || Refusal::new(Code::NotFound, format!("no envelope `{id}` is kept in this topic"));
+    Ok(found.ok_or_else(unknown)?.entry.position)
+}
+
+fn unreadable(error: &ReadError) -> Refusal {
+    tracing::error!(%error, "the log could not be read");
+    Refusal::new(Code::Internal, "the gateway's log could not be read")
+}

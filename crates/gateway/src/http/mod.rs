@@ -1,0 +1,64 @@
+//! Everything the gateway says over plain HTTP.
+
+pub(crate) mod credentials;
+mod guard;
+mod history;
+mod openapi;
+mod problem;
+mod publish;
+mod query;
+mod service;
+mod stream;
+mod tickets;
+mod topics;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::Path;
+use axum::routing::{any, get, post};
+use axum::{Router, middleware};
+use salon_protocol::{Code, TopicName};
+
+use crate::doors;
+use crate::gateway::Gateway;
+
+pub(crate) use openapi::openapi;
+pub(crate) use problem::{Problem, ProblemBody, invalid};
+pub(crate) use query::Query;
+
+/// Where a request came from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// Every address of the gateway.
+pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
+    let mut router = Router::new()
+        .route("/health", get(service::health))
+        .route("/ready", get(service::ready))
+        .route("/metrics", get(service::metrics))
+        .route("/v0/openapi.json", get(service::openapi))
+        .route("/v0/ws", get(doors::mcpx::connect))
+        .route("/v0/tickets", post(tickets::issue))
+        .route("/v0/topics", get(topics::list))
+        .route("/v0/topics/{topic}/participants", get(topics::participants))
+        .route("/v0/topics/{topic}/history", get(history::page))
+        .route("/v0/topics/{topic}/messages", post(publish::publish))
+        .route("/v0/topics/{topic}/stream", get(stream::follow));
+    if gateway.config.dev {
+        router = router.route("/v0/auth/token", post(tickets::dev_token));
+    }
+    router
+        .fallback(any(|| async { Problem::new(Code::NotFound, "there is nothing at this address") }))
+        .method_not_allowed_fallback(|| async {
+            invalid("this address does not take that method").with_status(axum::http::StatusCode::METHOD_NOT_ALLOWED)
+        })
+        .layer(middleware::from_fn_with_state(gateway.clone(), guard::guard))
+        .with_state(gateway)
+}
+
+/// The topic in a path.
+fn topic(path: Result<Path<String>, axum::extract::rejection::PathRejection>) -> Result<TopicName, Problem> {
+    let Path(name) = path.map_err(|_| invalid("the topic in the path is not UTF-8"))?;
+    TopicName::new(name).map_err(|error| invalid(format!("the topic in the path is not acceptable: {error}")))
+}

@@ -1,0 +1,74 @@
+//! Publishing one envelope over HTTP. It makes nobody present.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::StatusCode;
+use salon_protocol::{Code, Draft, EnvelopeId, Position};
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
+
+use super::{Peer, Problem, Query, credentials, invalid};
+use crate::gateway::Gateway;
+use crate::ledger::Ledger;
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Published {
+    #[schema(value_type = String)]
+    id: EnvelopeId,
+    /// Where it stands in the topic; later ones sort after it only by the log's order, not as text
+    #[serde(serialize_with = "as_text")]
+    #[schema(value_type = String)]
+    position: Position,
+    /// Whether the very same envelope had been stored before
+    repeated: bool,
+}
+
+fn as_text<S: Serializer>(position: &Position, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(position)
+}
+
+#[utoipa::path(post, path = "/v0/topics/{topic}/messages", tag = "MCPx", summary = "Publish one envelope",
+    params(("topic" = String, Path)),
+    request_body(content = Object, description = "An MCPx envelope", content_type = "application/json"),
+    responses((status = 201, description = "Stored", body = Published), (status = 200, description = "Had been stored before", body = Published),
+        (status = "4XX", body = super::ProblemBody), (status = 503, body = super::ProblemBody)),
+    security(("bearer" = [])))]
+pub(super) async fn publish(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    path: Result<Path<String>, axum::extract::rejection::PathRejection>,
+    request: Request,
+) -> Result<(StatusCode, Json<Published>), Problem> {
+    let topic = super::topic(path)?;
+    let query = Query::parse(request.uri().query())?;
+    let grant = gateway.noted(credentials::by_header(&gateway, request.headers(), &query), peer.ip())?;
+    grant.require(&topic)?;
+    let ledger = Ledger {
+        meters: gateway.meters.clone(),
+        audit: gateway.audit.clone(),
+        participant: grant.participant.clone(),
+        topic: topic.clone(),
+        address: peer.ip(),
+    };
+
+    let limits = gateway.config.limits.envelope();
+    let most = if limits.message == 0 { usize::MAX } else { limits.message };
+    let body = axum::body::to_bytes(request.into_body(), most).await.map_err(|_| {
+        ledger.refused(Code::TooLarge);
+        Problem::new(Code::TooLarge, format!("the message could not be read; the limit is {most} bytes"))
+    })?;
+    let text = std::str::from_utf8(&body).map_err(|_| invalid("an envelope is UTF-8 text"))?;
+    let outcome = async {
+        let draft = Draft::parse(text, &limits)?;
+        gateway.rooms.publish(&topic, &grant.participant, draft).await?.outcome().await
+    };
+    let appended = outcome.await.inspect_err(|refusal| ledger.refused(refusal.code))?;
+    gateway.meters.appends.increment(1);
+    let status = if appended.repeated { StatusCode::OK } else { StatusCode::CREATED };
+    let entry = appended.entry;
+    let published =
+        Published { id: entry.envelope.id().clone(), position: entry.position, repeated: appended.repeated };
+    Ok((status, Json(published)))
+}

@@ -1,0 +1,85 @@
+//! How the gateway is, for those who look after it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use salon_log::Health;
+use salon_protocol::{Code, PROTOCOL, Timestamp};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{Peer, Problem, Query, credentials};
+use crate::clock;
+use crate::gateway::Gateway;
+
+/// The permission that opens `/metrics` to somebody who is not on this machine.
+const METRICS_PERMISSION: &str = "metrics";
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct HealthBody {
+    /// `ok` while the process answers
+    status: &'static str,
+    #[schema(value_type = String, format = DateTime)]
+    timestamp: Timestamp,
+    /// Seconds since the start
+    uptime: f64,
+    protocol: &'static str,
+}
+
+#[utoipa::path(get, path = "/health", tag = "service", summary = "Whether the process answers",
+    responses((status = 200, body = HealthBody)))]
+pub(super) async fn health(State(gateway): State<Arc<Gateway>>) -> Json<HealthBody> {
+    Json(HealthBody {
+        status: "ok",
+        timestamp: clock::now(),
+        uptime: gateway.started.elapsed().as_secs_f64(),
+        protocol: PROTOCOL,
+    })
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct ReadyBody {
+    status: &'static str,
+}
+
+#[utoipa::path(get, path = "/ready", tag = "service", summary = "Whether messages are accepted",
+    responses((status = 200, body = ReadyBody), (status = 503, body = super::ProblemBody)))]
+pub(super) async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<ReadyBody>, Problem> {
+    if *gateway.shutdown.borrow() {
+        return Err(Problem::new(Code::Closing, "the gateway is shutting down"));
+    }
+    match &*gateway.rooms.log().health().borrow() {
+        Health::Writable => Ok(Json(ReadyBody { status: "ready" })),
+        Health::Stopped(_) => Err(Problem::new(Code::Closing, "the gateway cannot store messages any more")),
+    }
+}
+
+#[utoipa::path(get, path = "/metrics", tag = "service",
+    summary = "Counters for Prometheus: to this machine, or to a token with the permission `metrics`",
+    responses((status = 200, content_type = "text/plain", body = String), (status = "4XX", body = super::ProblemBody)))]
+pub(super) async fn metrics(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: Request,
+) -> Result<Response, Problem> {
+    if !peer.ip().is_loopback() {
+        let query = Query::parse(request.uri().query())?;
+        let grant = gateway.noted(credentials::by_header(&gateway, request.headers(), &query), peer.ip())?;
+        if !grant.permissions.iter().any(|permission| permission == METRICS_PERMISSION) {
+            return Err(Problem::new(Code::Forbidden, "this token lacks the permission `metrics`"));
+        }
+    }
+    let (participants, rooms) = gateway.rooms.census();
+    gateway.meters.participants.set(participants as f64);
+    gateway.meters.rooms.set(rooms as f64);
+    Ok((StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], gateway.meters.render()).into_response())
+}
+
+#[utoipa::path(get, path = "/v0/openapi.json", tag = "service", summary = "This description",
+    responses((status = 200, content_type = "application/json", body = Object)))]
+pub(super) async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], super::openapi()).into_response()
+}

@@ -1,0 +1,148 @@
+//! A topic as server-sent events. Reading it makes nobody a participant.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use salon_protocol::{CloseReason, Code, EnvelopeId, ParticipantId, Refusal};
+use salon_rooms::{Cursor, Happening, Interest};
+use tokio::sync::watch;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+
+use super::{Peer, Problem, Query, credentials, invalid};
+use crate::clock;
+use crate::gateway::{Counted, Gateway};
+use crate::ledger::Ledger;
+
+/// How many bytes of entries go into one piece of the answer.
+const BATCH: usize = 64 * 1024;
+
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[utoipa::path(get, path = "/v0/topics/{topic}/stream", tag = "MCPx", summary = "Follow a topic as server-sent events",
+    params(("topic" = String, Path),
+        ("after" = Option<String>, Query, description = "The last envelope seen; `Last-Event-ID` says the same"),
+        ("ticket" = Option<String>, Query, description = "A ticket from POST /v0/tickets in place of a token")),
+    responses((status = 200, content_type = "text/event-stream", body = String), (status = "4XX", body = super::ProblemBody)),
+    security(("bearer" = [])))]
+pub(super) async fn follow(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    path: Result<Path<String>, axum::extract::rejection::PathRejection>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let topic = super::topic(path)?;
+    let query = Query::parse(request.uri().query())?;
+    let attempt = credentials::for_stream(&gateway, request.headers(), &query, &topic);
+    let grant = gateway.noted(attempt, peer.ip())?;
+    let after = match last_event_id(request.headers())? {
+        Some(id) => Some(id),
+        None => query.name("after")?,
+    };
+    let counted = (
+        gateway.by_address.enter(&peer.ip(), "address")?,
+        gateway.by_participant.enter(&grant.participant, "participant")?,
+    );
+    let cursor = gateway.rooms.observe(&topic, after.as_ref(), Interest::default()).await?;
+    let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
+    keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let follower = Follower {
+        cursor,
+        happenings: Vec::new(),
+        keep_alive,
+        expires: clock::instant(grant.expires).into(),
+        shutdown: gateway.shutdown.subscribe(),
+        ledger: Ledger {
+            meters: gateway.meters.clone(),
+            audit: gateway.audit.clone(),
+            participant: grant.participant,
+            topic,
+            address: peer.ip(),
+        },
+        _counted: counted,
+    };
+    follower.ledger.meters.connections.increment(1);
+    // Sent at once, so that the reader knows it is connected before anything happens.
+    let opening = stream::iter([Ok::<_, std::convert::Infallible>(Bytes::from_static(b": following\n\n"))]);
+    let following = stream::unfold(follower, |mut follower| async move {
+        let piece = follower.next().await?;
+        Some((Ok(Bytes::from(piece)), follower))
+    });
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+    Ok((headers, Body::from_stream(futures_util::StreamExt::chain(opening, following))).into_response())
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<EnvelopeId>, Problem> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
+    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| invalid("`Last-Event-ID` is not UTF-8"))?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let id = EnvelopeId::new(text).map_err(|error| invalid(format!("`Last-Event-ID` is not acceptable: {error}")))?;
+    Ok(Some(id))
+}
+
+struct Follower {
+    cursor: Cursor,
+    happenings: Vec<Happening>,
+    keep_alive: Interval,
+    expires: Instant,
+    shutdown: watch::Receiver<bool>,
+    ledger: Ledger,
+    _counted: (Counted<std::net::IpAddr>, Counted<ParticipantId>),
+}
+
+impl Follower {
+    /// The next piece of the stream; `None` when it ends.
+    async fn next(&mut self) -> Option<String> {
+        tokio::select! { biased;
+            () = async { drop(self.shutdown.wait_for(|stop| *stop).await) } => None,
+            () = tokio::time::sleep_until(self.expires) => None,
+            read = self.cursor.next(&mut self.happenings, BATCH) => match read {
+                Ok(()) => {
+                    self.ledger.delivered(&self.happenings);
+                    let mut piece = String::new();
+                    for happening in self.happenings.drain(..) {
+                        write_event(&mut piece, happening);
+                    }
+                    Some(piece)
+                }
+                Err(reason) => {
+                    tracing::debug!(reason = CloseReason::word(reason), "a stream ends");
+                    None
+                }
+            },
+            _ = self.keep_alive.tick() => Some(": still here\n\n".into()),
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.ledger.meters.connections.decrement(1);
+    }
+}
+
+fn write_event(piece: &mut String, happening: Happening) {
+    match happening {
+        Happening::Entry(entry) => {
+            let _ = writeln!(piece, "id: {}", entry.envelope.id());
+            // An event's data cannot hold a line break; a reader joins the lines again.
+            for line in entry.envelope.text().split(['\n', '\r']) {
+                let _ = writeln!(piece, "data: {line}");
+            }
+            piece.push('\n');
+        }
+        Happening::Gap => {
+            let refusal = Refusal::new(Code::NotFound, "envelopes before the next one are no longer kept");
+            let _ = write!(piece, "event: gap\ndata: {}\n\n", refusal.message);
+        }
+        // An observer calls nobody.
+        Happening::CallFailed(_) => {}
+    }
+}

@@ -1,0 +1,91 @@
+//! Which rooms there are, and who is in one.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use salon_protocol::{Code, Participant, Timestamp, TopicName};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{Peer, Problem, Query, credentials};
+use crate::gateway::Gateway;
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct TopicNames {
+    #[schema(value_type = Vec<String>)]
+    topics: Vec<TopicName>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct TopicDetails {
+    topics: Vec<TopicDetail>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct TopicDetail {
+    #[schema(value_type = String)]
+    name: TopicName,
+    /// How many envelopes are kept
+    envelopes: u64,
+    /// How many participants are present
+    participants: usize,
+    /// When the newest envelope arrived
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    newest: Option<Timestamp>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Participants {
+    #[schema(value_type = String)]
+    topic: TopicName,
+    #[schema(value_type = Vec<Object>)]
+    participants: Vec<Arc<Participant>>,
+}
+
+#[utoipa::path(get, path = "/v0/topics", tag = "MCPx", summary = "The topics that the token opens and somebody has entered",
+    params(("detail" = Option<bool>, Query, description = "true answers objects instead of names")),
+    responses((status = 200, body = TopicNames), (status = "4XX", body = super::ProblemBody)),
+    security(("bearer" = [])))]
+pub(super) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let query = Query::parse(request.uri().query())?;
+    let grant = gateway.noted(credentials::by_header(&gateway, request.headers(), &query), peer.ip())?;
+    let topics = gateway.rooms.log().topics().await.map_err(|error| {
+        tracing::error!(%error, "the topics could not be listed");
+        Problem::new(Code::Internal, "the gateway's log could not be read")
+    })?;
+    let visible = topics.into_iter().filter(|topic| grant.opens(&topic.name));
+    if !query.flag("detail")?.unwrap_or(false) {
+        return Ok(Json(TopicNames { topics: visible.map(|topic| topic.name).collect() }).into_response());
+    }
+    let mut details = Vec::new();
+    for topic in visible {
+        let participants = gateway.rooms.roster(&topic.name).await?.len();
+        details.push(TopicDetail { name: topic.name, envelopes: topic.entries, participants, newest: topic.newest });
+    }
+    Ok(Json(TopicDetails { topics: details }).into_response())
+}
+
+#[utoipa::path(get, path = "/v0/topics/{topic}/participants", tag = "MCPx", summary = "Who is in a room",
+    params(("topic" = String, Path)),
+    responses((status = 200, body = Participants), (status = "4XX", body = super::ProblemBody)),
+    security(("bearer" = [])))]
+pub(super) async fn participants(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    path: Result<Path<String>, axum::extract::rejection::PathRejection>,
+    request: Request,
+) -> Result<Json<Participants>, Problem> {
+    let topic = super::topic(path)?;
+    let query = Query::parse(request.uri().query())?;
+    let grant = gateway.noted(credentials::by_header(&gateway, request.headers(), &query), peer.ip())?;
+    grant.require(&topic)?;
+    let participants = gateway.rooms.roster(&topic).await?;
+    Ok(Json(Participants { topic, participants }))
+}

@@ -1,0 +1,101 @@
+//! What the gateway counts, for Prometheus.
+//!
+//! Handles are made once: counting costs an atomic add, and nothing here ever names a topic or a participant.
+
+use std::sync::Arc;
+
+use metrics::{Counter, Gauge, Histogram, Unit};
+use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
+use salon_protocol::Code;
+
+const LATENCY: [f64; 12] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+const LAG: [f64; 7] = [0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0];
+
+/// The counters of one gateway. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Meters(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) connections: Gauge,
+    pub(crate) participants: Gauge,
+    pub(crate) rooms: Gauge,
+    pub(crate) appends: Counter,
+    pub(crate) deliveries: Counter,
+    pub(crate) append_seconds: Histogram,
+    pub(crate) delivery_seconds: Histogram,
+    pub(crate) lag: Histogram,
+    refusals: Vec<(Code, Counter)>,
+    prometheus: PrometheusHandle,
+}
+
+impl std::ops::Deref for Meters {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Meters {
+    pub(crate) fn new() -> Result<Self, BuildError> {
+        let matcher = |name: &str| metrics_exporter_prometheus::Matcher::Full(name.into());
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(matcher("salon_append_seconds"), &LATENCY)?
+            .set_buckets_for_metric(matcher("salon_delivery_seconds"), &LATENCY)?
+            .set_buckets_for_metric(matcher("salon_reader_lag"), &LAG)?
+            .build_recorder();
+        let prometheus = recorder.handle();
+        // A recorder of its own rather than the process's: two gateways in one process count apart.
+        let inner = metrics::with_local_recorder(&recorder, || {
+            describe();
+            Inner {
+                connections: metrics::gauge!("salon_connections"),
+                participants: metrics::gauge!("salon_participants"),
+                rooms: metrics::gauge!("salon_rooms"),
+                appends: metrics::counter!("salon_appends_total"),
+                deliveries: metrics::counter!("salon_deliveries_total"),
+                append_seconds: metrics::histogram!("salon_append_seconds"),
+                delivery_seconds: metrics::histogram!("salon_delivery_seconds"),
+                lag: metrics::histogram!("salon_reader_lag"),
+                refusals: Code::ALL
+                    .iter()
+                    .map(|&code| (code, metrics::counter!("salon_refusals_total", "code" => code.word())))
+                    .collect(),
+                prometheus,
+            }
+        });
+        Ok(Self(Arc::new(inner)))
+    }
+
+    pub(crate) fn refused(&self, code: Code) {
+        if let Some((_, counter)) = self.refusals.iter().find(|(known, _)| *known == code) {
+            counter.increment(1);
+        }
+    }
+
+    /// The text Prometheus reads.
+    pub(crate) fn render(&self) -> String {
+        self.prometheus.run_upkeep();
+        self.prometheus.render()
+    }
+
+    /// Keeps histograms from growing while nobody reads them.
+    pub(crate) fn upkeep(&self) {
+        self.prometheus.run_upkeep();
+    }
+}
+
+fn describe() {
+    metrics::describe_gauge!("salon_connections", "Connections that are open now");
+    metrics::describe_gauge!("salon_participants", "Participants present in the rooms open on this node");
+    metrics::describe_gauge!("salon_rooms", "Rooms open on this node");
+    metrics::describe_counter!("salon_appends_total", "Envelopes stored");
+    metrics::describe_counter!("salon_deliveries_total", "Stored envelopes sent to connections");
+    metrics::describe_counter!("salon_refusals_total", "Messages and requests refused, by code");
+    metrics::describe_histogram!("salon_append_seconds", Unit::Seconds, "From judging a draft to its being durable");
+    metrics::describe_histogram!(
+        "salon_delivery_seconds",
+        Unit::Seconds,
+        "From an entry's arrival to its being handed to a socket"
+    );
+    metrics::describe_histogram!("salon_reader_lag", "How far readers are behind the newest entry, in log offsets");
+}

@@ -1,0 +1,142 @@
+//! Listening: connections come in, become HTTP, and some of those become sessions.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt;
+
+use crate::carriers::Socket;
+use crate::http::Peer;
+
+/// How long a client may take for the head of a request, or for TLS.
+const HEAD_TIME: Duration = Duration::from_secs(15);
+
+/// The most bytes of a request's head.
+const HEAD_BYTES: usize = 64 * 1024;
+
+/// How long to wait when the system gives no more connections.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why TLS could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file could not be read as PEM.
+    #[error("`{path}` could not be read as PEM: {why}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The key and the certificate are not usable together.
+    #[error("the certificate and key are not usable: {0}")]
+    Pair(#[from] rustls::Error),
+}
+
+/// Loads a certificate chain and its key.
+pub(crate) fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
+    let unreadable = |path: &Path, why: rustls::pki_types::pem::Error| TlsError::File {
+        path: path.display().to_string(),
+        why: why.to_string(),
+    };
+    let chain = CertificateDer::pem_file_iter(cert)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unreadable(cert, error))?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, error))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, private)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Accepts connections until `stop` says so, then lets those that are being answered finish.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut connections = JoinSet::new();
+    let http = Http { router, stop: stop.clone() };
+    loop {
+        let accepted = tokio::select! { biased;
+            () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+        };
+        match accepted {
+            Ok((stream, peer)) => drop(connections.spawn(http.clone().serve(stream, peer, tls.clone()))),
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+#[derive(Clone)]
+struct Http {
+    router: Router,
+    stop: watch::Receiver<bool>,
+}
+
+impl Http {
+    async fn serve(self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+        if let Err(error) = self.try_serve(stream, peer, tls).await {
+            tracing::debug!(%error, "a connection ended badly");
+        }
+    }
+
+    async fn try_serve(mut self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let socket = match tls {
+            None => Socket::Plain(stream),
+            Some(acceptor) => {
+                let stream = tokio::time::timeout(HEAD_TIME, acceptor.accept(stream)).await??;
+                Socket::Tls(Box::new(stream))
+            }
+        };
+        let router = self.router;
+        let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(Peer(peer));
+            router.clone().oneshot(request.map(Body::new))
+        });
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIME)
+            .max_buf_size(HEAD_BYTES)
+            .serve_connection(TokioIo::new(socket), service)
+            .with_upgrades();
+        tokio::pin!(connection);
+        let ended = tokio::select! { biased;
+            () = async { drop(self.stop.wait_for(|stop| *stop).await) } => None,
+            ended = &mut connection => Some(ended),
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        ended.map_err(io::Error::other)
+    }
+}

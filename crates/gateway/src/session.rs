@@ -1,0 +1,361 @@
+//! A session drives one connection: carrier, dialect and seat meet only here.
+//!
+//! It never waits for one of them while another has something to do, keeps a bounded number of appends in flight in order, and stops
+//! reading from a peer that does not take what it is sent. One timer serves every deadline of the connection.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use salon_dialects::{Action, Dialect, Event, Frame, Joined, StreamId, Ticket};
+use salon_log::Appended;
+use salon_protocol::{CloseReason, Refusal};
+use salon_rooms::{Happening, Publishing, Seat, Submission};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Sleep;
+
+use crate::carriers::{Received, WebSocket};
+use crate::ledger::Ledger;
+
+/// How many drafts of one session may be on their way into the log.
+const MOST_IN_FLIGHT: usize = 256;
+
+/// How many bytes of entries are taken from the room at once.
+const BATCH: usize = 64 * 1024;
+
+/// How many times the session goes round before it lets others run.
+const ROUNDS: usize = 16;
+
+/// How long a peer has to answer a close.
+const CLOSING_TIME: Duration = Duration::from_secs(2);
+
+/// The times a connection is held to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// How often the peer is pinged.
+    pub(crate) ping: Duration,
+    /// How long it may say nothing at all.
+    pub(crate) silence: Duration,
+    /// How long it may take no bytes.
+    pub(crate) write: Duration,
+}
+
+/// What a session is made of.
+pub(crate) struct Session<D, IO> {
+    seat: Option<Seat>,
+    dialect: D,
+    socket: WebSocket<IO>,
+    ledger: Ledger,
+    happenings: Vec<Happening>,
+    in_flight: VecDeque<Awaited>,
+    looking_up: Option<(Ticket, BoxFuture<'static, Result<Appended, Refusal>>)>,
+    patience: Patience,
+    next_ping: Instant,
+    heard: Instant,
+    /// When the peer last took bytes, or had none to take.
+    took: Instant,
+    expires: Instant,
+    /// Until when nothing is read, because too much of it was malformed.
+    paused: Option<Instant>,
+    timer: Pin<Box<Sleep>>,
+    ending: Option<(CloseReason, Instant)>,
+}
+
+#[derive(Default)]
+struct Acted {
+    anything: bool,
+    published: bool,
+}
+
+struct Awaited {
+    ticket: Ticket,
+    since: Instant,
+    submission: Submission,
+}
+
+impl<D: Dialect, IO: AsyncRead + AsyncWrite + Unpin> Session<D, IO> {
+    /// A session for a peer that has its seat; it is welcomed first of all.
+    pub(crate) fn new(
+        seat: Seat,
+        joined: Joined,
+        mut dialect: D,
+        socket: WebSocket<IO>,
+        patience: Patience,
+        expires: Instant,
+        ledger: Ledger,
+    ) -> Self {
+        let now = Instant::now();
+        dialect.handle_event(Event::Joined(joined), now);
+        let next_ping = now + patience.ping;
+        let first_deadline = next_ping.min(expires);
+        Self {
+            seat: Some(seat),
+            dialect,
+            socket,
+            ledger,
+            happenings: Vec::new(),
+            in_flight: VecDeque::new(),
+            looking_up: None,
+            patience,
+            next_ping,
+            heard: now,
+            took: now,
+            expires,
+            paused: None,
+            timer: Box::pin(tokio::time::sleep_until(first_deadline.into())),
+            ending: None,
+        }
+    }
+
+    /// Runs until the connection is over, and says why it ended.
+    pub(crate) async fn run(mut self) -> (CloseReason, Ledger) {
+        let reason = std::future::poll_fn(|cx| self.poll(cx)).await;
+        (reason, self.ledger)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
+        let now = Instant::now();
+        for _ in 0..ROUNDS {
+            let mut progress = self.act(now).anything;
+            progress |= self.poll_outcomes(cx, now);
+            progress |= self.poll_room(cx, now);
+            progress |= self.poll_peer(cx, now);
+            progress |= self.act(now).anything;
+            match self.poll_write(cx, now) {
+                Ok(wrote) => progress |= wrote,
+                Err(_) => return Poll::Ready(self.ending.map_or(CloseReason::Bye, |(reason, _)| reason)),
+            }
+            if self.poll_deadlines(cx) {
+                progress = true;
+            }
+            if let Some((reason, deadline)) = self.ending
+                && (now >= deadline || (self.socket.is_drained() && self.socket.poll_farewell(cx).is_ready()))
+            {
+                return Poll::Ready(reason);
+            }
+            if !progress {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Does what the dialect wants done; says whether there was anything, and whether a draft was among it.
+    fn act(&mut self, now: Instant) -> Acted {
+        let mut acted = Acted::default();
+        while let Some(action) = self.dialect.poll_action() {
+            acted.anything = true;
+            match action {
+                Action::Send(_, frame) => self.socket.send(frame),
+                Action::Refuse(_, code, frame) => {
+                    self.ledger.refused(code);
+                    self.socket.send(frame);
+                }
+                Action::Publish(ticket, draft) => {
+                    acted.published = true;
+                    self.publish(ticket, draft, now);
+                }
+                Action::Close(reason) => {
+                    self.socket.close(reason);
+                    self.end(reason, now);
+                }
+            }
+        }
+        acted
+    }
+
+    fn publish(&mut self, ticket: Ticket, draft: salon_protocol::Draft, now: Instant) {
+        let Some(seat) = &self.seat else { return };
+        match seat.publish(draft) {
+            Publishing::Submitted(submission) => self.in_flight.push_back(Awaited { ticket, since: now, submission }),
+            Publishing::LookUp(outcome) => self.looking_up = Some((ticket, outcome)),
+            Publishing::Refused(refusal) => self.dialect.handle_event(Event::Refused { ticket, refusal }, now),
+        }
+    }
+
+    /// Leaves the room and stops everything but the writing of what is queued.
+    fn end(&mut self, reason: CloseReason, now: Instant) {
+        self.seat = None;
+        if self.ending.is_none() {
+            self.ending = Some((reason, now + CLOSING_TIME));
+            self.timer.as_mut().reset((now + CLOSING_TIME).into());
+        }
+    }
+
+    /// Tells the dialect that the connection is about to end, for a reason of ours.
+    fn close(&mut self, reason: CloseReason, now: Instant) {
+        if self.ending.is_none() {
+            self.dialect.handle_event(Event::Closing(reason), now);
+            self.act(now);
+        }
+    }
+
+    fn poll_outcomes(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let mut progress = false;
+        while let Some(first) = self.in_flight.front_mut() {
+            let Poll::Ready(outcome) = Pin::new(&mut first.submission).poll(cx) else { break };
+            let (ticket, since) = (first.ticket, first.since);
+            self.in_flight.pop_front();
+            self.ledger.meters.append_seconds.record(since.elapsed().as_secs_f64());
+            self.settle(ticket, outcome, now);
+            progress = true;
+        }
+        // What had to be looked up was published last, so its outcome comes last as well.
+        if self.in_flight.is_empty()
+            && let Some((ticket, outcome)) = &mut self.looking_up
+            && let Poll::Ready(outcome) = outcome.as_mut().poll(cx)
+        {
+            let ticket = *ticket;
+            self.looking_up = None;
+            self.settle(ticket, outcome, now);
+            progress = true;
+        }
+        progress
+    }
+
+    fn settle(&mut self, ticket: Ticket, outcome: Result<Appended, Refusal>, now: Instant) {
+        match outcome {
+            Ok(Appended { entry, repeated }) => {
+                self.ledger.meters.appends.increment(1);
+                self.dialect.handle_event(Event::Accepted { ticket, entry, repeated }, now);
+            }
+            Err(refusal) => self.dialect.handle_event(Event::Refused { ticket, refusal }, now),
+        }
+    }
+
+    fn poll_room(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let Some(seat) = &mut self.seat else { return false };
+        if !self.socket.has_room() {
+            return false;
+        }
+        match seat.poll_next(cx, &mut self.happenings, BATCH) {
+            Poll::Pending => false,
+            Poll::Ready(Err(reason)) => {
+                self.close(reason, now);
+                true
+            }
+            Poll::Ready(Ok(())) => {
+                self.ledger.delivered(&self.happenings);
+                for happening in self.happenings.drain(..) {
+                    let event = match happening {
+                        Happening::Entry(entry) => Event::Entry(entry),
+                        Happening::CallFailed(call) => {
+                            Event::CallFailed { request: call.request, id: call.id, callee: call.callee }
+                        }
+                        Happening::Gap => Event::Gap,
+                    };
+                    self.dialect.handle_event(event, now);
+                }
+                // Kept only while it is in use: most connections are idle.
+                self.happenings.shrink_to(8);
+                true
+            }
+        }
+    }
+
+    fn poll_peer(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let mut progress = false;
+        while self.may_read(now) {
+            let Poll::Ready(received) = self.socket.poll_receive(cx) else { break };
+            progress = true;
+            self.heard = now;
+            match received {
+                Received::Frame(frame) => self.hear(frame, now),
+                Received::Control => {}
+                Received::Closed => {
+                    self.end(CloseReason::Bye, now);
+                    break;
+                }
+                Received::Violation(reason) => {
+                    self.close(reason, now);
+                    break;
+                }
+            }
+        }
+        progress
+    }
+
+    /// Reading stops while too much is under way, which is how a peer feels back-pressure.
+    fn may_read(&self, now: Instant) -> bool {
+        self.seat.is_some()
+            && self.in_flight.len() < MOST_IN_FLIGHT
+            && self.looking_up.is_none()
+            && self.socket.has_room()
+            && self.paused.is_none_or(|until| now >= until)
+    }
+
+    fn hear(&mut self, frame: Frame, now: Instant) {
+        self.dialect.handle_frame(StreamId::ONLY, frame, now);
+        if !self.act(now).published
+            && let Some(Err(wait)) = self.seat.as_ref().map(Seat::count_malformed)
+        {
+            self.paused = Some(now + wait);
+            self.timer.as_mut().reset((now + wait).into());
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, now: Instant) -> io::Result<bool> {
+        if self.socket.is_drained() {
+            self.took = now;
+            return Ok(false);
+        }
+        let before = self.socket.queued();
+        match self.socket.poll_flush(cx) {
+            Poll::Ready(outcome) => outcome?,
+            Poll::Pending if self.socket.queued() == before => return Ok(false),
+            Poll::Pending => {}
+        }
+        self.took = now;
+        Ok(true)
+    }
+
+    /// Looks after pings, silence, stalled writes, the token's end and the dialect's own timer.
+    fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.timer.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        let now = Instant::now();
+        if self.ending.is_some() {
+            return true;
+        }
+        if now >= self.expires {
+            self.close(CloseReason::TokenExpired, now);
+            return true;
+        }
+        if now >= self.heard + self.patience.silence {
+            self.close(CloseReason::Unresponsive, now);
+            return true;
+        }
+        if !self.socket.is_drained() && now >= self.took + self.patience.write {
+            // Nothing more can be said to a peer that takes no bytes.
+            self.end(CloseReason::TooSlow, now);
+            self.ending = Some((CloseReason::TooSlow, now));
+            return true;
+        }
+        if now >= self.next_ping {
+            self.next_ping = now + self.patience.ping;
+            self.socket.ping();
+            self.ledger.meters.lag.record(self.seat.as_ref().map_or(0, Seat::lag) as f64);
+        }
+        if self.dialect.poll_timeout().is_some_and(|at| now >= at) {
+            self.dialect.handle_timeout(now);
+        }
+        let next = self.next_deadline(now);
+        self.timer.as_mut().reset(next.into());
+        true
+    }
+
+    fn next_deadline(&self, now: Instant) -> Instant {
+        let stalled = (!self.socket.is_drained()).then(|| self.took + self.patience.write);
+        let paused = self.paused.filter(|&until| until > now);
+        [Some(self.expires), Some(self.next_ping), self.dialect.poll_timeout(), stalled, paused]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(self.next_ping)
+    }
+}

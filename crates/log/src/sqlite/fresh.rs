@@ -1,0 +1,124 @@
+//! The newest entries, in memory: everything that is in the journal and not yet settled.
+//!
+//! An entry enters after its commit and leaves after the commit that settled it. So a reader that looks here first and into the
+//! database second misses nothing; what it finds in both it knows by its offset.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use salon_protocol::{Entry, EnvelopeId, Message, Timestamp, TopicName};
+
+/// Settling is due at this many entries or bytes. More makes it cheaper by the entry, and the pause longer.
+const FULL_ENTRIES: usize = 8192;
+const FULL_BYTES: usize = 8 << 20;
+
+#[derive(Default)]
+pub(super) struct Fresh {
+    topics: HashMap<TopicName, Recent>,
+    entries: usize,
+    bytes: usize,
+}
+
+/// What is fresh of one topic, never nothing.
+pub(super) struct Recent {
+    /// The topic's number in the database.
+    pub(super) topic: i64,
+    /// The offset of the newest settled entry; the fresh ones follow without a hole.
+    pub(super) settled: u64,
+    entries: Vec<Arc<Entry>>,
+    ids: HashMap<EnvelopeId, usize>,
+    /// What fresh responses reply to.
+    answered: HashSet<EnvelopeId>,
+}
+
+impl Fresh {
+    pub(super) fn of(&self, topic: &TopicName) -> Option<&Recent> {
+        self.topics.get(topic)
+    }
+
+    pub(super) fn topics(&self) -> impl Iterator<Item = (&TopicName, &Recent)> {
+        self.topics.iter()
+    }
+
+    /// Adds entries that follow those of their topic; `settled` counts where it has none yet.
+    pub(super) fn extend(&mut self, name: &TopicName, topic: i64, settled: u64, entries: &[Arc<Entry>]) {
+        let recent = self.topics.entry(name.clone()).or_insert_with(|| Recent {
+            topic,
+            settled,
+            entries: Vec::new(),
+            ids: HashMap::new(),
+            answered: HashSet::new(),
+        });
+        for entry in entries {
+            debug_assert_eq!(entry.position.offset, recent.head() + 1, "a topic's offsets have no holes");
+            self.entries += 1;
+            self.bytes += entry.envelope.text().len();
+            recent.push(entry);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.entries >= FULL_ENTRIES || self.bytes >= FULL_BYTES
+    }
+}
+
+impl Recent {
+    fn push(&mut self, entry: &Arc<Entry>) {
+        let envelope = &entry.envelope;
+        match (envelope.message(), envelope.correlation()) {
+            (Some(Message::Request { .. }), _) => {
+                // A response that came before cannot have meant it.
+                self.answered.remove(envelope.id());
+            }
+            (Some(Message::Response { .. }), Some(request)) => {
+                self.answered.insert(request.clone());
+            }
+            _ => {}
+        }
+        self.ids.insert(envelope.id().clone(), self.entries.len());
+        self.entries.push(entry.clone());
+    }
+
+    pub(super) fn entries(&self) -> &[Arc<Entry>] {
+        &self.entries
+    }
+
+    /// The offset of the newest entry.
+    pub(super) fn head(&self) -> u64 {
+        self.settled + self.entries.len() as u64
+    }
+
+    pub(super) fn newest(&self) -> Option<Timestamp> {
+        self.entries.last().map(|entry| entry.arrived)
+    }
+
+    pub(super) fn find(&self, id: &EnvelopeId) -> Option<&Arc<Entry>> {
+        self.ids.get(id).map(|&at| &self.entries[at])
+    }
+
+    /// Whether a fresh response replies to this id, which a fresh or a settled request may have.
+    pub(super) fn answers(&self, id: &EnvelopeId) -> bool {
+        self.answered.contains(id)
+    }
+
+    /// Those after an offset that is not below `settled`.
+    pub(super) fn after(&self, offset: u64) -> &[Arc<Entry>] {
+        let skip = offset.saturating_sub(self.settled).min(self.entries.len() as u64);
+        &self.entries[usize::try_from(skip).expect("not more than a length")..]
+    }
+
+    /// Those before an offset.
+    pub(super) fn before(&self, offset: u64) -> &[Arc<Entry>] {
+        let keep = offset.saturating_sub(self.settled + 1).min(self.entries.len() as u64);
+        &self.entries[..usize::try_from(keep).expect("not more than a length")]
+    }
+
+    /// Those that arrived before a time.
+    pub(super) fn before_time(&self, time: Timestamp) -> &[Arc<Entry>] {
+        &self.entries[..self.entries.partition_point(|entry| entry.arrived < time)]
+    }
+}

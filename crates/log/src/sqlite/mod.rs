@@ -1,0 +1,392 @@
+//! The log on one machine: SQLite, one writer thread with group commit, a few that read.
+//!
+//! A commit appends one row to a journal, whatever topics are in it; its entries stay in memory until many of them are settled at
+//! once into the tables where they are read from (see `schema`). A killed process loses neither: the journal is read back.
+//! Deliberately absent: other nodes, and any cache of what is settled beyond SQLite's own.
+
+mod fresh;
+mod journal;
+mod queue;
+mod reader;
+mod schema;
+mod settled;
+mod sweep;
+mod tail;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::VecDeque;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Timestamp, TopicName};
+use tokio::sync::{oneshot, watch};
+
+use self::queue::Queue;
+use self::reader::Source;
+use self::writer::{Append, Request, Writer};
+use crate::lease::Leases;
+use crate::{
+    AppendError, Appended, Claim, Durability, Found, Health, Lease, ReadError, RetentionRules, Span, Standing, Tail,
+    TopicLog, TopicSummary,
+};
+
+/// The database in a log's directory.
+const DATABASE: &str = "log.db";
+/// The file that is locked while a process has the log open.
+const LOCK: &str = "log.lock";
+
+const CLOSED: &str = "it has been closed";
+
+/// Readers wait for the disk more than they compute, but each keeps a connection.
+const READERS: usize = 2;
+
+type Clock = Box<dyn Fn() -> Timestamp + Send>;
+
+/// How a log is kept.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// What an acknowledgement is worth.
+    pub durability: Durability,
+    /// How long entries are kept.
+    pub retention: RetentionRules,
+    /// The most pages the database may have, for tests of a full disk.
+    #[cfg(test)]
+    max_pages: Option<u32>,
+    /// Milliseconds since 1970, for tests of age.
+    #[cfg(test)]
+    clock: Option<Arc<AtomicU64>>,
+}
+
+/// Why a log could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process, or another log of this one, has it open.
+    #[error("the log in `{}` is in use by another process", path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The file is something else.
+    #[error("`{}` is not a database", path.display())]
+    NotADatabase {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The database is somebody else's.
+    #[error("`{}` is a database, but not a log of ours", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A newer version has made it.
+    #[error("`{}` has version {found}, but this program knows versions up to {known}", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version known here.
+        known: usize,
+    },
+    /// The directory or a file in it could not be used.
+    #[error("`{}` could not be opened", path.display())]
+    Files {
+        /// What could not be.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// SQLite would not.
+    #[error("the database `{}` could not be opened", path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// What the database holds makes no sense.
+    #[error("the database `{}` is damaged: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What does not.
+        what: String,
+    },
+}
+
+/// What went wrong on a thread.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error("{0}")]
+    Database(#[from] rusqlite::Error),
+    #[error("a row of the journal is damaged")]
+    Journal,
+    #[error("the entry with the key {key} is damaged")]
+    Entry { key: i64 },
+    #[error("the topic name {name:?} is damaged")]
+    Topic { name: String },
+    #[error("there is no number left for another topic or entry")]
+    Exhausted,
+}
+
+/// A [`TopicLog`] in a directory of its own.
+pub struct Sqlite {
+    source: Arc<Source>,
+    requests: Arc<Queue<Request>>,
+    leases: Leases,
+    health: watch::Receiver<Health>,
+    durability: Durability,
+    finished: watch::Receiver<bool>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Sqlite {
+    /// Opens the log in a directory, making both where there is none.
+    pub fn open(directory: &Path, options: Options) -> Result<Self, OpenError> {
+        Self::start(directory, options, None)
+    }
+
+    /// A new log in a directory for temporary files, which is removed when the log is closed.
+    pub fn temporary(options: Options) -> Result<Self, OpenError> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let name = format!("salon-log-{}-{time:x}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let directory = Temporary(std::env::temp_dir().join(name));
+        Self::start(&directory.0.clone(), options, Some(directory))
+    }
+
+    fn start(directory: &Path, options: Options, temporary: Option<Temporary>) -> Result<Self, OpenError> {
+        let lock = lock(directory)?;
+        let path = directory.join(DATABASE);
+        let db = schema::open_writer(&path, options.durability)?;
+        let opened =
+            |result: rusqlite::Result<u32>| result.map_err(|source| OpenError::Database { path: path.clone(), source });
+        let epoch = opened(schema::epoch(&db))?;
+        #[cfg(test)]
+        if let Some(pages) = options.max_pages {
+            opened(db.pragma_update_and_check(None, "max_page_count", pages, |row| row.get(0)))?;
+        }
+        let source = Arc::new(Source::new(epoch));
+        let requests = Arc::new(Queue::new());
+        let (health, healthy) = watch::channel(Health::Writable);
+        let (finish, finished) = watch::channel(false);
+        let (ready, recovered) = std::sync::mpsc::sync_channel(1);
+        let clock = options.clock();
+
+        let mut readers = Vec::new();
+        for _ in 0..READERS {
+            let (db, source) = (schema::open_reader(&path)?, source.clone());
+            readers.push(spawn("log-reader", &path, move || source.serve(db))?);
+        }
+        let end = End {
+            source: source.clone(),
+            requests: requests.clone(),
+            health,
+            readers,
+            db: Some(db),
+            lock: Some(lock),
+            temporary,
+            finish,
+        };
+        let retention = options.retention;
+        let writer = spawn("log-writer", &path, move || {
+            let db = end.db.as_ref().expect("it is taken only at the end");
+            match Writer::new(db, end.source.clone(), retention, clock, end.health.clone()) {
+                Ok(mut writer) => {
+                    let _ = ready.send(Ok(()));
+                    writer.run(&end.requests);
+                }
+                Err(fault) => _ = ready.send(Err(fault)),
+            }
+        })?;
+        let log = Self {
+            source,
+            requests,
+            leases: Leases::default(),
+            health: healthy,
+            durability: options.durability,
+            finished,
+            writer: Mutex::new(Some(writer)),
+        };
+        match recovered.recv() {
+            Ok(Ok(())) => Ok(log),
+            Ok(Err(Fault::Database(source))) => Err(OpenError::Database { path, source }),
+            Ok(Err(fault)) => Err(OpenError::Damaged { path, what: fault.to_string() }),
+            Err(_) => Err(OpenError::Damaged { path, what: "the journal could not be read back".into() }),
+        }
+    }
+
+    /// Applies the retention to everything appended before this call; done when the future resolves.
+    pub fn trim_now(&self) -> BoxFuture<'static, ()> {
+        let (reply, done) = oneshot::channel();
+        let _ = self.requests.push(Request::Trim(reply));
+        done.map(|_| ()).boxed()
+    }
+}
+
+impl Drop for Sqlite {
+    /// Waits for the writer, which waits for nobody but the disk.
+    fn drop(&mut self) {
+        self.requests.close();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer.filter(|writer| writer.thread().id() != thread::current().id()) {
+            // A panic of the writer has been reported where it happened.
+            let _ = writer.join();
+        }
+    }
+}
+
+impl TopicLog for Sqlite {
+    fn append(&self, topic: &TopicName, envelope: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>> {
+        let closed = || Err(AppendError::Stopped(CLOSED.into()));
+        let (reply, outcome) = oneshot::channel();
+        if self.requests.push(Request::Append(Append { topic: topic.clone(), envelope, reply })).is_err() {
+            return std::future::ready(closed()).boxed();
+        }
+        outcome.map(move |outcome| outcome.unwrap_or_else(|_| closed())).boxed()
+    }
+
+    fn read(
+        &self,
+        topic: &TopicName,
+        span: Span,
+        limit: usize,
+    ) -> BoxFuture<'static, Result<Vec<Arc<Entry>>, ReadError>> {
+        self.source.read(topic, span, limit)
+    }
+
+    fn tail(&self, topic: &TopicName, after: Position) -> Tail {
+        tail::tail(self.source.clone(), topic.clone(), after)
+    }
+
+    fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Found>, ReadError>> {
+        self.source.find(topic, id)
+    }
+
+    fn standing(&self, topic: &TopicName) -> BoxFuture<'static, Result<Standing, ReadError>> {
+        self.source.standing(topic)
+    }
+
+    fn claim(
+        &self,
+        topic: &TopicName,
+        participant: &ParticipantId,
+        claim: Claim,
+        lost: Box<dyn FnOnce() + Send + Sync>,
+    ) -> BoxFuture<'static, Result<Lease, ReadError>> {
+        std::future::ready(Ok(self.leases.claim(topic, participant, claim, lost))).boxed()
+    }
+
+    fn roster(&self, topic: &TopicName) -> BoxFuture<'static, Result<Vec<ParticipantId>, ReadError>> {
+        std::future::ready(Ok(self.leases.roster(topic))).boxed()
+    }
+
+    fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>> {
+        self.source.topics()
+    }
+
+    fn health(&self) -> watch::Receiver<Health> {
+        self.health.clone()
+    }
+
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn close(&self) -> BoxFuture<'static, ()> {
+        self.requests.close();
+        let mut finished = self.finished.clone();
+        async move {
+            // An error means that the writer is gone, which is as good.
+            let _ = finished.wait_for(|finished| *finished).await;
+        }
+        .boxed()
+    }
+}
+
+/// Takes a directory for this process, or says that another has it.
+fn lock(directory: &Path) -> Result<File, OpenError> {
+    let failed = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| OpenError::Files { path, source }
+    };
+    fs::create_dir_all(directory).map_err(failed(directory))?;
+    let path = directory.join(LOCK);
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: directory.into() }),
+        Err(TryLockError::Error(error)) => Err(failed(&path)(error)),
+    }
+}
+
+fn spawn(name: &str, path: &Path, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
+    let spawned = thread::Builder::new().name(name.into()).spawn(work);
+    spawned.map_err(|source| OpenError::Files { path: path.into(), source })
+}
+
+/// What is left to do when the writer's thread ends, however it ends.
+struct End {
+    source: Arc<Source>,
+    requests: Arc<Queue<Request>>,
+    health: watch::Sender<Health>,
+    readers: Vec<JoinHandle<()>>,
+    db: Option<rusqlite::Connection>,
+    lock: Option<File>,
+    temporary: Option<Temporary>,
+    finish: watch::Sender<bool>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.health.send_replace(Health::Stopped("the writer has failed".into()));
+        }
+        self.requests.close();
+        // Empty unless the writer failed; whoever waits for an answer hears that there will be none.
+        self.requests.take(&mut VecDeque::new(), Duration::ZERO);
+        self.source.hub.close();
+        self.source.close();
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
+        // The last connection to close removes the write-ahead log; only then may another process come.
+        drop(self.db.take());
+        drop(self.lock.take());
+        drop(self.temporary.take());
+        self.finish.send_replace(true);
+    }
+}
+
+/// A directory that is removed with this value.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!(%error, "a temporary directory could not be removed");
+        }
+    }
+}
+
+impl Options {
+    fn clock(&self) -> Clock {
+        #[cfg(test)]
+        if let Some(clock) = self.clock.clone() {
+            return Box::new(move || Timestamp(clock.load(Ordering::SeqCst)));
+        }
+        Box::new(|| {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! A queue from async callers to a thread.
+//!
+//! Pushing never waits, so that the order of calls is the order of work, and is not bounded here: whoever pushes bounds what it has
+//! in flight (a session its appends, a tail its one page).
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+pub(super) struct Queue<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+struct State<T> {
+    items: VecDeque<T>,
+    closed: bool,
+    sleepers: usize,
+}
+
+impl<T> Queue<T> {
+    pub(super) fn new() -> Self {
+        let state = State { items: VecDeque::new(), closed: false, sleepers: 0 };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().expect("nothing panics while it holds the queue")
+    }
+
+    /// Adds an item, or gives it back when the queue is closed.
+    pub(super) fn push(&self, item: T) -> Result<(), T> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(item);
+        }
+        state.items.push_back(item);
+        // Waking is a system call even when nobody sleeps, so the sleepers are counted.
+        let wake = state.sleepers > 0;
+        drop(state);
+        if wake {
+            self.changed.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest item, waiting for one; `None` when the queue is closed and empty.
+    pub(super) fn pop(&self) -> Option<T> {
+        let mut state = self.lock();
+        loop {
+            if let Some(item) = state.items.pop_front() {
+                return Some(item);
+            }
+            if state.closed {
+                return None;
+            }
+            state.sleepers += 1;
+            state = self.changed.wait(state).expect("nothing panics while it holds the queue");
+            state.sleepers -= 1;
+        }
+    }
+
+    /// Moves everything into the empty `into`, waiting at most `patience` for something. False when the queue is closed and empty.
+    pub(super) fn take(&self, into: &mut VecDeque<T>, patience: Duration) -> bool {
+        let mut state = self.lock();
+        if state.items.is_empty() && !state.closed && !patience.is_zero() {
+            state.sleepers += 1;
+            let waited = self.changed.wait_timeout_while(state, patience, |s| s.items.is_empty() && !s.closed);
+            state = waited.expect("nothing panics while it holds the queue").0;
+            state.sleepers -= 1;
+        }
+        std::mem::swap(&mut state.items, into);
+        !(into.is_empty() && state.closed)
+    }
+
+    /// Refuses what is pushed from now on; what was pushed before is still handed out.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,263 @@
+//! Reading: the fresh entries from memory, the settled ones from the database, on a few threads with a connection each.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rusqlite::Connection;
+use salon_protocol::{Entry, EnvelopeId, Message, Position, TopicName};
+use tokio::sync::oneshot;
+
+use super::fresh::{Fresh, Recent};
+use super::queue::Queue;
+use super::settled::{self, Folded};
+use super::tail::Hub;
+use super::{CLOSED, Fault};
+use crate::{Found, ReadError, Span, Standing, TopicSummary};
+
+/// How many bytes of text a page of a tail may have before it ends.
+const PAGE_BYTES: usize = 1 << 20;
+
+type Reading<T> = BoxFuture<'static, Result<T, ReadError>>;
+type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+
+/// What there is to read, for whoever reads it.
+pub(super) struct Source {
+    pub(super) epoch: u32,
+    pub(super) hub: Hub,
+    fresh: RwLock<Fresh>,
+    jobs: Queue<Job>,
+}
+
+impl Source {
+    pub(super) fn new(epoch: u32) -> Self {
+        Self { epoch, hub: Hub::default(), fresh: RwLock::default(), jobs: Queue::new() }
+    }
+
+    pub(super) fn fresh(&self) -> RwLockReadGuard<'_, Fresh> {
+        self.fresh.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the writer alone, after a commit.
+    pub(super) fn fresh_mut(&self) -> RwLockWriteGuard<'_, Fresh> {
+        self.fresh.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers questions until the source is closed.
+    pub(super) fn serve(&self, mut db: Connection) {
+        while let Some(job) = self.jobs.pop() {
+            job(&mut db);
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.jobs.close();
+    }
+
+    pub(super) fn position(&self, offset: u64) -> Position {
+        Position { epoch: self.epoch, offset }
+    }
+
+    /// Asks the database, in one transaction.
+    fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Connection) -> Result<T, Asked> + Send + 'static,
+    ) -> Reading<T> {
+        let (reply, answer) = oneshot::channel();
+        let job = Box::new(move |db: &mut Connection| {
+            let answer = db.transaction().map_err(|error| Asked::Fault(error.into())).and_then(|view| question(&view));
+            // Whoever asked may have gone.
+            let _ = reply.send(answer);
+        });
+        if self.jobs.push(job).is_err() {
+            return std::future::ready(Err(ReadError::Failed(CLOSED.into()))).boxed();
+        }
+        let answer = answer.map(|answer| match answer {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(Asked::Gap(resume))) => Err(ReadError::Gap { resume }),
+            Ok(Err(Asked::Fault(fault))) => Err(ReadError::Failed(fault.to_string().into())),
+            Err(_) => Err(ReadError::Failed(CLOSED.into())),
+        });
+        answer.boxed()
+    }
+
+    /// One page for a tail: bounded in bytes as well.
+    pub(super) fn page(&self, topic: &TopicName, after: Position, limit: usize) -> Reading<Vec<Arc<Entry>>> {
+        self.read_after(topic, after, limit, PAGE_BYTES)
+    }
+
+    pub(super) fn read(&self, topic: &TopicName, span: Span, limit: usize) -> Reading<Vec<Arc<Entry>>> {
+        match span {
+            Span::After(position) => self.read_after(topic, position, limit, usize::MAX),
+            Span::Newest => {
+                let fresh = self.fresh();
+                let recent = fresh.of(topic);
+                self.read_back(topic, recent, recent.map_or(&[], Recent::entries), Older::All, limit)
+            }
+            Span::Before(position) if position.epoch != self.epoch => {
+                let (epoch, name) = (self.epoch, topic.clone());
+                self.ask(move |db| {
+                    let offset = settled::extent(db, &name)?.trimmed;
+                    Err(Asked::Gap(Position { epoch, offset }))
+                })
+            }
+            Span::Before(position) => {
+                let fresh = self.fresh();
+                let recent = fresh.of(topic);
+                let newer = recent.map_or(&[][..], |recent| recent.before(position.offset));
+                self.read_back(topic, recent, newer, Older::Before(position.offset), limit)
+            }
+            Span::BeforeTime(time) => {
+                let fresh = self.fresh();
+                let recent = fresh.of(topic);
+                let newer = recent.map_or(&[][..], |recent| recent.before_time(time));
+                self.read_back(topic, recent, newer, Older::BeforeTime(time), limit)
+            }
+        }
+    }
+
+    fn read_after(&self, name: &TopicName, after: Position, limit: usize, bytes: usize) -> Reading<Vec<Arc<Entry>>> {
+        let (newer, fresh_head) = {
+            let fresh = self.fresh();
+            let recent = fresh.of(name);
+            let here = |recent: &&Recent| {
+                after.epoch == self.epoch && (recent.settled..=recent.head()).contains(&after.offset)
+            };
+            if let Some(recent) = recent.filter(here) {
+                let found = recent.after(after.offset);
+                return std::future::ready(Ok(found[..limit.min(found.len())].to_vec())).boxed();
+            }
+            let newer = recent.map_or(&[][..], Recent::entries);
+            (newer[..limit.min(newer.len())].to_vec(), recent.map(Recent::head))
+        };
+        let (epoch, name) = (self.epoch, name.clone());
+        self.ask(move |db| {
+            let extent = settled::extent(db, &name)?;
+            let head = extent.head.max(fresh_head.unwrap_or(0));
+            // A position this log has not given out yet is as foreign as one of another epoch.
+            if after.epoch != epoch || after.offset < extent.trimmed || after.offset > head {
+                return Err(Asked::Gap(Position { epoch, offset: extent.trimmed }));
+            }
+            let Some(topic) = extent.topic else { return Ok(Vec::new()) };
+            // What was settled since we looked is in `newer` already.
+            let through = newer.first().map_or(extent.head, |entry| entry.position.offset - 1);
+            let mut found = settled::after(db, epoch, topic, (after.offset, through), limit, bytes)?;
+            if found.last().map_or(after.offset, |entry| entry.position.offset) == through {
+                let room = limit - found.len();
+                found.extend(newer.into_iter().take(room));
+            }
+            Ok(found)
+        })
+    }
+
+    /// The end of `newer`, with older entries before it as far as the limit allows.
+    fn read_back(
+        &self,
+        name: &TopicName,
+        recent: Option<&Recent>,
+        newer: &[Arc<Entry>],
+        older: Older,
+        limit: usize,
+    ) -> Reading<Vec<Arc<Entry>>> {
+        let newer = newer[newer.len().saturating_sub(limit)..].to_vec();
+        let settled = recent.map(|recent| recent.settled);
+        if newer.len() == limit || settled == Some(0) {
+            return std::future::ready(Ok(newer)).boxed();
+        }
+        let (epoch, name) = (self.epoch, name.clone());
+        self.ask(move |db| {
+            let extent = settled::extent(db, &name)?;
+            let Some(topic) = extent.topic else { return Ok(newer) };
+            let through = match older {
+                // What was fresh when we looked is in `newer`, or not wanted.
+                _ if !newer.is_empty() => settled.unwrap_or(extent.head),
+                Older::All => extent.head,
+                Older::Before(offset) => extent.head.min(offset.saturating_sub(1)),
+                Older::BeforeTime(time) => settled::newest_before(db, &extent, time)?,
+            };
+            let mut found = settled::up_to(db, epoch, topic, through, limit - newer.len())?;
+            found.extend(newer);
+            Ok(found)
+        })
+    }
+
+    pub(super) fn find(&self, topic: &TopicName, id: &EnvelopeId) -> Reading<Option<Found>> {
+        let answered = {
+            let fresh = self.fresh();
+            let recent = fresh.of(topic);
+            let answered = recent.is_some_and(|recent| recent.answers(id));
+            if let Some(entry) = recent.and_then(|recent| recent.find(id)).cloned() {
+                let request = matches!(entry.envelope.message(), Some(Message::Request { .. }));
+                return std::future::ready(Ok(Some(Found { entry, unanswered: request && !answered }))).boxed();
+            }
+            answered
+        };
+        let (epoch, name, id) = (self.epoch, topic.clone(), id.clone());
+        self.ask(move |db| {
+            let found = settled::find(db, epoch, &name, &id)?;
+            Ok(found.map(|(entry, unanswered)| Found { entry, unanswered: unanswered && !answered }))
+        })
+    }
+
+    pub(super) fn standing(&self, topic: &TopicName) -> Reading<Standing> {
+        let newer = self.fresh().of(topic).map(|recent| recent.entries().to_vec()).unwrap_or_default();
+        let (epoch, name) = (self.epoch, topic.clone());
+        self.ask(move |db| {
+            let extent = settled::extent(db, &name)?;
+            let mut folded = match extent.topic {
+                Some(topic) => Folded::settled(db, epoch, topic)?,
+                None => Folded::default(),
+            };
+            let mut head = Position { epoch, offset: extent.head };
+            for entry in newer.iter().filter(|entry| entry.position.offset > extent.head) {
+                folded.add(entry);
+                head = entry.position;
+            }
+            Ok(folded.standing(head))
+        })
+    }
+
+    pub(super) fn topics(&self) -> Reading<Vec<TopicSummary>> {
+        let fresh = self.fresh();
+        let heads = fresh.topics().map(|(name, recent)| (name.clone(), (recent.head(), recent.newest())));
+        let heads: HashMap<_, _> = heads.collect();
+        drop(fresh);
+        self.ask(move |db| {
+            let mut summaries = Vec::new();
+            let mut query = db.prepare_cached("SELECT topic, trimmed, name FROM topics ORDER BY name")?;
+            let mut rows = query.query([])?;
+            while let Some(row) = rows.next()? {
+                let (topic, trimmed, name) = (row.get(0)?, row.get(1)?, row.get::<_, String>(2)?);
+                let name = TopicName::new(&name).map_err(|_| Fault::Topic { name })?;
+                let extent = settled::extent_of(db, topic, trimmed)?;
+                let (head, newest) = match heads.get(&name) {
+                    Some(&(head, newest)) if head > extent.head => (head, newest),
+                    _ => (extent.head, extent.newest),
+                };
+                summaries.push(TopicSummary { name, entries: head - trimmed, newest });
+            }
+            Ok(summaries)
+        })
+    }
+}
+
+/// Which settled entries to read, when no fresh one qualifies.
+#[derive(Clone, Copy)]
+enum Older {
+    All,
+    Before(u64),
+    BeforeTime(salon_protocol::Timestamp),
+}
+
+/// Why the database gave no answer.
+enum Asked {
+    Gap(Position),
+    Fault(Fault),
+}
+
+impl<E: Into<Fault>> From<E> for Asked {
+    fn from(error: E) -> Self {
+        Self::Fault(error.into())
+    }
+}

@@ -1,0 +1,148 @@
+//! The database file: its connections, its tables and how they came to be.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
+
+use super::OpenError;
+use crate::Durability;
+
+/// Marks a file as ours; "Saln".
+const APPLICATION: i64 = 0x5361_6c6e;
+
+/// What makes each version from the one before it; the first makes version 1 from an empty file.
+///
+/// A commit writes one row of `journal` and dirties one page, whatever topics and ids are in it. Now and then everything in the
+/// journal is settled into `entries` and the folds, many entries at a time, because there each topic and each random id dirties
+/// a page of its own.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+    -- A topic's kept entries are numbered without holes from trimmed + 1.
+    CREATE TABLE topics (topic INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, trimmed INTEGER NOT NULL);
+    CREATE TABLE journal (number INTEGER PRIMARY KEY, entries BLOB NOT NULL);
+    -- The key is topic << 40 | offset, so that a topic lies together, in order.
+    CREATE TABLE entries (
+        key INTEGER PRIMARY KEY, topic INTEGER NOT NULL, id TEXT NOT NULL, arrived INTEGER NOT NULL, text TEXT NOT NULL,
+        UNIQUE (topic, id)
+    );
+    -- The newest join of everyone present. Its text is copied here when retention removes the entry.
+    CREATE TABLE present (
+        topic INTEGER NOT NULL, participant TEXT NOT NULL, key INTEGER NOT NULL, arrived INTEGER, text TEXT,
+        PRIMARY KEY (topic, participant)
+    ) WITHOUT ROWID;
+    -- The settled requests that have no answer.
+    CREATE TABLE unanswered (key INTEGER PRIMARY KEY);
+"];
+
+/// Bits of a key that hold the offset.
+const OFFSET_BITS: u32 = 40;
+/// The last offset a topic can reach.
+pub(super) const LAST_OFFSET: u64 = (1 << OFFSET_BITS) - 1;
+/// The last number a topic can have.
+pub(super) const LAST_TOPIC: i64 = (1 << (63 - OFFSET_BITS)) - 1;
+
+/// The key of an entry.
+pub(super) fn key(topic: i64, offset: u64) -> i64 {
+    debug_assert!((0..=LAST_TOPIC).contains(&topic) && offset <= LAST_OFFSET);
+    topic << OFFSET_BITS | offset.cast_signed()
+}
+
+/// The offset in a key.
+pub(super) fn offset(key: i64) -> u64 {
+    key.cast_unsigned() & LAST_OFFSET
+}
+
+/// Opens the connection that writes, making or migrating the database first.
+pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
+    let failed = |source| refine(path, source);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut db = Connection::open_with_flags(path, flags).map_err(failed)?;
+    identify(&db, path)?;
+    // `NORMAL` flushes at checkpoints only: a lost power supply costs the newest entries, never the file.
+    let synchronous = match durability {
+        Durability::Full => "FULL",
+        Durability::Os => "NORMAL",
+    };
+    db.execute_batch(&format!(
+        "PRAGMA journal_mode = WAL;
+         PRAGMA synchronous = {synchronous};
+         PRAGMA wal_autocheckpoint = 4000;
+         PRAGMA cache_size = -32768;
+         PRAGMA temp_store = MEMORY;"
+    ))
+    .map_err(failed)?;
+    // Only somebody else's tool can hold the write lock, and only for a while.
+    db.busy_timeout(Duration::from_secs(10)).map_err(failed)?;
+    migrate(&mut db).map_err(failed)?;
+    Ok(db)
+}
+
+/// Opens a connection that reads.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
+    let failed = |source| refine(path, source);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags).map_err(failed)?;
+    db.busy_timeout(Duration::from_secs(10)).map_err(failed)?;
+    db.set_prepared_statement_cache_capacity(32);
+    Ok(db)
+}
+
+/// Refuses a file that is not a log, or one that a newer version has made.
+fn identify(db: &Connection, path: &Path) -> Result<(), OpenError> {
+    let failed = |source| refine(path, source);
+    let pragma = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(failed);
+    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
+    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
+    let known = MIGRATIONS.len();
+    match usize::try_from(version) {
+        _ if application == 0 && version == 0 && tables == 0 => Ok(()),
+        _ if application != APPLICATION => Err(OpenError::Foreign { path: path.into() }),
+        Ok(version) if version <= known => Ok(()),
+        _ => Err(OpenError::Newer { path: path.into(), found: version, known }),
+    }
+}
+
+fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
+    let version: usize = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    for (number, migration) in MIGRATIONS.iter().enumerate().skip(version) {
+        let step = db.transaction()?;
+        step.execute_batch(migration)?;
+        step.pragma_update(None, "application_id", APPLICATION)?;
+        step.pragma_update(None, "user_version", number + 1)?;
+        if number == 0 {
+            step.execute("INSERT INTO meta (name, value) VALUES ('epoch', ?1), ('floor', 0)", [fresh_epoch()])?;
+        }
+        step.commit()?;
+    }
+    Ok(())
+}
+
+/// A number no earlier making of this log is likely to have had.
+fn fresh_epoch() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    let random = RandomState::new().hash_one(std::time::SystemTime::now());
+    u32::try_from(random >> 32).expect("half of 64 bits")
+}
+
+/// Which making of the log this is.
+pub(super) fn epoch(db: &Connection) -> rusqlite::Result<u32> {
+    meta(db, "epoch").map(|value| value.unwrap_or_default())
+}
+
+/// The highest offset any forgotten topic had: a topic of whom nothing is known begins after it.
+pub(super) fn floor(db: &Connection) -> rusqlite::Result<u64> {
+    meta(db, "floor").map(|value| value.unwrap_or_default())
+}
+
+fn meta<T: rusqlite::types::FromSql>(db: &Connection, name: &str) -> rusqlite::Result<Option<T>> {
+    db.prepare_cached("SELECT value FROM meta WHERE name = ?1")?.query_row([name], |row| row.get(0)).optional()
+}
+
+fn refine(path: &Path, source: rusqlite::Error) -> OpenError {
+    let path = PathBuf::from(path);
+    match source.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { path },
+        _ => OpenError::Database { path, source },
+    }
+}

@@ -1,0 +1,213 @@
+//! Questions to the database, which knows what is settled. All of one answer are asked in one transaction.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use salon_protocol::{
+    Entry, Envelope, EnvelopeId, Message, ParticipantId, Position, PresenceEvent, Timestamp, TopicName,
+};
+
+use super::Fault;
+use super::schema::{self, LAST_OFFSET, key};
+use crate::Standing;
+
+/// What is settled of a topic: everything after `trimmed` up to and with `head`, without holes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    /// `None` when the database has never heard of the topic, or has forgotten it.
+    pub(super) topic: Option<i64>,
+    pub(super) trimmed: u64,
+    pub(super) head: u64,
+    /// When the newest arrived.
+    pub(super) newest: Option<Timestamp>,
+}
+
+pub(super) fn extent(db: &Connection, name: &TopicName) -> Result<Extent, Fault> {
+    let mut known = db.prepare_cached("SELECT topic, trimmed FROM topics WHERE name = ?1")?;
+    match known.query_row([name.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()? {
+        Some((topic, trimmed)) => extent_of(db, topic, trimmed),
+        None => {
+            let floor = schema::floor(db)?;
+            Ok(Extent { topic: None, trimmed: floor, head: floor, newest: None })
+        }
+    }
+}
+
+pub(super) fn extent_of(db: &Connection, topic: i64, trimmed: u64) -> Result<Extent, Fault> {
+    let mut newest =
+        db.prepare_cached("SELECT key, arrived FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
+    let newest = newest
+        .query_row([key(topic, 0), key(topic, LAST_OFFSET)], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?
+        .map(|(key, arrived)| (schema::offset(key), Timestamp(arrived)));
+    let head = newest.map_or(trimmed, |(offset, _)| offset);
+    Ok(Extent { topic: Some(topic), trimmed, head, newest: newest.map(|(_, arrived)| arrived) })
+}
+
+/// Makes an entry of a key, a time of arrival and a text.
+pub(super) fn entry(epoch: u32, row: &Row<'_>) -> Result<Arc<Entry>, Fault> {
+    let (key, arrived) = (row.get(0)?, row.get(1)?);
+    let text = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
+    let envelope = Envelope::restore(text).map_err(|_| Fault::Entry { key })?;
+    let position = Position { epoch, offset: schema::offset(key) };
+    Ok(Arc::new(Entry { position, arrived: Timestamp(arrived), envelope }))
+}
+
+/// The oldest entries with `after < offset <= through`, up to `limit`, and no more once they have `bytes`.
+pub(super) fn after(
+    db: &Connection,
+    epoch: u32,
+    topic: i64,
+    (after, through): (u64, u64),
+    limit: usize,
+    bytes: usize,
+) -> Result<Vec<Arc<Entry>>, Fault> {
+    let mut found = Vec::new();
+    let mut size = 0;
+    let mut query =
+        db.prepare_cached("SELECT key, arrived, text FROM entries WHERE key > ?1 AND key <= ?2 ORDER BY key LIMIT ?3")?;
+    let mut rows = query.query(params![key(topic, after), key(topic, through), sql_limit(limit)])?;
+    while let Some(row) = rows.next()? {
+        let entry = entry(epoch, row)?;
+        size += entry.envelope.text().len();
+        found.push(entry);
+        if size >= bytes {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The newest entries up to and with `through`, up to `limit`, oldest first.
+pub(super) fn up_to(
+    db: &Connection,
+    epoch: u32,
+    topic: i64,
+    through: u64,
+    limit: usize,
+) -> Result<Vec<Arc<Entry>>, Fault> {
+    let mut found = Vec::new();
+    let mut query = db.prepare_cached(
+        "SELECT key, arrived, text FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3",
+    )?;
+    let mut rows = query.query(params![key(topic, 0), key(topic, through), sql_limit(limit)])?;
+    while let Some(row) = rows.next()? {
+        found.push(entry(epoch, row)?);
+    }
+    found.reverse();
+    Ok(found)
+}
+
+fn sql_limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// The offset of the newest settled entry that arrived before a time, or `trimmed`. Times of arrival never fall along a topic,
+/// so this takes a look at a few entries and no index.
+pub(super) fn newest_before(db: &Connection, extent: &Extent, time: Timestamp) -> Result<u64, Fault> {
+    let Some(topic) = extent.topic else { return Ok(extent.trimmed) };
+    let mut arrived = db.prepare_cached("SELECT arrived FROM entries WHERE key = ?1")?;
+    // Everything up to `before` arrived before the time, everything from `not_before` did not.
+    let (mut before, mut not_before) = (extent.trimmed, extent.head + 1);
+    while not_before - before > 1 {
+        let middle = before.midpoint(not_before);
+        if arrived.query_row([key(topic, middle)], |row| row.get::<_, u64>(0))? < time.0 {
+            before = middle;
+        } else {
+            not_before = middle;
+        }
+    }
+    Ok(before)
+}
+
+pub(super) fn find(
+    db: &Connection,
+    epoch: u32,
+    name: &TopicName,
+    id: &EnvelopeId,
+) -> Result<Option<(Arc<Entry>, bool)>, Fault> {
+    let mut query = db.prepare_cached(
+        "SELECT key, arrived, text, EXISTS (SELECT 1 FROM unanswered WHERE unanswered.key = entries.key) FROM entries
+         WHERE topic = (SELECT topic FROM topics WHERE name = ?1) AND id = ?2",
+    )?;
+    let mut rows = query.query([name.as_str(), id.as_str()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some((entry(epoch, row)?, row.get(3)?)))
+}
+
+/// What a topic's entries add up to, as far as they have been folded.
+#[derive(Default)]
+pub(super) struct Folded {
+    joins: HashMap<ParticipantId, u64>,
+    present: BTreeMap<u64, Arc<Entry>>,
+    requests: HashMap<EnvelopeId, u64>,
+    unanswered: BTreeMap<u64, Arc<Entry>>,
+}
+
+impl Folded {
+    /// The fold of everything settled.
+    pub(super) fn settled(db: &Connection, epoch: u32, topic: i64) -> Result<Self, Fault> {
+        let mut folded = Self::default();
+        let mut joins = db.prepare_cached(
+            "SELECT present.key, coalesce(present.arrived, entries.arrived), coalesce(present.text, entries.text)
+             FROM present LEFT JOIN entries ON entries.key = present.key WHERE present.topic = ?1",
+        )?;
+        let mut rows = joins.query([topic])?;
+        while let Some(row) = rows.next()? {
+            folded.add(&entry(epoch, row)?);
+        }
+        let mut requests = db.prepare_cached(
+            "SELECT key, arrived, text FROM entries WHERE key IN
+             (SELECT key FROM unanswered WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3)",
+        )?;
+        let bounds = params![key(topic, 0), key(topic, LAST_OFFSET), sql_limit(Standing::MAX_UNANSWERED)];
+        let mut rows = requests.query(bounds)?;
+        while let Some(row) = rows.next()? {
+            folded.add(&entry(epoch, row)?);
+        }
+        Ok(folded)
+    }
+
+    /// Takes one more entry into account.
+    pub(super) fn add(&mut self, entry: &Arc<Entry>) {
+        let (offset, envelope) = (entry.position.offset, &entry.envelope);
+        match envelope.message() {
+            Some(Message::Request { .. }) => {
+                self.requests.insert(envelope.id().clone(), offset);
+                self.unanswered.insert(offset, entry.clone());
+            }
+            Some(Message::Response { .. }) => {
+                if let Some(answered) = envelope.correlation().and_then(|request| self.requests.remove(request)) {
+                    self.unanswered.remove(&answered);
+                }
+            }
+            Some(Message::Notification { .. }) => {}
+            None => {
+                let Some(presence) = envelope.presence() else { return };
+                if presence.event == PresenceEvent::Heartbeat {
+                    return;
+                }
+                let older = match presence.event {
+                    PresenceEvent::Join => {
+                        self.present.insert(offset, entry.clone());
+                        self.joins.insert(presence.participant.id, offset)
+                    }
+                    _ => self.joins.remove(&presence.participant.id),
+                };
+                if let Some(older) = older {
+                    self.present.remove(&older);
+                }
+            }
+        }
+    }
+
+    pub(super) fn standing(self, head: Position) -> Standing {
+        let surplus = self.unanswered.len().saturating_sub(Standing::MAX_UNANSWERED);
+        Standing {
+            head,
+            present: self.present.into_values().collect(),
+            unanswered: self.unanswered.into_values().skip(surplus).collect(),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Settling the journal, and removing what retention no longer keeps, a slice at a time.
+
+use std::sync::Arc;
+
+use rusqlite::{Transaction, TransactionBehavior, params};
+use salon_protocol::{Entry, Message, PresenceEvent, Timestamp, TopicName};
+use tokio::sync::oneshot;
+
+use super::Fault;
+use super::fresh::{Fresh, Recent};
+use super::schema::key;
+use super::settled::{self, Extent};
+use super::writer::Writer;
+
+/// How many topics are looked at, and how many entries removed, before appends get their turn.
+const SLICE_TOPICS: usize = 64;
+const SLICE_ENTRIES: u64 = 512;
+
+/// A walk over all topics.
+pub(super) struct Sweep {
+    /// The topics up to this one are done.
+    done: i64,
+    /// Held until the walk is over: dropping them says so.
+    waiting: Vec<oneshot::Sender<()>>,
+}
+
+impl Sweep {
+    pub(super) fn new(waiting: Vec<oneshot::Sender<()>>) -> Self {
+        Self { done: 0, waiting }
+    }
+}
+
+impl Writer<'_> {
+    /// Moves everything fresh into its place in the database.
+    pub(super) fn settle(&mut self) -> Result<(), Fault> {
+        let fresh = self.source.fresh();
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let step = Transaction::new_unchecked(self.db, TransactionBehavior::Immediate)?;
+        let mut topics: Vec<&Recent> = fresh.topics().map(|(_, recent)| recent).collect();
+        topics.sort_unstable_by_key(|recent| recent.topic);
+        for recent in topics {
+            settle_topic(&step, recent)?;
+        }
+        step.execute("DELETE FROM journal", [])?;
+        step.commit()?;
+
+        for (name, recent) in fresh.topics() {
+            if let Some(known) = self.known.get_mut(name) {
+                known.settled = recent.head();
+            }
+        }
+        drop(fresh);
+        *self.source.fresh_mut() = Fresh::default();
+        Ok(())
+    }
+
+    /// One slice of a walk; `None` when it is over.
+    pub(super) fn continue_sweep(&mut self, mut sweep: Sweep) -> Result<Option<Sweep>, Fault> {
+        let mut list = self
+            .db
+            .prepare_cached("SELECT topic, trimmed, name FROM topics WHERE topic > ?1 ORDER BY topic LIMIT ?2")?;
+        let topics = list
+            .query_map(params![sweep.done, SLICE_TOPICS], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+            .collect::<rusqlite::Result<Vec<(i64, u64, String)>>>()?;
+        if topics.is_empty() {
+            for waiting in sweep.waiting {
+                let _ = waiting.send(());
+            }
+            return Ok(None);
+        }
+        for (topic, trimmed, name) in topics {
+            let name = TopicName::new(&name).map_err(|_| Fault::Topic { name })?;
+            let extent = settled::extent_of(self.db, topic, trimmed)?;
+            let gone = self.gone(&name, &extent)?;
+            if gone > trimmed {
+                let slice = gone.min(trimmed + SLICE_ENTRIES);
+                self.trim(&name, topic, trimmed, slice)?;
+                // The same topic again, after whoever waits.
+                return Ok(Some(sweep));
+            }
+            if extent.head == trimmed {
+                self.forget(&name, topic, trimmed)?;
+            }
+            sweep.done = topic;
+        }
+        Ok(Some(sweep))
+    }
+
+    /// The offset of the newest settled entry that is not to be kept.
+    fn gone(&self, name: &TopicName, extent: &Extent) -> Result<u64, Fault> {
+        let rule = self.retention.of(name);
+        let mut gone = extent.trimmed;
+        if let Some(count) = rule.count {
+            let head = self.source.fresh().of(name).map_or(extent.head, Recent::head);
+            gone = gone.max(head.saturating_sub(count));
+        }
+        if let Some(age) = rule.age {
+            let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+            let horizon = Timestamp((self.clock)().0.saturating_sub(age));
+            gone = gone.max(settled::newest_before(self.db, extent, horizon)?);
+        }
+        Ok(gone.min(extent.head))
+    }
+
+    fn trim(&mut self, name: &TopicName, topic: i64, trimmed: u64, gone: u64) -> Result<(), Fault> {
+        let step = Transaction::new_unchecked(self.db, TransactionBehavior::Immediate)?;
+        let (first, last) = (key(topic, trimmed + 1), key(topic, gone));
+        // Whoever is present stays so when the join is no longer kept.
+        step.prepare_cached(
+            "UPDATE present SET (arrived, text) = (SELECT arrived, text FROM entries WHERE entries.key = present.key)
+             WHERE topic = ?1 AND key BETWEEN ?2 AND ?3",
+        )?
+        .execute([topic, first, last])?;
+        step.prepare_cached("DELETE FROM unanswered WHERE key BETWEEN ?1 AND ?2")?.execute([first, last])?;
+        step.prepare_cached("DELETE FROM entries WHERE key BETWEEN ?1 AND ?2")?.execute([first, last])?;
+        step.prepare_cached("UPDATE topics SET trimmed = ?2 WHERE topic = ?1")?.execute(params![topic, gone])?;
+        step.commit()?;
+        if let Some(known) = self.known.get_mut(name) {
+            known.trimmed = gone;
+        }
+        Ok(())
+    }
+
+    /// Forgets a topic of which nothing is kept, unless somebody is present. Whatever is called so later begins after everything
+    /// that was ever forgotten, so that an old position in it is a gap.
+    fn forget(&mut self, name: &TopicName, topic: i64, trimmed: u64) -> Result<(), Fault> {
+        if self.source.fresh().of(name).is_some() {
+            return Ok(());
+        }
+        let step = Transaction::new_unchecked(self.db, TransactionBehavior::Immediate)?;
+        let present: bool = step
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM present WHERE topic = ?1)")?
+            .query_row([topic], |row| row.get(0))?;
+        if !present {
+            step.prepare_cached("UPDATE meta SET value = max(value, ?1) WHERE name = 'floor'")?.execute([trimmed])?;
+            step.prepare_cached("DELETE FROM topics WHERE topic = ?1")?.execute([topic])?;
+            step.commit()?;
+            self.known.remove(name);
+        }
+        Ok(())
+    }
+}
+
+fn settle_topic(step: &Transaction<'_>, recent: &Recent) -> Result<(), Fault> {
+    let mut keep =
+        step.prepare_cached("INSERT INTO entries (key, topic, id, arrived, text) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    for entry in recent.entries() {
+        let (key, envelope) = (key(recent.topic, entry.position.offset), &entry.envelope);
+        keep.raw_bind_parameter(1, key)?;
+        keep.raw_bind_parameter(2, recent.topic)?;
+        keep.raw_bind_parameter(3, envelope.id().as_str())?;
+        keep.raw_bind_parameter(4, entry.arrived.0)?;
+        keep.raw_bind_parameter(5, envelope.text())?;
+        keep.raw_execute()?;
+        fold(step, recent, entry, key)?;
+    }
+    Ok(())
+}
+
+fn fold(step: &Transaction<'_>, recent: &Recent, entry: &Arc<Entry>, key: i64) -> Result<(), Fault> {
+    let envelope = &entry.envelope;
+    match envelope.message() {
+        Some(Message::Request { .. }) => {
+            if !recent.answers(envelope.id()) {
+                step.prepare_cached("INSERT INTO unanswered (key) VALUES (?1)")?.execute([key])?;
+            }
+        }
+        Some(Message::Response { .. }) => {
+            // An answer to a fresh request has kept that out of the table already.
+            let settled = envelope.correlation().filter(|request| recent.find(request).is_none());
+            if let Some(request) = settled {
+                step.prepare_cached(
+                    "DELETE FROM unanswered WHERE key = (SELECT key FROM entries WHERE topic = ?1 AND id = ?2)",
+                )?
+                .execute(params![recent.topic, request.as_str()])?;
+            }
+        }
+        Some(Message::Notification { .. }) => {}
+        None => {
+            let Some(presence) = envelope.presence() else { return Ok(()) };
+            let participant = presence.participant.id;
+            match presence.event {
+                PresenceEvent::Join => {
+                    step.prepare_cached("REPLACE INTO present (topic, participant, key) VALUES (?1, ?2, ?3)")?
+                        .execute(params![recent.topic, participant.as_str(), key])?;
+                }
+                PresenceEvent::Leave => {
+                    step.prepare_cached("DELETE FROM present WHERE topic = ?1 AND participant = ?2")?
+                        .execute(params![recent.topic, participant.as_str()])?;
+                }
+                PresenceEvent::Heartbeat => {}
+            }
+        }
+    }
+    Ok(())
+}

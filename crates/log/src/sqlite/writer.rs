@@ -1,0 +1,368 @@
+//! The writer: one thread, one connection, one commit for everything that waits.
+//!
+//! Order within a commit: journal row, commit, readable, tailed, acknowledged. After the first error nothing is written or
+//! acknowledged any more.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, Statement};
+use salon_protocol::{Entry, Envelope, EnvelopeId, Timestamp, TopicName};
+use tokio::sync::{oneshot, watch};
+
+use super::fresh::Recent;
+use super::queue::Queue;
+use super::reader::Source;
+use super::schema::{LAST_OFFSET, LAST_TOPIC};
+use super::sweep::Sweep;
+use super::{Clock, Fault, journal, settled};
+use crate::{AppendError, Appended, Health, RetentionRules};
+
+/// The most one commit takes. More would only make those at its beginning wait.
+const BATCH_ENTRIES: usize = 1024;
+const BATCH_BYTES: usize = 4 << 20;
+
+/// How often retention is looked after.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How many topics are remembered from one settling to the next.
+const MAX_REMEMBERED: usize = 10_000;
+
+/// What the writer is asked to do.
+pub(super) enum Request {
+    Append(Append),
+    /// Apply the retention now, and say when it is done.
+    Trim(oneshot::Sender<()>),
+}
+
+pub(super) struct Append {
+    pub(super) topic: TopicName,
+    pub(super) envelope: Envelope,
+    pub(super) reply: oneshot::Sender<Outcome>,
+}
+
+type Outcome = Result<Appended, AppendError>;
+
+/// The new entries of a commit.
+type Accepted = HashMap<TopicName, Vec<Arc<Entry>>>;
+
+#[derive(Default)]
+struct Batch {
+    envelopes: Vec<(TopicName, Envelope)>,
+    replies: Vec<oneshot::Sender<Outcome>>,
+}
+
+/// What the writer knows of a topic.
+pub(super) struct Known {
+    pub(super) topic: i64,
+    pub(super) trimmed: u64,
+    pub(super) settled: u64,
+    pub(super) head: u64,
+    newest: Timestamp,
+}
+
+pub(super) struct Writer<'db> {
+    pub(super) db: &'db Connection,
+    pub(super) source: Arc<Source>,
+    pub(super) known: HashMap<TopicName, Known>,
+    pub(super) retention: RetentionRules,
+    pub(super) clock: Clock,
+    health: watch::Sender<Health>,
+    stopped: Option<Arc<str>>,
+    begin: Statement<'db>,
+    commit: Statement<'db>,
+    record: Statement<'db>,
+    find: Statement<'db>,
+    /// The journal row being written; kept for its memory.
+    row: Vec<u8>,
+    sweep: Option<Sweep>,
+    swept: Instant,
+    /// Who waits for the next sweep to begin and end.
+    trims: Vec<oneshot::Sender<()>>,
+}
+
+impl<'db> Writer<'db> {
+    /// Reads back what had not been settled when the last writer ended.
+    pub(super) fn new(
+        db: &'db Connection,
+        source: Arc<Source>,
+        retention: RetentionRules,
+        clock: Clock,
+        health: watch::Sender<Health>,
+    ) -> Result<Self, Fault> {
+        db.set_prepared_statement_cache_capacity(32);
+        let mut writer = Self {
+            begin: db.prepare("BEGIN IMMEDIATE")?,
+            commit: db.prepare("COMMIT")?,
+            record: db.prepare("INSERT INTO journal (entries) VALUES (?1)")?,
+            find: db.prepare("SELECT key, arrived, text FROM entries WHERE topic = ?1 AND id = ?2")?,
+            db,
+            source,
+            known: HashMap::new(),
+            retention,
+            clock,
+            health,
+            stopped: None,
+            row: Vec::new(),
+            sweep: None,
+            // The first sweep is due at once.
+            swept: Instant::now().checked_sub(SWEEP_INTERVAL).unwrap_or_else(Instant::now),
+            trims: Vec::new(),
+        };
+        writer.recover()?;
+        Ok(writer)
+    }
+
+    fn recover(&mut self) -> Result<(), Fault> {
+        let mut names: HashMap<i64, (TopicName, u64)> = HashMap::new();
+        let mut journal = self.db.prepare("SELECT entries FROM journal ORDER BY number")?;
+        let mut rows = journal.query([])?;
+        while let Some(row) = rows.next()? {
+            let row = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+            for (topic, entry) in journal::read(row, self.source.epoch)? {
+                if !names.contains_key(&topic) {
+                    let name: String =
+                        self.db.query_row("SELECT name FROM topics WHERE topic = ?1", [topic], |row| row.get(0))?;
+                    let name = TopicName::new(&name).map_err(|_| Fault::Topic { name })?;
+                    let settled = settled::extent(self.db, &name)?.head;
+                    names.insert(topic, (name, settled));
+                }
+                let (name, settled) = &names[&topic];
+                self.source.fresh_mut().extend(name, topic, *settled, &[entry]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Works until the queue is closed and empty.
+    pub(super) fn run(&mut self, requests: &Queue<Request>) {
+        let mut waiting = VecDeque::new();
+        loop {
+            let patience = match self.sweep {
+                Some(_) => Duration::ZERO,
+                None => SWEEP_INTERVAL.saturating_sub(self.swept.elapsed()),
+            };
+            let open = requests.take(&mut waiting, patience);
+            while !waiting.is_empty() {
+                let batch = self.next_batch(&mut waiting);
+                self.store(batch);
+                self.sweep_a_little();
+            }
+            if !open {
+                break;
+            }
+            self.sweep_a_little();
+        }
+        self.finish();
+    }
+
+    fn next_batch(&mut self, waiting: &mut VecDeque<Request>) -> Batch {
+        let mut batch = Batch::default();
+        let mut bytes = 0;
+        while batch.replies.len() < BATCH_ENTRIES && bytes < BATCH_BYTES {
+            match waiting.pop_front() {
+                None => break,
+                Some(Request::Append(append)) => {
+                    bytes += append.envelope.text().len();
+                    batch.envelopes.push((append.topic, append.envelope));
+                    batch.replies.push(append.reply);
+                }
+                Some(Request::Trim(reply)) => {
+                    // It is about what was appended before it, so this batch ends here.
+                    self.trims.push(reply);
+                    break;
+                }
+            }
+        }
+        batch
+    }
+
+    fn store(&mut self, Batch { envelopes, replies }: Batch) {
+        if replies.is_empty() {
+            return;
+        }
+        let stored = match &self.stopped {
+            None => self.commit(envelopes).map_err(|fault| self.stop(&fault)),
+            Some(reason) => Err(reason.clone()),
+        };
+        match stored {
+            Ok((outcomes, accepted)) => {
+                self.publish(accepted);
+                for (reply, outcome) in replies.into_iter().zip(outcomes) {
+                    // Whoever appended may have gone; the entry stays.
+                    let _ = reply.send(outcome);
+                }
+                if self.source.fresh().is_full() {
+                    self.settle_or_stop();
+                }
+            }
+            Err(reason) => {
+                for reply in replies {
+                    let _ = reply.send(Err(AppendError::Stopped(reason.clone())));
+                }
+            }
+        }
+    }
+
+    /// Judges and commits a batch. Nothing of it may be shown to anyone unless this succeeds.
+    fn commit(&mut self, envelopes: Vec<(TopicName, Envelope)>) -> Result<(Vec<Outcome>, Accepted), Fault> {
+        let now = (self.clock)();
+        let mut outcomes = Vec::with_capacity(envelopes.len());
+        let mut accepted = Accepted::new();
+        let mut ids: HashMap<(i64, EnvelopeId), Arc<Entry>> = HashMap::with_capacity(envelopes.len());
+        self.row.clear();
+        self.begin.raw_execute()?;
+        for (name, envelope) in envelopes {
+            let id = (self.know(&name)?.topic, envelope.id().clone());
+            let first = match ids.get(&id) {
+                Some(entry) => Some(entry.clone()),
+                None => self.first(&name, &id.1)?,
+            };
+            if let Some(entry) = first {
+                // The text names the sender, so the same text is from the same one.
+                outcomes.push(match entry.envelope.text() == envelope.text() {
+                    true => Ok(Appended { entry, repeated: true }),
+                    false => Err(AppendError::IdConflict),
+                });
+                continue;
+            }
+            let known = self.known.get_mut(&name).expect("it was known a moment ago");
+            if known.head == LAST_OFFSET {
+                return Err(Fault::Exhausted);
+            }
+            known.head += 1;
+            known.newest = known.newest.max(now);
+            let position = self.source.position(known.head);
+            let entry = Arc::new(Entry { position, arrived: known.newest, envelope });
+            journal::write(&mut self.row, id.0, &entry);
+            ids.insert(id, entry.clone());
+            outcomes.push(Ok(Appended { entry: entry.clone(), repeated: false }));
+            accepted.entry(name).or_default().push(entry);
+        }
+        if !self.row.is_empty() {
+            self.record.raw_bind_parameter(1, self.row.as_slice())?;
+            self.record.raw_execute()?;
+        }
+        self.commit.raw_execute()?;
+        Ok((outcomes, accepted))
+    }
+
+    /// Makes what was committed readable, then hands it to the tails.
+    fn publish(&mut self, accepted: Accepted) {
+        let mut fresh = self.source.fresh_mut();
+        for (name, entries) in &accepted {
+            let known = &self.known[name];
+            fresh.extend(name, known.topic, known.settled, entries);
+        }
+        drop(fresh);
+        for (name, entries) in &accepted {
+            self.source.hub.feed(name, entries);
+        }
+    }
+
+    /// Looks a topic up, making it where it is new. Within a transaction.
+    fn know(&mut self, name: &TopicName) -> Result<&Known, Fault> {
+        if !self.known.contains_key(name) {
+            let extent = settled::extent(self.db, name)?;
+            let topic = match extent.topic {
+                Some(topic) => topic,
+                None => {
+                    let mut make = self.db.prepare_cached("INSERT INTO topics (name, trimmed) VALUES (?1, ?2)")?;
+                    let topic = make.insert((name.as_str(), extent.trimmed))?;
+                    if topic > LAST_TOPIC {
+                        return Err(Fault::Exhausted);
+                    }
+                    topic
+                }
+            };
+            let fresh = self.source.fresh();
+            let recent = fresh.of(name);
+            let known = Known {
+                topic,
+                trimmed: extent.trimmed,
+                settled: extent.head,
+                head: recent.map_or(extent.head, Recent::head),
+                newest: recent.and_then(Recent::newest).or(extent.newest).unwrap_or(Timestamp(0)),
+            };
+            drop(fresh);
+            self.known.insert(name.clone(), known);
+        }
+        Ok(&self.known[name])
+    }
+
+    /// The entry that has an id already. Of a known topic.
+    fn first(&mut self, name: &TopicName, id: &EnvelopeId) -> Result<Option<Arc<Entry>>, Fault> {
+        if let Some(entry) = self.source.fresh().of(name).and_then(|recent| recent.find(id)) {
+            return Ok(Some(entry.clone()));
+        }
+        let known = &self.known[name];
+        if known.settled == known.trimmed {
+            return Ok(None);
+        }
+        self.find.raw_bind_parameter(1, known.topic)?;
+        self.find.raw_bind_parameter(2, id.as_str())?;
+        let mut rows = self.find.raw_query();
+        rows.next()?.map(|row| settled::entry(self.source.epoch, row)).transpose()
+    }
+
+    /// Works on the retention, as long as nobody has to wait much.
+    fn sweep_a_little(&mut self) {
+        if self.stopped.is_some() {
+            (self.sweep, self.swept) = (None, Instant::now());
+            return self.trims.clear();
+        }
+        let due = self.swept.elapsed() >= SWEEP_INTERVAL || !self.trims.is_empty();
+        let swept = match self.sweep.take() {
+            Some(sweep) => self.continue_sweep(sweep),
+            None if due => {
+                let waiting = std::mem::take(&mut self.trims);
+                self.settle().map(|()| Some(Sweep::new(waiting)))
+            }
+            None => return,
+        };
+        match swept {
+            Ok(Some(sweep)) => self.sweep = Some(sweep),
+            Ok(None) => self.swept = Instant::now(),
+            Err(fault) => _ = self.stop(&fault),
+        }
+    }
+
+    fn settle_or_stop(&mut self) {
+        if let Err(fault) = self.settle() {
+            self.stop(&fault);
+        } else if self.known.len() > MAX_REMEMBERED {
+            self.known.clear();
+        }
+    }
+
+    /// Leaves the database settled and in one file.
+    fn finish(&mut self) {
+        if self.stopped.is_none() {
+            self.settle_or_stop();
+        }
+        if self.stopped.is_none()
+            && let Err(error) = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        {
+            tracing::warn!(%error, "the log was closed without a checkpoint; the next start makes up for it");
+        }
+    }
+
+    /// Gives up for good.
+    fn stop(&mut self, fault: &Fault) -> Arc<str> {
+        if !self.db.is_autocommit() {
+            // Whether or not this succeeds, nothing of the transaction is committed any more.
+            let _ = self.db.execute_batch("ROLLBACK");
+        }
+        let reason: Arc<str> = match fault {
+            Fault::Database(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+                "the disk is full".into()
+            }
+            fault => fault.to_string().into(),
+        };
+        tracing::error!(%reason, "the log could not be written and takes no more entries");
+        self.stopped = Some(reason.clone());
+        self.health.send_replace(Health::Stopped(reason.clone()));
+        reason
+    }
+}

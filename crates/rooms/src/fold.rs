@@ -1,0 +1,179 @@
+//! What follows from a topic's entries so far: who is present, and which requests wait for an answer.
+//!
+//! Invariant: a fold over the log, in the log's order. The same entries give the same fold on every node and after every restart.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use salon_log::Standing;
+use salon_protocol::{Entry, EnvelopeId, Message, Participant, ParticipantId, PresenceEvent, RpcId};
+
+/// A request whose caller must be told that nobody will answer it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedCall {
+    /// The request's envelope.
+    pub request: EnvelopeId,
+    /// Its JSON-RPC id.
+    pub id: RpcId,
+    /// Whom it asked.
+    pub callee: ParticipantId,
+}
+
+/// A request without an answer.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) caller: ParticipantId,
+    pub(crate) callee: ParticipantId,
+    pub(crate) id: RpcId,
+    asked: u64,
+    failed: Option<u64>,
+    /// An answer was accepted and is on its way into the log.
+    pub(crate) answering: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Fold {
+    roster: BTreeMap<ParticipantId, Arc<Participant>>,
+    calls: HashMap<EnvelopeId, Call>,
+    /// Requests in the order they were made, some of them answered since; bounds `calls`.
+    asked: VecDeque<EnvelopeId>,
+}
+
+impl Fold {
+    /// The fold of everything up to `standing.head`.
+    pub(crate) fn restore(standing: &Standing) -> Self {
+        let mut fold = Self::default();
+        let mut joined = HashMap::new();
+        for entry in &standing.present {
+            if let Some(presence) = entry.envelope.presence() {
+                joined.insert(presence.participant.id.clone(), entry.position.offset);
+                fold.roster.insert(presence.participant.id.clone(), Arc::new(presence.participant));
+            }
+        }
+        for entry in &standing.unanswered {
+            fold.ask(entry);
+            // When exactly the callee left is not kept, so its callers may be told once more than needed.
+            if let Some(call) = fold.calls.get_mut(entry.envelope.id())
+                && !call.callee.is_host()
+                && joined.get(&call.callee).is_none_or(|&since| since > call.asked)
+            {
+                call.failed = Some(standing.head.offset);
+            }
+        }
+        fold
+    }
+
+    /// Takes the next entry; says whether some call fails by it.
+    pub(crate) fn apply(&mut self, entry: &Entry) -> bool {
+        if let Some(presence) = entry.envelope.presence() {
+            let who = presence.participant.id.clone();
+            return match presence.event {
+                PresenceEvent::Join => {
+                    let began_anew = self.roster.insert(who.clone(), Arc::new(presence.participant)).is_some();
+                    began_anew && self.fail_calls_to(&who, entry.position.offset)
+                }
+                PresenceEvent::Leave => {
+                    self.roster.remove(&who);
+                    self.fail_calls_to(&who, entry.position.offset)
+                }
+                PresenceEvent::Heartbeat => false,
+            };
+        }
+        match entry.envelope.message() {
+            Some(Message::Request { .. }) => self.ask(entry),
+            Some(Message::Response { .. }) => {
+                if let Some(request) = entry.envelope.correlation() {
+                    self.calls.remove(request);
+                }
+                false
+            }
+            Some(Message::Notification { .. }) | None => false,
+        }
+    }
+
+    /// Notes a request; says whether it failed at once, because whom it asks left just before it.
+    fn ask(&mut self, entry: &Entry) -> bool {
+        let (Some(Message::Request { id, .. }), [callee]) = (entry.envelope.message(), entry.envelope.to()) else {
+            return false;
+        };
+        let failed = (!self.is_present(callee)).then_some(entry.position.offset);
+        let call = Call {
+            caller: entry.envelope.from().clone(),
+            callee: callee.clone(),
+            id: id.clone(),
+            asked: entry.position.offset,
+            failed,
+            answering: false,
+        };
+        self.calls.insert(entry.envelope.id().clone(), call);
+        self.asked.push_back(entry.envelope.id().clone());
+        self.forget_oldest();
+        failed.is_some()
+    }
+
+    fn forget_oldest(&mut self) {
+        while self.calls.len() > Standing::MAX_UNANSWERED {
+            match self.asked.pop_front() {
+                Some(oldest) => self.calls.remove(&oldest),
+                None => break,
+            };
+        }
+        if self.asked.len() > 2 * self.calls.len() + 64 {
+            self.asked.retain(|id| self.calls.contains_key(id));
+        }
+    }
+
+    fn fail_calls_to(&mut self, callee: &ParticipantId, at: u64) -> bool {
+        let mut any = false;
+        for call in self.calls.values_mut().filter(|call| call.callee == *callee && call.failed.is_none()) {
+            call.failed = Some(at);
+            any = true;
+        }
+        any
+    }
+
+    /// The calls of `caller` that failed after one offset and up to another, in the order they were made.
+    pub(crate) fn failed_calls(&self, caller: &ParticipantId, after: u64, up_to: u64) -> Vec<FailedCall> {
+        let mut failed: Vec<_> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| call.caller == *caller && call.failed.is_some_and(|at| after < at && at <= up_to))
+            .collect();
+        failed.sort_by_key(|(_, call)| call.asked);
+        let tell = |(request, call): (&EnvelopeId, &Call)| FailedCall {
+            request: request.clone(),
+            id: call.id.clone(),
+            callee: call.callee.clone(),
+        };
+        failed.into_iter().map(tell).collect()
+    }
+
+    /// Whether requests to a participant wait for an answer that may still come.
+    pub(crate) fn is_awaited(&self, callee: &ParticipantId) -> bool {
+        self.calls.values().any(|call| call.callee == *callee && call.failed.is_none())
+    }
+
+    /// The oldest unanswered request to a participant.
+    pub(crate) fn first_asked(&self, callee: &ParticipantId) -> Option<u64> {
+        self.calls.values().filter(|call| call.callee == *callee).map(|call| call.asked).min()
+    }
+
+    /// An unanswered request.
+    pub(crate) fn call_mut(&mut self, request: &EnvelopeId) -> Option<&mut Call> {
+        self.calls.get_mut(request)
+    }
+
+    /// Whether somebody is here. The host always is.
+    pub(crate) fn is_present(&self, participant: &ParticipantId) -> bool {
+        participant.is_host() || self.roster.contains_key(participant)
+    }
+
+    /// Everybody here, by id.
+    pub(crate) fn roster(&self) -> Vec<Arc<Participant>> {
+        self.roster.values().cloned().collect()
+    }
+
+    pub(crate) fn population(&self) -> usize {
+        self.roster.len()
+    }
+}

@@ -1,0 +1,433 @@
+//! The rooms of this node: opened when somebody comes, put away when nobody is left.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use salon_log::{Claim, ReadError, Span, Tail, TopicLog};
+use salon_protocol::{
+    CloseReason, Code, Draft, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, Presence,
+    PresenceEvent, Refusal, TopicName,
+};
+use tokio::sync::{OnceCell, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::cursor::{Bell, Cursor, Deliver, Interest};
+use crate::fold::Fold;
+use crate::limits::{Rate, Rates};
+use crate::ring::Budget;
+use crate::room::{Publishing, Room, Visit, unreadable, unwritable};
+use crate::seat::{Place, Seat};
+
+/// How often a room looks whether it is still needed.
+const HOUSEKEEPING: Duration = Duration::from_secs(60);
+
+/// What all rooms have in common.
+pub struct Settings {
+    /// Bytes of the newest entries that one room keeps in memory.
+    pub ring: usize,
+    /// Bytes of the same that all rooms keep together.
+    pub rings: usize,
+    /// How often one participant may publish.
+    pub rate: Rate,
+    /// How many may be in one room. Zero is no limit.
+    pub participants: usize,
+    /// How long those whom the log says are present have to come back after a start.
+    pub grace: Duration,
+    /// Is told of every join and leave.
+    pub witness: Option<Witness>,
+}
+
+/// Somebody who is told of every join and leave.
+pub type Witness = Box<dyn Fn(&TopicName, &Presence) + Send + Sync>;
+
+pub(crate) struct Common {
+    pub(crate) settings: Settings,
+    pub(crate) rates: Rates,
+    pub(crate) ring_budget: Arc<Budget>,
+    closing: AtomicBool,
+    dismissed: AtomicBool,
+}
+
+impl Common {
+    pub(crate) fn is_dismissed(&self) -> bool {
+        self.dismissed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+}
+
+/// Who wants in, and how.
+#[derive(Debug, Clone)]
+pub struct Admission {
+    /// The participant, as everyone shall see it.
+    pub participant: Participant,
+    /// Alone, or beside its other connections.
+    pub claim: Claim,
+    /// The last envelope it has seen; it begins after this one.
+    pub after: Option<EnvelopeId>,
+    /// How many of the newest entries it wants at once.
+    pub recent: Option<usize>,
+    /// Which entries it wants.
+    pub deliver: Deliver,
+    /// Whether it wants its own.
+    pub echo: bool,
+}
+
+/// Somebody is in.
+pub struct Arrival {
+    /// The seat.
+    pub seat: Seat,
+    /// Who is here, the newcomer included.
+    pub roster: Vec<Arc<Participant>>,
+    /// The newest entries before the seat begins, oldest first, where they were asked for.
+    pub recent: Option<Vec<Arc<Entry>>>,
+}
+
+/// The host's place in one room.
+pub struct Residence {
+    /// Yields what names the host.
+    pub cursor: Cursor,
+    /// What the host answers from.
+    pub desk: Desk,
+}
+
+/// What the host knows of a room, and how it speaks there: as itself, or for those who ask it to.
+pub struct Desk(Arc<Room>);
+
+impl Desk {
+    /// The room.
+    pub fn topic(&self) -> &TopicName {
+        &self.0.topic
+    }
+
+    /// Who is here.
+    pub fn roster(&self) -> Vec<Arc<Participant>> {
+        self.0.fold().roster()
+    }
+
+    /// Publishes as the host, or as somebody on whose request the host acts.
+    pub fn publish(&self, author: &ParticipantId, draft: Draft) -> Publishing {
+        self.0.publish(author, draft)
+    }
+}
+
+/// Runs the host in a room for as long as the room is open.
+pub type Host = Box<dyn Fn(Residence) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// The rooms of this node.
+#[derive(Clone)]
+pub struct Rooms(Arc<Inner>);
+
+struct Inner {
+    log: Arc<dyn TopicLog>,
+    common: Arc<Common>,
+    host: Host,
+    open: Mutex<HashMap<TopicName, Arc<OnceCell<Arc<Room>>>>>,
+    tasks: Mutex<JoinSet<()>>,
+    closing: watch::Sender<bool>,
+}
+
+impl Rooms {
+    /// No room is open yet.
+    pub fn new(log: Arc<dyn TopicLog>, settings: Settings, host: Host) -> Self {
+        let common = Common {
+            rates: Rates::new(settings.rate),
+            ring_budget: Arc::new(Budget::new(settings.rings)),
+            closing: AtomicBool::new(false),
+            dismissed: AtomicBool::new(false),
+            settings,
+        };
+        Self(Arc::new(Inner {
+            log,
+            common: Arc::new(common),
+            host,
+            open: Mutex::default(),
+            tasks: Mutex::default(),
+            closing: watch::Sender::new(false),
+        }))
+    }
+
+    /// The log beneath.
+    pub fn log(&self) -> &Arc<dyn TopicLog> {
+        &self.0.log
+    }
+
+    /// Opens every room that the log says somebody is in, so that those who do not come back are seen to leave.
+    pub async fn recover(&self) -> Result<(), ReadError> {
+        for topic in self.0.log.topics().await? {
+            if !self.0.log.standing(&topic.name).await?.present.is_empty() {
+                self.visit(&topic.name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives somebody a seat.
+    pub async fn enter(&self, topic: &TopicName, admission: Admission) -> Result<Arrival, Refusal> {
+        if self.0.common.is_closing() {
+            return Err(Refusal::new(Code::Closing, "the gateway is shutting down"));
+        }
+        let visit = self.visit(topic).await.map_err(|error| unreadable(&error))?;
+        let room = visit.room().clone();
+        let after = match &admission.after {
+            Some(id) => Some(self.resolve(topic, id).await?.offset),
+            None => None,
+        };
+        let id = admission.participant.id.clone();
+        self.check_population(&room, &id)?;
+
+        let bell =
+            Bell::new(Interest { reader: Some(id.clone()), deliver: admission.deliver, without_own: !admission.echo });
+        let lost = {
+            let bell = bell.clone();
+            Box::new(move || bell.end(CloseReason::Replaced))
+        };
+        let lease = self.0.log.claim(topic, &id, admission.claim, lost).await.map_err(|error| unreadable(&error))?;
+
+        let (place, began, announcement) = {
+            let mut seating = room.seating();
+            let beside = admission.claim == Claim::Shared && seating.is_seated(&id);
+            let resumed = after.is_some();
+            let newcomer = Arc::new(admission.participant);
+            let (participant, announce) = match seating.announced(&id) {
+                None => (newcomer, true),
+                // It goes on where it was: nothing has happened that others need to know.
+                Some(known) if resumed || beside => (known.clone(), false),
+                // It begins anew. What it was asked before is lost, and this is how its callers hear of it.
+                Some(known) => {
+                    let announce = *known != newcomer || room.fold().is_awaited(&id);
+                    (newcomer, announce)
+                }
+            };
+            seating.sit(&id);
+            let place = Place::new(room.clone(), participant.clone(), lease);
+            let announcement = announce.then(|| {
+                seating.announce(participant.clone());
+                room.submit_presence(PresenceEvent::Join, &participant)
+            });
+            (place, room.ring().head(), announcement)
+        };
+        let began = match announcement {
+            Some(append) => {
+                let joined = append.await.map_err(|error| unwritable(&error))?.entry.position.offset;
+                room.folded(joined).await;
+                joined
+            }
+            None => began,
+        };
+        let began = after.unwrap_or(began);
+        let cursor = Cursor::new(room.clone(), Some(visit), bell, began);
+        let recent = match admission.recent {
+            Some(limit) => Some(self.newest(&room, began, limit).await?),
+            None => None,
+        };
+        let roster = room.fold().roster();
+        Ok(Arrival { seat: Seat::new(cursor, place), roster, recent })
+    }
+
+    fn check_population(&self, room: &Room, id: &ParticipantId) -> Result<(), Refusal> {
+        let limit = self.0.common.settings.participants;
+        let seating = room.seating();
+        if limit > 0 && seating.announced(id).is_none() && seating.population() >= limit {
+            let message = format!("the room is full; the limit is {limit} participants");
+            return Err(Refusal::new(Code::RateLimited, message));
+        }
+        Ok(())
+    }
+
+    async fn newest(&self, room: &Room, up_to: u64, limit: usize) -> Result<Vec<Arc<Entry>>, Refusal> {
+        let before = Position { epoch: room.epoch, offset: up_to + 1 };
+        let page = self.0.log.read(&room.topic, Span::Before(before), limit).await;
+        page.map_err(|error| unreadable(&error))
+    }
+
+    /// Reads a room without being in it.
+    pub async fn observe(
+        &self,
+        topic: &TopicName,
+        after: Option<&EnvelopeId>,
+        interest: Interest,
+    ) -> Result<Cursor, Refusal> {
+        let visit = self.visit(topic).await.map_err(|error| unreadable(&error))?;
+        let room = visit.room().clone();
+        let began = match after {
+            Some(id) => self.resolve(topic, id).await?.offset,
+            None => room.ring().head(),
+        };
+        Ok(Cursor::new(room, Some(visit), Bell::new(interest), began))
+    }
+
+    /// Publishes without a seat. A request needs one: somebody must be there for the answer.
+    pub async fn publish(
+        &self,
+        topic: &TopicName,
+        author: &ParticipantId,
+        draft: Draft,
+    ) -> Result<Publishing, Refusal> {
+        let visit = self.visit(topic).await.map_err(|error| unreadable(&error))?;
+        let is_request = matches!(draft.envelope().message(), Some(Message::Request { .. }));
+        if is_request && !visit.room().fold().is_present(author) {
+            let message = "a request wants an answer, and its sender is not in the room to get it; join first";
+            let id = draft.envelope().id().clone();
+            return Err(Refusal::new(Code::Forbidden, message).regarding(Some(id)));
+        }
+        Ok(visit.room().publish(author, draft))
+    }
+
+    /// Who is in a room.
+    pub async fn roster(&self, topic: &TopicName) -> Result<Vec<Arc<Participant>>, Refusal> {
+        let room = self.open().get(topic).and_then(|cell| cell.get().cloned());
+        // Asking who is in a room does not open it.
+        match room {
+            Some(room) => Ok(room.fold().roster()),
+            None => {
+                let standing = self.0.log.standing(topic).await.map_err(|error| unreadable(&error))?;
+                Ok(Fold::restore(&standing).roster())
+            }
+        }
+    }
+
+    /// Where an envelope stands.
+    async fn resolve(&self, topic: &TopicName, id: &EnvelopeId) -> Result<Position, Refusal> {
+        let found = self.0.log.find(topic, id).await.map_err(|error| unreadable(&error))?;
+        match found {
+            Some(found) => Ok(found.entry.position),
+            None => Err(Refusal::new(Code::NotFound, format!("no envelope `{id}` is kept in this topic"))),
+        }
+    }
+
+    /// How many participants are present, in how many rooms.
+    pub fn census(&self) -> (usize, usize) {
+        let open = self.open();
+        let rooms = open.values().filter_map(|cell| cell.get());
+        rooms.fold((0, 0), |(people, rooms), room| (people + room.fold().population(), rooms + 1))
+    }
+
+    /// Sees everyone off and puts all rooms away, after they were dismissed and have gone.
+    pub async fn close(&self) {
+        self.0.closing.send_replace(true);
+        let mut tasks = std::mem::take(&mut *self.tasks());
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// Refuses newcomers and messages from now on, and ends every reader.
+    pub fn dismiss(&self) {
+        self.0.common.closing.store(true, Ordering::Release);
+        self.0.common.dismissed.store(true, Ordering::SeqCst);
+        let rooms: Vec<_> = self.open().values().filter_map(|cell| cell.get().cloned()).collect();
+        for room in rooms {
+            room.end(CloseReason::Shutdown);
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<TopicName, Arc<OnceCell<Arc<Room>>>>> {
+        self.0.open.lock().expect("no code panics while it holds the rooms")
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.0.tasks.lock().expect("no code panics while it holds the tasks")
+    }
+
+    /// Finds a room, or opens it.
+    async fn visit(&self, topic: &TopicName) -> Result<Visit, ReadError> {
+        loop {
+            let cell = self.open().entry(topic.clone()).or_default().clone();
+            cell.get_or_try_init(|| self.begin(topic)).await?;
+            // Between opening and visiting the room may have been put away again; then it is not in the list any more.
+            let open = self.open();
+            if let Some(room) =
+                open.get(topic).filter(|current| Arc::ptr_eq(current, &cell)).and_then(|cell| cell.get())
+            {
+                return Ok(Visit::new(room.clone()));
+            }
+        }
+    }
+
+    async fn begin(&self, topic: &TopicName) -> Result<Arc<Room>, ReadError> {
+        let standing = self.0.log.standing(topic).await?;
+        let tail = self.0.log.tail(topic, standing.head);
+        let room = Arc::new(Room::new(topic.clone(), self.0.log.clone(), self.0.common.clone(), &standing));
+        let host = ParticipantId::host();
+        // Requests to the host that it had not answered when this node went down are answered now.
+        let unanswered = room.fold().first_asked(&host).map(|offset| offset - 1);
+        let began = unanswered.unwrap_or(standing.head.offset);
+        let bell = Bell::new(Interest { reader: Some(host), deliver: Deliver::Named, without_own: true });
+        let cursor = Cursor::new(room.clone(), None, bell, began);
+        let host = (self.0.host)(Residence { cursor, desk: Desk(room.clone()) });
+        let grace = (!standing.present.is_empty()).then(|| Instant::now() + self.0.common.settings.grace);
+        let mut tasks = self.tasks();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(self.clone().keep(room.clone(), tail, host, grace));
+        Ok(room)
+    }
+
+    /// Runs a room until it is put away.
+    async fn keep(self, room: Arc<Room>, mut tail: Tail, host: BoxFuture<'static, ()>, grace: Option<Instant>) {
+        let mut closing = self.0.closing.subscribe();
+        let mut grace = grace;
+        // Not at once: whoever opened the room has yet to visit it.
+        let mut housekeeping = tokio::time::interval_at(Instant::now() + HOUSEKEEPING, HOUSEKEEPING);
+        let mut host = Some(host);
+        let failed = loop {
+            let outcome = tokio::select! { biased;
+                () = async { drop(closing.wait_for(|closing| *closing).await) } => {
+                    room.seating().depart_absent();
+                    break room.see_off().await.err();
+                }
+                tailed = tail.next() => match tailed {
+                    Some(Ok(tailed)) => room.take(tailed).await,
+                    Some(Err(error)) => Err(error),
+                    None => Err(ReadError::Failed("the log has ended".into())),
+                },
+                () = room.departure.notified() => room.see_off().await,
+                () = at(grace) => {
+                    grace = None;
+                    room.seating().depart_absent();
+                    room.see_off().await
+                }
+                () = async { if let Some(host) = &mut host { host.await } }, if host.is_some() => {
+                    host = None;
+                    Ok(())
+                }
+                _ = housekeeping.tick() => {
+                    self.0.common.rates.sweep();
+                    if self.put_away(&room) { return }
+                    Ok(())
+                }
+            };
+            if let Err(error) = outcome {
+                break Some(error);
+            }
+        };
+        if let Some(error) = failed {
+            tracing::error!(topic = %room.topic, %error, "a room had to be closed");
+            room.end(CloseReason::LogFailed);
+        }
+        self.open().retain(|_, cell| cell.get().is_none_or(|open| !Arc::ptr_eq(open, &room)));
+    }
+
+    /// Forgets a room that nobody uses.
+    fn put_away(&self, room: &Arc<Room>) -> bool {
+        let mut open = self.open();
+        let idle = room.is_idle();
+        if idle {
+            open.remove(&room.topic);
+        }
+        idle
+    }
+}
+
+/// Waits for a moment, or for ever.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,391 @@
+//! A room: a topic's live state on this node.
+//!
+//! Order of things, for each batch of the log's tail: the fold takes it, the ring takes it, the readers are woken. Whoever holds the
+//! fold's lock therefore sees fold and ring at the same point of the log.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
+use salon_log::{AppendError, Appended, ReadError, Standing, Tailed, TopicLog};
+use salon_protocol::{
+    CloseReason, Code, Compose, Draft, Entry, Envelope, EnvelopeId, Kind, Message, Participant, ParticipantId,
+    Presence, PresenceEvent, Refusal, Timestamp, TopicName,
+};
+use tokio::sync::{Notify, watch};
+
+use crate::cursor::Bell;
+use crate::fold::Fold;
+use crate::registry::Common;
+use crate::ring::{Ring, Slot};
+use crate::rules::{self, Circumstances, Referent, Refused};
+use crate::seating::Seating;
+
+pub(crate) struct Room {
+    pub(crate) topic: TopicName,
+    pub(crate) epoch: u32,
+    pub(crate) log: Arc<dyn TopicLog>,
+    pub(crate) common: Arc<Common>,
+    pub(crate) seating: Mutex<Seating>,
+    fold: Mutex<Fold>,
+    ring: RwLock<Ring>,
+    /// Mirrors the ring's next slot, so that a reader who is up to date takes no lock.
+    next_slot: AtomicU64,
+    /// The offset the fold has come to.
+    folded: watch::Sender<u64>,
+    listeners: Mutex<Listeners>,
+    pub(crate) departure: Notify,
+    visits: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Listeners {
+    bells: HashMap<u64, Arc<Bell>>,
+    next: u64,
+}
+
+impl Room {
+    pub(crate) fn new(topic: TopicName, log: Arc<dyn TopicLog>, common: Arc<Common>, standing: &Standing) -> Self {
+        let fold = Fold::restore(standing);
+        let head = standing.head.offset;
+        Self {
+            topic,
+            epoch: standing.head.epoch,
+            log,
+            seating: Mutex::new(Seating::restore(fold.roster())),
+            fold: Mutex::new(fold),
+            ring: RwLock::new(Ring::new(head, common.settings.ring, common.ring_budget.clone())),
+            common,
+            next_slot: AtomicU64::new(0),
+            folded: watch::Sender::new(head),
+            listeners: Mutex::default(),
+            departure: Notify::new(),
+            visits: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn fold(&self) -> MutexGuard<'_, Fold> {
+        self.fold.lock().expect("no code panics while it holds the fold")
+    }
+
+    pub(crate) fn ring(&self) -> RwLockReadGuard<'_, Ring> {
+        self.ring.read().expect("no code panics while it holds the ring")
+    }
+
+    pub(crate) fn seating(&self) -> MutexGuard<'_, Seating> {
+        self.seating.lock().expect("no code panics while it holds the seating")
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Listeners> {
+        self.listeners.lock().expect("no code panics while it holds the listeners")
+    }
+
+    pub(crate) fn next_slot(&self) -> u64 {
+        self.next_slot.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn listen(&self, bell: Arc<Bell>) -> u64 {
+        let mut listeners = self.listeners();
+        listeners.next += 1;
+        let number = listeners.next;
+        listeners.bells.insert(number, bell);
+        number
+    }
+
+    pub(crate) fn unlisten(&self, number: u64) {
+        self.listeners().bells.remove(&number);
+    }
+
+    /// Whether anybody uses the room, or the log says that somebody is in it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.visits.load(Ordering::Acquire) == 0 && self.seating().is_empty()
+    }
+
+    /// Waits until the fold has come to an offset.
+    pub(crate) async fn folded(&self, offset: u64) {
+        // The sender lives in this room, so the wait cannot fail.
+        let _ = self.folded.subscribe().wait_for(|&at| at >= offset).await;
+    }
+
+    /// Takes what the log's tail yields.
+    pub(crate) async fn take(&self, tailed: Tailed) -> Result<(), ReadError> {
+        match tailed {
+            Tailed::Entries(entries) => self.take_entries(&entries),
+            Tailed::Gap { resume } => {
+                let standing = self.log.standing(&self.topic).await?;
+                let mut fold = self.fold();
+                *fold = Fold::restore(&standing);
+                self.ring.write().expect("no code panics while it holds the ring").restart(resume.offset);
+                drop(fold);
+                self.folded.send_replace(resume.offset);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_entries(&self, entries: &[Arc<Entry>]) {
+        let Some(last) = entries.last() else { return };
+        {
+            let mut fold = self.fold();
+            let slots: Vec<Slot> =
+                entries.iter().map(|entry| Slot { entry: entry.clone(), fails_calls: fold.apply(entry) }).collect();
+            let mut ring = self.ring.write().expect("no code panics while it holds the ring");
+            for slot in slots {
+                ring.push(slot);
+            }
+            self.next_slot.store(ring.next_slot(), Ordering::Release);
+        }
+        self.folded.send_if_modified(|at| {
+            *at = last.position.offset;
+            true
+        });
+        for bell in self.listeners().bells.values() {
+            bell.ring_for(entries);
+        }
+        if let Some(witness) = &self.common.settings.witness {
+            for presence in entries.iter().filter_map(|entry| entry.envelope.presence()) {
+                witness(&self.topic, &presence);
+            }
+        }
+    }
+
+    /// Ends every reader.
+    pub(crate) fn end(&self, reason: CloseReason) {
+        for bell in self.listeners().bells.values() {
+            bell.end(reason);
+        }
+    }
+
+    /// Composes a presence envelope and submits it. The caller holds the seating's lock, which is what keeps presence in order.
+    pub(crate) fn submit_presence(
+        &self,
+        event: PresenceEvent,
+        participant: &Participant,
+    ) -> BoxFuture<'static, Result<Appended, AppendError>> {
+        let id = uuid::Uuid::new_v4().to_string();
+        let envelope = Compose {
+            id: &id,
+            ts: now(),
+            from: &ParticipantId::host(),
+            to: &[],
+            kind: Kind::Presence,
+            correlation_id: None,
+            payload: Presence { event, participant: participant.clone() },
+        }
+        .envelope();
+        self.log.append(&self.topic, envelope)
+    }
+
+    /// Appends the leaves of those who have gone and are not back, here or on another node.
+    pub(crate) async fn see_off(&self) -> Result<(), ReadError> {
+        let departed = self.seating().take_departed();
+        if departed.is_empty() {
+            return Ok(());
+        }
+        let elsewhere = self.log.roster(&self.topic).await?;
+        let mut leaves = Vec::new();
+        {
+            let mut seating = self.seating();
+            for id in departed.iter().filter(|id| !elsewhere.contains(id)) {
+                if let Some(participant) = seating.withdraw(id) {
+                    leaves.push(self.submit_presence(PresenceEvent::Leave, &participant));
+                }
+            }
+        }
+        for leave in leaves {
+            if let Err(error) = leave.await {
+                tracing::warn!(topic = %self.topic, %error, "a leave could not be stored");
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges a draft and submits it.
+    pub(crate) fn publish(self: &Arc<Self>, author: &ParticipantId, draft: Draft) -> Publishing {
+        let id = draft.envelope().id().clone();
+        if self.common.is_closing() {
+            let refusal = Refusal::new(Code::Closing, "the gateway is shutting down");
+            return Publishing::Refused(refusal.regarding(Some(id)));
+        }
+        if !author.is_host()
+            && let Err(wait) = self.common.rates.take(author)
+        {
+            return Publishing::Refused(self.common.rates.refusal(wait).regarding(Some(id)));
+        }
+        let answered = answered_request(draft.envelope()).cloned();
+        let mut fold = self.fold();
+        let call = answered.as_ref().map(|request| fold.call_mut(request));
+        let referent = match &call {
+            // The fold knows every request that waits for an answer, but few of those that do not.
+            Some(None) => {
+                drop(fold);
+                return Publishing::LookUp(self.clone().look_up(author.clone(), draft));
+            }
+            Some(Some(call)) => {
+                Referent::Request { callee: call.callee.clone(), id: call.id.clone(), answered: call.answering }
+            }
+            None => Referent::Nothing,
+        };
+        let recipient_present = match draft.envelope().to() {
+            [first, ..] if answered.is_none() => fold.is_present(first),
+            _ => false,
+        };
+        let circumstances = Circumstances { recipient_present, referent };
+        match rules::accept(author, draft, &circumstances) {
+            Ok(envelope) => {
+                if let Some(call) = answered.as_ref().and_then(|request| fold.call_mut(request)) {
+                    call.answering = true;
+                }
+                drop(fold);
+                Publishing::Submitted(self.submit(envelope, answered))
+            }
+            Err(refused) if depends_on_the_moment(refused.1.code) => {
+                drop(fold);
+                Publishing::LookUp(Box::pin(self.clone().retry(refused)))
+            }
+            Err(refused) => Publishing::Refused(refused.1),
+        }
+    }
+
+    fn submit(self: &Arc<Self>, envelope: Envelope, answered: Option<EnvelopeId>) -> Submission {
+        let id = envelope.id().clone();
+        Submission {
+            append: self.log.append(&self.topic, envelope),
+            id,
+            answers: answered.map(|request| (self.clone(), request)),
+        }
+    }
+
+    /// Judges an answer to a request that the fold does not know: answered before, or older than what it remembers.
+    fn look_up(self: Arc<Self>, author: ParticipantId, draft: Draft) -> BoxFuture<'static, Result<Appended, Refusal>> {
+        Box::pin(async move {
+            let request = answered_request(draft.envelope()).cloned();
+            let found = match &request {
+                Some(request) => self.log.find(&self.topic, request).await.map_err(|error| unreadable(&error))?,
+                None => None,
+            };
+            let referent = match found {
+                None => Referent::Nothing,
+                Some(found) => match (found.entry.envelope.message(), found.entry.envelope.to()) {
+                    (Some(Message::Request { id, .. }), [callee]) => {
+                        Referent::Request { callee: callee.clone(), id: id.clone(), answered: !found.unanswered }
+                    }
+                    _ => Referent::NoRequest,
+                },
+            };
+            let circumstances = Circumstances { recipient_present: false, referent };
+            match rules::accept(&author, draft, &circumstances) {
+                Ok(envelope) => self.submit(envelope, request).await,
+                Err(refused) if depends_on_the_moment(refused.1.code) => self.retry(refused).await,
+                Err(refused) => Err(refused.1),
+            }
+        })
+    }
+
+    /// What the room refuses now it may have accepted before: the same envelope again is accepted again.
+    async fn retry(self: Arc<Self>, refused: Refused) -> Result<Appended, Refusal> {
+        let (draft, refusal) = *refused;
+        let found = self.log.find(&self.topic, draft.envelope().id()).await.map_err(|error| unreadable(&error))?;
+        match found {
+            Some(found) if found.entry.envelope.text() == draft.envelope().text() => {
+                Ok(Appended { entry: found.entry, repeated: true })
+            }
+            _ => Err(refusal),
+        }
+    }
+}
+
+/// The request an envelope answers, when it is a response.
+fn answered_request(envelope: &Envelope) -> Option<&EnvelopeId> {
+    matches!(envelope.message(), Some(Message::Response { .. })).then(|| envelope.correlation()).flatten()
+}
+
+/// Whether the same draft could have been accepted at another time.
+fn depends_on_the_moment(code: Code) -> bool {
+    matches!(code, Code::RecipientNotFound | Code::CorrelationMismatch)
+}
+
+pub(crate) fn unreadable(error: &ReadError) -> Refusal {
+    tracing::error!(%error, "the log could not be read");
+    Refusal::new(Code::Internal, "the gateway's log could not be read")
+}
+
+pub(crate) fn unwritable(error: &AppendError) -> Refusal {
+    match error {
+        AppendError::IdConflict => Refusal::new(Code::IdConflict, "the id is taken by another envelope in this topic"),
+        AppendError::Stopped(_) => Refusal::new(Code::Closing, "the gateway cannot store messages any more"),
+    }
+}
+
+pub(crate) fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// What becomes of a draft.
+pub enum Publishing {
+    /// Refused at once.
+    Refused(Refusal),
+    /// On its way into the log; later drafts may follow.
+    Submitted(Submission),
+    /// The log must be asked first; later drafts of this author wait until it is done.
+    LookUp(BoxFuture<'static, Result<Appended, Refusal>>),
+}
+
+impl Publishing {
+    /// Waits for the outcome.
+    pub async fn outcome(self) -> Result<Appended, Refusal> {
+        match self {
+            Self::Refused(refusal) => Err(refusal),
+            Self::Submitted(submission) => submission.await,
+            Self::LookUp(outcome) => outcome.await,
+        }
+    }
+}
+
+/// A draft on its way into the log.
+pub struct Submission {
+    append: BoxFuture<'static, Result<Appended, AppendError>>,
+    id: EnvelopeId,
+    /// The request it answers, to be answerable again if this fails.
+    answers: Option<(Arc<Room>, EnvelopeId)>,
+}
+
+impl Future for Submission {
+    type Output = Result<Appended, Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.append.as_mut().poll(cx).map_err(|error| {
+            if let Some((room, request)) = &self.answers
+                && let Some(call) = room.fold().call_mut(request)
+            {
+                call.answering = false;
+            }
+            unwritable(&error).regarding(Some(self.id.clone()))
+        })
+    }
+}
+
+/// Keeps a room from being put away.
+pub(crate) struct Visit(Arc<Room>);
+
+impl Visit {
+    /// Only under the registry's lock, so that a room is never put away between being found and being visited.
+    pub(crate) fn new(room: Arc<Room>) -> Self {
+        room.visits.fetch_add(1, Ordering::AcqRel);
+        Self(room)
+    }
+
+    pub(crate) fn room(&self) -> &Arc<Room> {
+        &self.0
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.0.visits.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,185 @@
+//! Room rules: decides whether a draft may enter a topic.
+//! Invariant: pure. No clock, no log, no wire format.
+
+use salon_protocol::{CHAT_METHOD, Code, Draft, Envelope, Kind, Message, ParticipantId, Refusal, RpcId};
+
+/// What the room knows that bears on a draft.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Circumstances {
+    /// Whether the first participant the draft names is here.
+    pub recipient_present: bool,
+    /// What the draft's `correlation_id` names. Only responses need it.
+    pub referent: Referent,
+}
+
+/// What a `correlation_id` names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Referent {
+    /// No envelope of this topic.
+    Nothing,
+    /// An envelope that is no request.
+    NoRequest,
+    /// A request.
+    Request {
+        /// Whom it was addressed to.
+        callee: ParticipantId,
+        /// Its JSON-RPC id.
+        id: RpcId,
+        /// Whether an answer has been stored, or is about to be.
+        answered: bool,
+    },
+}
+
+/// Accepts a draft of `author`'s, or gives it back with the reason why not. The refusal names the draft.
+pub fn accept(author: &ParticipantId, draft: Draft, circumstances: &Circumstances) -> Result<Envelope, Refused> {
+    match judge(author, draft.envelope(), circumstances) {
+        Ok(()) => Ok(draft.trust()),
+        Err(refusal) => {
+            let refusal = refusal.regarding(Some(draft.envelope().id().clone()));
+            Err(Box::new((draft, refusal)))
+        }
+    }
+}
+
+/// A draft that was not accepted, and why.
+pub type Refused = Box<(Draft, Refusal)>;
+
+fn judge(author: &ParticipantId, envelope: &Envelope, circumstances: &Circumstances) -> Result<(), Refusal> {
+    if envelope.from() != author {
+        let message = format!("`from` must be \"{author}\", the participant this connection belongs to");
+        return Err(Refusal::new(Code::FromMismatch, message));
+    }
+    let (Kind::Mcp, Some(message)) = (envelope.kind(), envelope.message()) else {
+        return Err(Refusal::new(
+            Code::ReservedKind,
+            "only the gateway sends `presence` and `system`; `kind` must be \"mcp\"",
+        ));
+    };
+    match message {
+        Message::Request { .. } => judge_request(envelope, circumstances),
+        Message::Response { id, .. } => judge_response(author, envelope, id, circumstances),
+        Message::Notification { method } if &**method == CHAT_METHOD && envelope.chat().is_none() => {
+            let message = "a chat message needs a string `text`; `format` is \"plain\" or \"markdown\"";
+            Err(Refusal::new(Code::InvalidParameters, message))
+        }
+        Message::Notification { .. } => Ok(()),
+    }
+}
+
+fn judge_request(envelope: &Envelope, circumstances: &Circumstances) -> Result<(), Refusal> {
+    let [callee] = envelope.to() else {
+        let message = format!("a request must be addressed to exactly one participant, not {}", envelope.to().len());
+        return Err(Refusal::new(Code::RecipientRequired, message));
+    };
+    if !circumstances.recipient_present {
+        return Err(Refusal::new(Code::RecipientNotFound, format!("`{callee}` is not in this room")));
+    }
+    Ok(())
+}
+
+fn judge_response(
+    author: &ParticipantId,
+    envelope: &Envelope,
+    id: &RpcId,
+    circumstances: &Circumstances,
+) -> Result<(), Refusal> {
+    let Some(named) = envelope.correlation() else {
+        let message = "a response must carry the request's envelope id as `correlation_id`";
+        return Err(Refusal::new(Code::CorrelationRequired, message));
+    };
+    let mismatch = |message: String| Err(Refusal::new(Code::CorrelationMismatch, message));
+    match &circumstances.referent {
+        Referent::Nothing => mismatch(format!("no envelope `{named}` is known in this room")),
+        Referent::NoRequest => mismatch(format!("`{named}` is not a request, so it cannot be answered")),
+        Referent::Request { callee, .. } if callee != author => {
+            mismatch(format!("the request `{named}` was addressed to `{callee}`"))
+        }
+        Referent::Request { id: asked, .. } if asked != id => {
+            mismatch(format!("the request `{named}` has the JSON-RPC id {}, not {}", asked.to_json(), id.to_json()))
+        }
+        Referent::Request { answered: true, .. } => mismatch(format!("the request `{named}` was already answered")),
+        Referent::Request { .. } => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insta::assert_snapshot;
+    use salon_protocol::Limits;
+
+    /// Judges `author → to payload [re correlation]`, in a room with bob, where alice asked bob `r1` with the id 7.
+    fn judge(author: &str, envelope: &str) -> String {
+        let mut parts = envelope.splitn(4, ' ');
+        let mut part = || parts.next().expect("from, to, correlation and payload");
+        let (from, to, correlation, payload) = (part(), part(), part(), part());
+        let to = if to == "*" { String::new() } else { format!("\"{}\"", to.replace(',', "\",\"")) };
+        let correlation =
+            if correlation == "-" { String::new() } else { format!("\"correlation_id\":\"{correlation}\",") };
+        let kind = if payload.contains("event") { "presence" } else { "mcp" };
+        let text = format!(
+            r#"{{"protocol":"mcp-x/v0","id":"e1","ts":"2025-08-17T14:00:00Z","from":"{from}","to":[{to}],{correlation}"kind":"{kind}","payload":{payload}}}"#
+        );
+        let draft = Draft::parse(text, &Limits::default()).expect("a draft");
+        let request = |answered| Referent::Request {
+            callee: ParticipantId::new("bob").expect("a name"),
+            id: RpcId::Number("7".into()),
+            answered,
+        };
+        let circumstances = Circumstances {
+            recipient_present: draft.envelope().to().first().is_some_and(|id| id.as_str() == "bob"),
+            referent: match draft.envelope().correlation().map(|id| id.as_str().to_owned()).as_deref() {
+                Some("r1") => request(false),
+                Some("r0") => request(true),
+                Some("chat") => Referent::NoRequest,
+                _ => Referent::Nothing,
+            },
+        };
+        match accept(&ParticipantId::new(author).expect("a name"), draft, &circumstances) {
+            Ok(_) => "accepted".into(),
+            Err(refused) => format!("{} [{}]", refused.1, refused.1.regarding.as_ref().map_or("-", |id| id.as_str())),
+        }
+    }
+
+    const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    const ANSWER: &str = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
+
+    #[test]
+    fn a_request_has_one_recipient_who_is_here() {
+        assert_snapshot!(judge("alice", &format!("alice bob - {CALL}")), @"accepted");
+        assert_snapshot!(judge("alice", &format!("alice * - {CALL}")), @"recipient_required: a request must be addressed to exactly one participant, not 0 [e1]");
+        assert_snapshot!(judge("alice", &format!("alice bob,carol - {CALL}")), @"recipient_required: a request must be addressed to exactly one participant, not 2 [e1]");
+        assert_snapshot!(judge("alice", &format!("alice carol - {CALL}")), @"recipient_not_found: `carol` is not in this room [e1]");
+    }
+
+    #[test]
+    fn nobody_speaks_for_another() {
+        assert_snapshot!(judge("mallory", &format!("alice bob - {CALL}")), @r#"from_mismatch: `from` must be "mallory", the participant this connection belongs to [e1]"#);
+        assert_snapshot!(judge("alice", r#"alice * - {"event":"join"}"#), @r#"reserved_kind: only the gateway sends `presence` and `system`; `kind` must be "mcp" [e1]"#);
+    }
+
+    #[test]
+    fn an_answer_answers_a_request() {
+        assert_snapshot!(judge("bob", &format!("bob alice r1 {ANSWER}")), @"accepted");
+        assert_snapshot!(judge("bob", &format!("bob alice - {ANSWER}")), @"correlation_required: a response must carry the request's envelope id as `correlation_id` [e1]");
+        assert_snapshot!(judge("bob", &format!("bob alice r9 {ANSWER}")), @"correlation_mismatch: no envelope `r9` is known in this room [e1]");
+        assert_snapshot!(judge("bob", &format!("bob alice chat {ANSWER}")), @"correlation_mismatch: `chat` is not a request, so it cannot be answered [e1]");
+        assert_snapshot!(judge("carol", &format!("carol alice r1 {ANSWER}")), @"correlation_mismatch: the request `r1` was addressed to `bob` [e1]");
+        assert_snapshot!(judge("bob", &format!("bob alice r0 {ANSWER}")), @"correlation_mismatch: the request `r0` was already answered [e1]");
+        assert_snapshot!(judge("bob", r#"bob alice r1 {"jsonrpc":"2.0","id":"7","result":1}"#), @r#"correlation_mismatch: the request `r1` has the JSON-RPC id 7, not "7" [e1]"#);
+        assert_snapshot!(judge("bob", r#"bob alice r1 {"jsonrpc":"2.0","id":7.0,"error":{}}"#), @"correlation_mismatch: the request `r1` has the JSON-RPC id 7, not 7.0 [e1]");
+    }
+
+    #[test]
+    fn chat_has_text() {
+        let chat = |params: &str| {
+            judge("alice", &format!(r#"alice * - {{"jsonrpc":"2.0","method":"notifications/chat/message"{params}}}"#))
+        };
+        assert_snapshot!(chat(r#","params":{"text":"hi"}"#), @"accepted");
+        assert_snapshot!(chat(r#","params":{"text":"hi","format":"markdown","x":1}"#), @"accepted");
+        for wrong in ["", r#","params":{}"#, r#","params":{"text":1}"#, r#","params":{"text":"a","format":"html"}"#] {
+            assert_eq!(chat(wrong).split(':').next(), Some("invalid_parameters"), "{wrong}");
+        }
+        assert_snapshot!(judge("alice", r#"alice * anything {"jsonrpc":"2.0","method":"notifications/x"}"#), @"accepted");
+    }
+}

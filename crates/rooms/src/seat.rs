@@ -1,0 +1,86 @@
+//! A participant's live place in a room.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use salon_log::Lease;
+use salon_protocol::{CloseReason, Draft, Participant, ParticipantId, TopicName};
+
+use crate::cursor::{Cursor, Happening};
+use crate::room::{Publishing, Room};
+
+/// A seat: reads the room from where it began, and publishes to it. Dropping it leaves, unless the participant sits elsewhere.
+pub struct Seat {
+    // Dropped in this order: who no longer reads has left.
+    cursor: Cursor,
+    place: Place,
+}
+
+impl Seat {
+    pub(crate) fn new(cursor: Cursor, place: Place) -> Self {
+        Self { cursor, place }
+    }
+
+    /// The room.
+    pub fn topic(&self) -> &TopicName {
+        &self.place.room.topic
+    }
+
+    /// Who sits here, as everyone sees it.
+    pub fn participant(&self) -> &Arc<Participant> {
+        &self.place.participant
+    }
+
+    /// Judges a draft and submits it. Drafts enter the log in the order they are published here.
+    pub fn publish(&self, draft: Draft) -> Publishing {
+        self.place.room.publish(&self.place.participant.id, draft)
+    }
+
+    /// Counts a message that never became a draft; says how long to wait when there were too many.
+    pub fn count_malformed(&self) -> Result<(), Duration> {
+        self.place.room.common.rates.take(&self.place.participant.id)
+    }
+
+    /// See [`Cursor::poll_next`].
+    pub fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<Happening>,
+        budget: usize,
+    ) -> Poll<Result<(), CloseReason>> {
+        self.cursor.poll_next(cx, out, budget)
+    }
+
+    /// See [`Cursor::lag`].
+    pub fn lag(&self) -> u64 {
+        self.cursor.lag()
+    }
+}
+
+/// Being seated: counted in the room, with the lease. Dropping it rises.
+pub(crate) struct Place {
+    pub(crate) room: Arc<Room>,
+    pub(crate) participant: Arc<Participant>,
+    lease: Option<Lease>,
+}
+
+impl Place {
+    /// Takes a place whose participant the caller has just counted in the seating.
+    pub(crate) fn new(room: Arc<Room>, participant: Arc<Participant>, lease: Lease) -> Self {
+        Self { room, participant, lease: Some(lease) }
+    }
+
+    pub(crate) fn id(&self) -> &ParticipantId {
+        &self.participant.id
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // First the lease, so that whoever sees the departure finds it released.
+        self.lease = None;
+        self.room.seating().rise(self.id());
+        self.room.departure.notify_one();
+    }
+}

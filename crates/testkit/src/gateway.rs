@@ -1,0 +1,188 @@
+//! A gateway of one's own. The only place here that knows how a gateway is configured and started.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use salon_gateway::auth::{Grant, LocalKey, Signer};
+use salon_gateway::config::Config;
+use salon_protocol::{ParticipantId, Timestamp, TopicName};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::{Failure, Scratch, within};
+
+/// Which log a gateway stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// SQLite in the data directory.
+    Sqlite,
+}
+
+impl Engine {
+    /// Every engine there is: what runs on one runs on all.
+    pub const ALL: &[Self] = &[Self::Sqlite];
+
+    /// Its name in a test's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+        }
+    }
+
+    fn choose(self, _: &mut Config) {
+        match self {
+            // The default.
+            Self::Sqlite => {}
+        }
+    }
+}
+
+/// How a gateway is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    config: Config,
+}
+
+impl Options {
+    /// The defaults, on an engine.
+    pub fn new(engine: Engine) -> Self {
+        let mut config = Config::default();
+        engine.choose(&mut config);
+        Self { config }
+    }
+
+    /// Sets what the flag of the same name sets, from its text; times are in milliseconds. Also `history-off`, a topic.
+    pub fn set(mut self, key: &str, value: &str) -> Result<Self, Failure> {
+        let config = &mut self.config;
+        match key {
+            "dev" => config.dev = read(value)?,
+            "max-message" => config.limits.message = read(value)?,
+            "rate-limit" => config.limits.rate = read(value)?,
+            "rate-burst" => config.limits.burst = read(value)?,
+            "max-participants" => config.limits.participants = read(value)?,
+            "max-connections-per-participant" => config.limits.connections_per_participant = read(value)?,
+            "max-connections-per-address" => config.limits.connections_per_address = read(value)?,
+            "heartbeat" => config.times.heartbeat = Duration::from_millis(read(value)?),
+            "ping-interval" => config.times.ping_interval = Duration::from_millis(read(value)?),
+            "silence-limit" => config.times.silence_limit = Duration::from_millis(read(value)?),
+            "allow-origin" => config.origins.push(value.to_owned()),
+            "allow-host" => config.hosts.push(value.to_owned()),
+            "history-off" => drop(config.history_off.insert(read::<TopicName>(value)?)),
+            _ => return Err(format!("`{key}` is no setting of a gateway here")),
+        }
+        Ok(self)
+    }
+}
+
+fn read<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, Failure> {
+    text.parse().map_err(|e| format!("`{text}` does not fit: {e}"))
+}
+
+/// A running gateway on a free loopback port, with a data directory that goes when it goes.
+#[derive(Debug)]
+pub struct Gateway {
+    config: Config,
+    address: SocketAddr,
+    signer: Signer,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<Result<(), Failure>>,
+    // Last, so that it is removed when nothing uses it any more.
+    _data: Scratch,
+}
+
+impl Gateway {
+    /// Starts one with a fresh data directory.
+    pub async fn start(options: Options) -> Result<Self, Failure> {
+        let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
+        let config = Config { data: data.path().to_owned(), ..options.config };
+        let key = LocalKey::load_or_create(data.path()).map_err(|e| e.to_string())?;
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (address, stop, serving) = serve(free, config.clone()).await?;
+        Ok(Self { config, address, signer: Signer::new(&key), stop, serving, _data: data })
+    }
+
+    /// Where it listens; the same after a restart.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Makes a token with the gateway's own key.
+    pub fn token(&self, token: &Token) -> Result<String, Failure> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|e| e.to_string())?.as_millis();
+        let now = u64::try_from(now).map_err(|e| e.to_string())?;
+        let participant = ParticipantId::new(&token.id).map_err(|e| format!("`{}`: {e}", token.id))?;
+        let topics = token.topics.iter().map(|topic| read(topic)).collect::<Result<_, _>>()?;
+        let expires = Timestamp(now.saturating_add_signed(token.expires * 1000));
+        let kind = token.kind.as_deref().map(read).transpose()?;
+        let grant = Grant { name: token.name.clone(), kind, ..Grant::new(participant, topics, expires) };
+        self.signer.sign(&grant, Timestamp(now)).map_err(|e| e.to_string())
+    }
+
+    /// Stops it as SIGTERM would and waits until it has closed its log.
+    pub async fn stop(self) -> Result<(), Failure> {
+        let Self { stop, serving, .. } = self;
+        end(stop, serving).await
+    }
+
+    /// Stops it and starts it again on the same data and address.
+    pub async fn restart(&mut self) -> Result<(), Failure> {
+        let (stop, _) = oneshot::channel();
+        let stop = std::mem::replace(&mut self.stop, stop);
+        let serving = std::mem::replace(&mut self.serving, tokio::spawn(async { Ok(()) }));
+        end(stop, serving).await?;
+        (self.address, self.stop, self.serving) = serve(self.address, self.config.clone()).await?;
+        Ok(())
+    }
+}
+
+type Serving = (SocketAddr, oneshot::Sender<()>, JoinHandle<Result<(), Failure>>);
+
+async fn serve(address: SocketAddr, config: Config) -> Result<Serving, Failure> {
+    let listener = TcpListener::bind(address).await.map_err(|e| format!("{address} cannot be listened on: {e}"))?;
+    let address = listener.local_addr().map_err(|e| e.to_string())?;
+    let (stop, stopped) = oneshot::channel();
+    let config = Config { listen: address, ..config };
+    let serving = tokio::spawn(async move {
+        // A gateway nobody holds any more stops as well.
+        let shutdown = async { drop(stopped.await) };
+        salon_gateway::serve(listener, config, shutdown).await.map_err(|e| format!("the gateway failed: {e}"))
+    });
+    Ok((address, stop, serving))
+}
+
+async fn end(stop: oneshot::Sender<()>, serving: JoinHandle<Result<(), Failure>>) -> Result<(), Failure> {
+    // Not heard by a gateway that has ended by itself, which its result then says.
+    let _ = stop.send(());
+    within("the gateway to stop", serving).await?.map_err(|e| format!("the gateway panicked: {e}"))?
+}
+
+/// A token to be made.
+#[derive(Debug, Clone)]
+pub struct Token {
+    id: String,
+    topics: Vec<String>,
+    expires: i64,
+    name: Option<String>,
+    kind: Option<String>,
+}
+
+impl Token {
+    /// A token for a participant that opens every topic for an hour and fixes neither name nor kind.
+    pub fn new(id: &str) -> Self {
+        Self { id: id.into(), topics: vec!["*".into()], expires: 3600, name: None, kind: None }
+    }
+
+    /// Sets one claim from its text: `topics` (separated by commas), `expires` (seconds from now, negative is past), `name`, `kind`.
+    pub fn claim(&mut self, claim: &str, value: &str) -> Result<(), Failure> {
+        match claim {
+            "topics" => self.topics = value.split(',').map(str::to_owned).collect(),
+            "expires" => self.expires = value.parse().map_err(|_| format!("`{value}` is no number of seconds"))?,
+            "name" => self.name = Some(value.into()),
+            "kind" => self.kind = Some(value.into()),
+            _ => return Err(format!("a token has no `{claim}` here")),
+        }
+        Ok(())
+    }
+}

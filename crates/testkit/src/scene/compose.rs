@@ -1,0 +1,146 @@
+//! What a scene's participants send: envelopes filled in, and requests with their credentials.
+
+use serde_json::{Value, json};
+
+use super::matching::substitute;
+use super::stage::Stage;
+use super::{Outgoing, Who, With};
+use crate::Failure;
+use crate::gateway::Token;
+use crate::http::Call;
+
+impl Stage {
+    /// The text to send, which is remembered under its id.
+    pub(crate) fn compose(&mut self, who: &Who, what: &Outgoing) -> Result<String, Failure> {
+        let envelope = match what {
+            Outgoing::Raw(text) => {
+                let text = substitute(text, &self.bindings);
+                self.remember(&text);
+                return Ok(text);
+            }
+            Outgoing::Repeat { id } => {
+                return self.sent.get(id).cloned().ok_or_else(|| format!("nobody ever sent {id}"));
+            }
+            Outgoing::Filled(text) => substitute(text, &self.bindings),
+            Outgoing::Chat { text, id } => {
+                let payload = json!({"method": "notifications/chat/message", "params": {"text": text}});
+                json!({"id": id, "payload": payload}).to_string()
+            }
+            Outgoing::Notify { to, id } => {
+                let to = to.as_deref().map_or(json!("(absent)"), |to| json!([to]));
+                json!({"id": id, "to": to}).to_string()
+            }
+            Outgoing::Call { to, method, id, params } => {
+                self.requests += 1;
+                let mut payload = json!({"id": self.requests, "method": method});
+                if let Some(params) = params {
+                    payload["params"] = parse(&substitute(params, &self.bindings))?;
+                }
+                json!({"id": id, "to": [to], "payload": payload}).to_string()
+            }
+            Outgoing::Answer { request, id, result } => {
+                let asked = self.sent.get(request).ok_or_else(|| format!("nobody ever sent {request}"))?;
+                let asked = parse(asked)?;
+                let result = result.as_deref().map_or(Ok(json!({})), parse)?;
+                let payload = json!({"id": asked["payload"]["id"], "result": result});
+                json!({"id": id, "to": [asked["from"]], "correlation_id": request, "payload": payload}).to_string()
+            }
+        };
+        self.fill(who, &envelope)
+    }
+
+    /// Fills in what every envelope has, takes out what is to be `(absent)`, and remembers the result.
+    pub(crate) fn fill(&mut self, who: &Who, envelope: &str) -> Result<String, Failure> {
+        let mut envelope = parse(envelope)?;
+        let fields = envelope.as_object_mut().ok_or("only an object can be filled in")?;
+        for (key, value) in [
+            ("protocol", json!("mcp-x/v0")),
+            ("ts", json!("2025-08-17T14:00:00Z")),
+            ("from", json!(who.participant())),
+            ("kind", json!("mcp")),
+            ("payload", json!({"method": "notifications/note"})),
+        ] {
+            fields.entry(key).or_insert(value);
+        }
+        if let Some(payload) = fields.get_mut("payload").and_then(Value::as_object_mut) {
+            payload.entry("jsonrpc").or_insert(json!("2.0"));
+            payload.retain(|_, value| *value != "(absent)");
+        }
+        fields.retain(|_, value| *value != "(absent)");
+        let text = envelope.to_string();
+        self.remember(&text);
+        Ok(text)
+    }
+
+    fn remember(&mut self, text: &str) {
+        if let Ok(envelope) = serde_json::from_str::<Value>(text)
+            && let Some(id) = envelope["id"].as_str()
+        {
+            self.sent.entry(id.to_owned()).or_insert_with(|| text.to_owned());
+        }
+    }
+
+    /// A request for a connection: `with` is its headers, its token, how the token is shown, and the query.
+    pub(crate) async fn call(&mut self, who: &Who, topic: &str, path: &str, with: &With) -> Result<Call, Failure> {
+        let mut token = Token::new(who.participant());
+        for (key, value) in with {
+            if let Some(claim) = key.strip_prefix("token.") {
+                token.claim(claim, value)?;
+            }
+        }
+        let token = self.gateway.token(&token)?;
+        self.bindings.insert("TOKEN".into(), token.clone());
+
+        let mut call = Call::new("GET", path);
+        let mut query = Vec::new();
+        if topic != "(none)" {
+            query.push(("topic".to_owned(), topic.to_owned()));
+        }
+        let mut auth = "header";
+        for (key, value) in with.iter().filter(|(key, _)| !key.starts_with("token.")) {
+            let shown = substitute(value, &self.bindings);
+            if key.starts_with(|c: char| c.is_ascii_uppercase()) {
+                call = call.header(key, shown);
+            } else if key == "auth" {
+                auth = value;
+            } else {
+                query.push((key.clone(), shown));
+            }
+        }
+        let shown = |key: &str| query.iter().any(|(k, _)| k == key);
+        let credentials = shown("ticket") || shown("token") || call.headers.iter().any(|(k, _)| k == "Authorization");
+        match auth {
+            _ if credentials => {}
+            "header" => call = call.bearer(&token),
+            "subprotocol" => call = call.header("Sec-WebSocket-Protocol", format!("mcpx.v0, bearer.{token}")),
+            "url" => query.push(("token".into(), token)),
+            "ticket" => query.push(("ticket".into(), self.ticket(&token, topic).await?)),
+            "none" => {}
+            other => return Err(format!("`auth={other}` is no way to show a token")),
+        }
+        let query: Vec<String> = query.iter().map(|(k, v)| format!("{k}={}", escape(v))).collect();
+        if !query.is_empty() {
+            call.path = format!("{path}?{}", query.join("&"));
+        }
+        Ok(call)
+    }
+
+    async fn ticket(&self, token: &str, topic: &str) -> Result<String, Failure> {
+        let call = Call::new("POST", "/v0/tickets").bearer(token).body(json!({"topic": topic}).to_string());
+        let answer = call.send(self.gateway.address()).await?;
+        match parse(&answer.body)?["ticket"].as_str() {
+            Some(ticket) if answer.status / 100 == 2 => Ok(ticket.to_owned()),
+            _ => Err(format!("no ticket: {} {}", answer.status, answer.body)),
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<Value, Failure> {
+    serde_json::from_str(text).map_err(|e| format!("not JSON ({e}): {text}"))
+}
+
+/// Percent-encodes a query's value.
+fn escape(text: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~:@".contains(&b);
+    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}

@@ -1,0 +1,114 @@
+//! One participant's wire in a scene.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use super::stage::shorten;
+use crate::Failure;
+use crate::http::EventStream;
+use crate::socket::{Event, Socket};
+
+/// What came over it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Came {
+    Text(String),
+    Binary(usize),
+    Closed(u16, String),
+    Ended,
+}
+
+impl fmt::Display for Came {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(&shorten(text)),
+            Self::Binary(length) => write!(f, "a binary frame of {length} bytes"),
+            Self::Closed(code, reason) => write!(f, "close {code} {reason:?}"),
+            Self::Ended => f.write_str("the end"),
+        }
+    }
+}
+
+enum Wire {
+    Socket(Box<Socket>),
+    Stream(Box<EventStream>),
+}
+
+pub(crate) struct Connection {
+    wire: Wire,
+    pub(crate) topic: String,
+    /// The welcome, as it came.
+    pub(crate) welcome: String,
+    /// What came while nobody was looking.
+    waiting: VecDeque<Came>,
+}
+
+impl Connection {
+    pub(crate) fn socket(socket: Socket, topic: &str) -> Self {
+        let wire = Wire::Socket(Box::new(socket));
+        Self { wire, topic: topic.into(), welcome: String::new(), waiting: VecDeque::new() }
+    }
+
+    pub(crate) fn stream(stream: EventStream, topic: &str) -> Self {
+        let wire = Wire::Stream(Box::new(stream));
+        Self { wire, topic: topic.into(), welcome: String::new(), waiting: VecDeque::new() }
+    }
+
+    pub(crate) async fn send(&mut self, text: &str) -> Result<(), Failure> {
+        match &mut self.wire {
+            Wire::Socket(socket) => socket.text(text).await,
+            Wire::Stream(_) => Err("a stream of events is only for reading".into()),
+        }
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Came, Failure> {
+        match self.waiting.pop_front() {
+            Some(came) => Ok(came),
+            None => self.read().await,
+        }
+    }
+
+    /// Makes frames the next ones again.
+    pub(crate) fn put_back(&mut self, texts: Vec<String>) {
+        for text in texts.into_iter().rev() {
+            self.waiting.push_front(Came::Text(text));
+        }
+    }
+
+    /// Reads until the connection ends and keeps what came.
+    pub(crate) async fn drain(&mut self) {
+        while let Ok(came) = self.read().await {
+            let over = matches!(came, Came::Closed(..) | Came::Ended);
+            self.waiting.push_back(came);
+            if over {
+                return;
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<Came, Failure> {
+        match &mut self.wire {
+            Wire::Socket(socket) => Ok(match socket.next().await? {
+                Event::Text(text) => Came::Text(text),
+                Event::Binary(length) => Came::Binary(length),
+                Event::Closed(code, reason) => Came::Closed(code, reason),
+                Event::Broken => Came::Ended,
+            }),
+            Wire::Stream(stream) => {
+                let Some(event) = stream.next().await? else { return Ok(Came::Ended) };
+                // What resumes a stream is the envelope's id, as with `after`.
+                let envelope: serde_json::Value = serde_json::from_str(&event.data).unwrap_or_default();
+                if envelope["id"].as_str() != event.id.as_deref() {
+                    return Err(format!("an event has the id {:?} and the data {}", event.id, event.data));
+                }
+                Ok(Came::Text(event.data))
+            }
+        }
+    }
+
+    pub(crate) async fn leave(self) -> Result<(), Failure> {
+        match self.wire {
+            Wire::Socket(socket) => socket.close().await,
+            Wire::Stream(_) => Ok(()),
+        }
+    }
+}

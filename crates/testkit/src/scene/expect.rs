@@ -1,0 +1,255 @@
+//! What a scene expects, and how it tells that something else came.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::connection::Came;
+use super::matching::{compare, substitute};
+use super::stage::{FENCE, Stage, Wanted, shorten};
+use super::{Expected, Incoming, Who};
+use crate::Failure;
+use crate::gateway::Token;
+use crate::http::{Answer, Call};
+
+impl Stage {
+    pub(crate) async fn get(&mut self, who: &Who, what: &Incoming) -> Result<(), Failure> {
+        match what {
+            Incoming::Sent(ids) => {
+                for id in ids {
+                    let sent = self.sent.get(id).cloned().ok_or_else(|| format!("nobody ever sent {id}"))?;
+                    let came = self.next_text(who, Wanted::Frame).await?;
+                    if came != sent {
+                        return Err(format!("expected, byte for byte\n    {sent}\n  came\n    {came}"));
+                    }
+                }
+                Ok(())
+            }
+            Incoming::Raw(text) => {
+                let (expected, came) = (substitute(text, &self.bindings), self.next_text(who, Wanted::Frame).await?);
+                if came == expected { Ok(()) } else { Err(format!("expected\n    {expected}\n  came\n    {came}")) }
+            }
+            Incoming::Json(expected) => {
+                let came = self.next_value(who, Wanted::Frame).await?;
+                compare(expected, &came, &mut self.bindings).map_err(|told| format!("{told}\n  in {came}"))
+            }
+            Incoming::Presence { event, of, more } => {
+                let wanted = match *event {
+                    "heartbeat" => Wanted::Heartbeat,
+                    _ if of == who.participant() => Wanted::OwnPresence,
+                    _ => Wanted::Frame,
+                };
+                let came = self.next_value(who, wanted).await?;
+                let expected = json!({
+                    "protocol": "mcp-x/v0", "id": "(any)", "ts": "(any)", "from": "system:gateway", "kind": "presence",
+                    "payload": {"event": event, "participant": {"id": of}},
+                });
+                compare(&expected, &came, &mut self.bindings).map_err(|told| format!("{told}\n  in {came}"))?;
+                let Some(more) = more else { return Ok(()) };
+                compare(more, &came["payload"]["participant"], &mut self.bindings)
+            }
+            Incoming::Refusal { code, regarding } => {
+                let came = self.next_value(who, Wanted::Frame).await?;
+                self.expect_refusal(&came, code, regarding.as_deref())
+            }
+            Incoming::Told { code, regarding } => {
+                let mut presence = Vec::new();
+                let came = loop {
+                    let text = self.next_text(who, Wanted::Frame).await?;
+                    let came: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+                    if came["kind"] != "presence" {
+                        break came;
+                    }
+                    presence.push(text);
+                };
+                self.connection(who)?.put_back(presence);
+                self.expect_refusal(&came, code, regarding.as_deref())
+            }
+            Incoming::NothingMore => self.fence(who).await,
+        }
+    }
+
+    /// Lets anything pass until it comes.
+    pub(crate) async fn wait(&mut self, who: &Who, what: &Incoming) -> Result<(), Failure> {
+        loop {
+            let text = self.next_text(who, Wanted::OwnPresence).await?;
+            let came: Value = serde_json::from_str(&text).unwrap_or_default();
+            let found = match what {
+                Incoming::Json(expected) => compare(expected, &came, &mut self.bindings).is_ok(),
+                Incoming::Sent(ids) => ids.iter().any(|id| self.sent.get(id) == Some(&text)),
+                _ => return Err("nobody can wait for this".into()),
+            };
+            if found {
+                return Ok(());
+            }
+        }
+    }
+
+    fn expect_refusal(&mut self, came: &Value, code: &str, regarding: Option<&str>) -> Result<(), Failure> {
+        let regarding = regarding.map_or("(absent)".into(), |id| substitute(id, &self.bindings));
+        compare(&refusal(code, &regarding), came, &mut self.bindings).map_err(|told| format!("{told}\n  in {came}"))
+    }
+
+    async fn next_text(&mut self, who: &Who, wanted: Wanted) -> Result<String, Failure> {
+        match self.next(who, wanted).await? {
+            Came::Text(text) => Ok(text),
+            other => Err(format!("expected a frame, came {other}")),
+        }
+    }
+
+    async fn next_value(&mut self, who: &Who, wanted: Wanted) -> Result<Value, Failure> {
+        let text = self.next_text(who, wanted).await?;
+        serde_json::from_str(&text).map_err(|e| format!("a frame is not JSON ({e}): {text}"))
+    }
+
+    async fn fence(&mut self, who: &Who) -> Result<(), Failure> {
+        self.fences += 1;
+        let id = format!("{FENCE}-{}", self.fences);
+        let path = format!("/v0/topics/{}/messages", self.connection(who)?.topic);
+        let text = self.fill(&Who(FENCE.into()), &format!(r#"{{"id":"{id}"}}"#))?;
+        let token = self.gateway.token(&Token::new(FENCE))?;
+        let posted = Call::new("POST", path).bearer(&token).body(text.clone()).send(self.gateway.address()).await?;
+        if posted.status / 100 != 2 {
+            return Err(format!("the fence was not published: {} {}", posted.status, posted.body));
+        }
+        loop {
+            match self.next(who, Wanted::Fence).await? {
+                Came::Text(came) if came == text => return Ok(()),
+                // A fence of an earlier step, which nobody has looked at.
+                Came::Text(came) if is_fence(&came) => {}
+                other => return Err(format!("expected nothing more, came {other}")),
+            }
+        }
+    }
+
+    pub(crate) async fn flood(&mut self, who: &Who, count: usize, code: &str) -> Result<(), Failure> {
+        let ids: Vec<String> = (1..=count).map(|i| format!("flood-{i}")).collect();
+        for id in &ids {
+            let text = self.fill(who, &format!(r#"{{"id":"{id}"}}"#))?;
+            self.connection(who)?.send(&text).await?;
+        }
+        let (mut accepted, mut refused) = (0, 0);
+        for _ in &ids {
+            let came = self.next_value(who, Wanted::Frame).await?;
+            if came["kind"] == "mcp" {
+                accepted += 1;
+            } else {
+                let regarding =
+                    came["correlation_id"].as_str().filter(|id| id.starts_with("flood-")).unwrap_or("flood-N");
+                compare(&refusal(code, regarding), &came, &mut self.bindings)?;
+                refused += 1;
+            }
+        }
+        if refused > 0 && accepted > 0 {
+            Ok(())
+        } else {
+            Err(format!("{accepted} were accepted and {refused} refused"))
+        }
+    }
+
+    pub(crate) async fn closed(&mut self, who: &Who, code: u16) -> Result<(), Failure> {
+        loop {
+            match self.next(who, Wanted::Close).await? {
+                Came::Closed(came, _) if came == code => return Ok(()),
+                // Whoever is shut down is told so first.
+                Came::Text(text) if code == 1001 && text.contains(r#""code":"closing""#) => {}
+                other => return Err(format!("expected to be closed with {code}, came {other}")),
+            }
+        }
+    }
+
+    pub(crate) async fn expect_welcome(&mut self, who: &Who, topic: &str) -> Result<(), Failure> {
+        // The very first frame, whatever it is: nothing passes by unseen before a welcome.
+        let came = self.connection(who)?.next().await?;
+        self.transcript.push(format!("      {} ← {came}", who.0));
+        let Came::Text(text) = came else { return Err(format!("expected a welcome, came {came}")) };
+        let came: Value = serde_json::from_str(&text).map_err(|e| format!("the welcome is not JSON: {e}"))?;
+        let expected = json!({
+            "protocol": "mcp-x/v0", "id": "(any)", "ts": "(any)", "from": "system:gateway", "kind": "system",
+            "payload": {
+                "event": "welcome", "type": "welcome", "participant": {"id": who.participant()},
+                "participant_id": who.participant(), "topic": topic, "participants": "(any)", "history": "(any)",
+                "protocol": "mcp-x/v0", "gateway": {"id": "system:gateway"},
+            },
+        });
+        compare(&expected, &came, &mut self.bindings)?;
+        self.connection(who)?.welcome = text;
+        Ok(())
+    }
+
+    pub(crate) fn expect_refused(&mut self, came: &Answer, status: &str, code: &str) -> Result<(), Failure> {
+        let json = json!({"error": "(any)", "code": code});
+        self.expect_answer(&Expected { status: status.into(), json: Some(json), ..Expected::default() }, came)
+    }
+
+    pub(crate) fn expect_answer(&mut self, expected: &Expected, came: &Answer) -> Result<(), Failure> {
+        self.transcript.push(format!("      ← {} {}", came.status, shorten(&came.body)));
+        let status = came.status.to_string();
+        let fits = expected.status.bytes().zip(status.bytes()).all(|(want, came)| want == b'x' || want == came);
+        if !fits {
+            return Err(format!("expected status {}, came {status} {}", expected.status, came.body));
+        }
+        for (name, value) in &expected.headers {
+            let (value, has) = (substitute(value, &self.bindings), came.header(&name.to_ascii_lowercase()));
+            if has != Some(value.as_str()) {
+                return Err(format!("expected the header {name}: {value}, came {has:?}"));
+            }
+        }
+        if let Some(terms) = &expected.listing {
+            self.expect_listing(terms, &came.body, &["messages"])?;
+            self.expect_listing(terms, &came.body, &["history"])?;
+        }
+        let Some(wanted) = &expected.json else { return Ok(()) };
+        let body: Value =
+            serde_json::from_str(&came.body).map_err(|e| format!("the answer is not JSON ({e}): {}", came.body))?;
+        compare(wanted, &body, &mut self.bindings).map_err(|told| format!("{told}\n  in {body}"))
+    }
+
+    /// The array at `path` must hold exactly these entries, fences left out.
+    pub(crate) fn expect_listing(&self, terms: &[String], text: &str, path: &[&str]) -> Result<(), Failure> {
+        let place = path.join(".");
+        let told = |e: serde_json::Error| format!("{place}: {e} in {text}");
+        let mut inner = text;
+        for key in path {
+            let object: BTreeMap<&str, &RawValue> = serde_json::from_str(inner).map_err(told)?;
+            inner = object.get(key).ok_or_else(|| format!("{place} is missing in {text}"))?.get();
+        }
+        let entries: Vec<&RawValue> = serde_json::from_str(inner).map_err(told)?;
+        let entries: Vec<&str> = entries.into_iter().map(RawValue::get).filter(|text| !is_fence(text)).collect();
+        let came: Vec<String> = entries.iter().map(|text| self.term(text)).collect();
+        let terms: Vec<String> = terms.iter().map(|term| substitute(term, &self.bindings)).collect();
+        if came != terms {
+            return Err(format!("{place}: expected {}, came {}\n  in {inner}", terms.join(" "), came.join(" ")));
+        }
+        Ok(())
+    }
+
+    /// What a listing calls an entry; an id only when its bytes are those that were sent.
+    fn term(&self, text: &str) -> String {
+        let value: Value = serde_json::from_str(text).unwrap_or_default();
+        let word = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+        let id = word(&value["id"]);
+        match self.sent.get(&id) {
+            Some(sent) if sent == text => id,
+            Some(_) => format!("(altered {id})"),
+            None if value["kind"] == "presence" => {
+                let payload = &value["payload"];
+                format!("{}:{}", word(&payload["event"]), word(&payload["participant"]["id"]))
+            }
+            None => id,
+        }
+    }
+}
+
+fn refusal(code: &str, regarding: &str) -> Value {
+    json!({
+        "protocol": "mcp-x/v0", "id": "(any)", "ts": "(any)", "from": "system:gateway", "kind": "system",
+        "correlation_id": regarding,
+        "payload": {"event": "error", "type": "error", "code": code, "message": "(any)"},
+    })
+}
+
+fn is_fence(text: &str) -> bool {
+    serde_json::from_str::<Value>(text).is_ok_and(|entry| entry["from"] == FENCE)
+}

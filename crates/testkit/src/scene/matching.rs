@@ -1,0 +1,117 @@
+//! Compares JSON that is expected in part with JSON that came.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Values bound so far, by their names without `$`.
+pub(crate) type Bindings = BTreeMap<String, String>;
+
+/// Tells the first place where `actual` lacks what `expected` names.
+pub(crate) fn compare(expected: &Value, actual: &Value, bindings: &mut Bindings) -> Result<(), String> {
+    at("", expected, Some(actual), bindings)
+}
+
+fn at(path: &str, expected: &Value, actual: Option<&Value>, bindings: &mut Bindings) -> Result<(), String> {
+    let place = if path.is_empty() { "the whole" } else { path };
+    let differs = || {
+        let came = actual.map_or_else(|| "nothing".into(), Value::to_string);
+        format!("{place}: expected {expected}, came {came}")
+    };
+    if *expected == "(absent)" {
+        return if actual.is_none() { Ok(()) } else { Err(differs()) };
+    }
+    let actual = actual.ok_or_else(differs)?;
+    match (expected, actual) {
+        (Value::String(word), _) if word == "(any)" => Ok(()),
+        (Value::String(word), came) if is_variable(word) => {
+            let came = came.as_str().map_or_else(|| came.to_string(), str::to_owned);
+            match bindings.get(&word[1..]) {
+                Some(bound) if *bound != came => Err(format!("{place}: expected {word} = {bound}, came {came}")),
+                Some(_) => Ok(()),
+                None => {
+                    bindings.insert(word[1..].to_owned(), came);
+                    Ok(())
+                }
+            }
+        }
+        (Value::Object(expected), Value::Object(actual)) => expected.iter().try_for_each(|(key, value)| {
+            let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            at(&path, value, actual.get(key), bindings)
+        }),
+        (Value::Array(expected), Value::Array(actual)) => list(path, expected, actual, bindings),
+        (expected, actual) if expected == actual => Ok(()),
+        _ => Err(differs()),
+    }
+}
+
+fn list(path: &str, expected: &[Value], actual: &[Value], bindings: &mut Bindings) -> Result<(), String> {
+    if let [first, wanted @ ..] = expected
+        && *first == "(some)"
+    {
+        return wanted.iter().try_for_each(|want| {
+            let found = actual.iter().any(|item| at(path, want, Some(item), &mut bindings.clone()).is_ok());
+            if found { Ok(()) } else { Err(format!("{path}: {want} is not among {}", Value::from(actual))) }
+        });
+    }
+    let (expected, open) = match expected {
+        [start @ .., last] if *last == "(more)" => (start, true),
+        whole => (whole, false),
+    };
+    if actual.len() < expected.len() || (!open && actual.len() > expected.len()) {
+        let (want, came) = (expected.len(), actual.len());
+        return Err(format!("{path}: expected {want} elements, came {came}: {}", Value::from(actual)));
+    }
+    let mut pairs = expected.iter().zip(actual).enumerate();
+    pairs.try_for_each(|(i, (want, item))| at(&format!("{path}[{i}]"), want, Some(item), bindings))
+}
+
+fn is_variable(word: &str) -> bool {
+    let name = word.strip_prefix('$').unwrap_or_default();
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+}
+
+/// Puts bound values in the place of their names; longer names first, so that `$A` does not eat into `$AB`.
+pub(crate) fn substitute(text: &str, bindings: &Bindings) -> String {
+    let mut names: Vec<&String> = bindings.keys().collect();
+    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    names.into_iter().fold(text.to_owned(), |text, name| text.replace(&format!("${name}"), &bindings[name]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(expected: &str, actual: &str) -> String {
+        let read = |text: &str| serde_json::from_str(text).expect("the test writes JSON");
+        let mut bindings = Bindings::from([("OLD".into(), "7".into())]);
+        match compare(&read(expected), &read(actual), &mut bindings) {
+            Ok(()) => bindings.iter().map(|(k, v)| format!("{k}={v} ")).collect(),
+            Err(told) => told,
+        }
+    }
+
+    #[test]
+    fn only_what_is_named_is_compared() {
+        insta::assert_snapshot!(verdict(r#"{"a":{"b":1}}"#, r#"{"a":{"b":1,"c":2},"d":3}"#), @"OLD=7");
+        insta::assert_snapshot!(verdict(r#"{"a":{"b":1}}"#, r#"{"a":{"b":1.0}}"#), @"a.b: expected 1, came 1.0");
+        insta::assert_snapshot!(verdict(r#"{"a":1}"#, "{}"), @"a: expected 1, came nothing");
+        insta::assert_snapshot!(verdict(r#"{"a":"(absent)"}"#, r#"{"a":null}"#), @r#"a: expected "(absent)", came null"#);
+        insta::assert_snapshot!(verdict(r#"{"a":"(absent)","b":"(any)"}"#, r#"{"b":[]}"#), @"OLD=7");
+    }
+
+    #[test]
+    fn arrays_are_whole_unless_they_say_so() {
+        insta::assert_snapshot!(verdict("[1]", "[1,2]"), @": expected 1 elements, came 2: [1,2]");
+        insta::assert_snapshot!(verdict(r#"[1,"(more)"]"#, "[1,2]"), @"OLD=7");
+        insta::assert_snapshot!(verdict(r#"["(some)",{"x":2}]"#, r#"[1,{"x":2,"y":3}]"#), @"OLD=7");
+        insta::assert_snapshot!(verdict(r#"["(some)",9]"#, "[1]"), @": 9 is not among [1]");
+    }
+
+    #[test]
+    fn variables_bind_once() {
+        insta::assert_snapshot!(verdict(r#"{"a":"$NEW"}"#, r#"{"a":"x"}"#), @"NEW=x OLD=7");
+        insta::assert_snapshot!(verdict(r#"{"a":"$OLD"}"#, r#"{"a":8}"#), @"a: expected $OLD = 7, came 8");
+        assert_eq!(substitute("$OLD $OLDER", &Bindings::from([("OLD".into(), "1".into())])), "1 1ER");
+    }
+}

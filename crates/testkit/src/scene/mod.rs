@@ -1,0 +1,164 @@
+//! Scenes: conversations of several participants with a gateway, written for people to read, one step a line.
+//!
+//! ```text
+//! # What the scene shows.
+//! gateway with rate-limit 5, dev
+//!
+//! alice joins room:alpha by mcpx with history=10 echo=false
+//! bob joins room:alpha by mcpx
+//! alice gets join bob
+//! alice says hello as e1
+//! alice and bob get e1
+//! bob gets nothing more
+//! ```
+//!
+//! **Names.** `alice/tab` is another connection of the participant `alice`. An indented line continues the one above it. A word `$X`
+//! stands for a value bound before; `$TOKEN` is the speaker's own token, `$ADDRESS` and `$PORT` are the gateway's, `$LF`, `$CR` and `$TAB` are those characters.
+//!
+//! **Settings** come first, `gateway with SETTING [VALUE], …`; see [`crate::gateway::Options::set`].
+//!
+//! **Coming and going.** `W joins TOPIC by mcpx`, `W follows TOPIC` (the stream of events), `W cannot join TOPIC: STATUS CODE`,
+//! `W cannot follow TOPIC: STATUS CODE`, each with `with KEY=VALUE …` behind the topic: a capitalised key is a header, one that begins
+//! with `token.` shapes the token (`topics`, `expires` in seconds from now, `name`, `kind`), `auth=` is how it is shown (`header`,
+//! `ticket`, `subprotocol`, `url`, `none`), everything else goes into the query. `W is welcomed JSON`, `W leaves`,
+//! `W's connection breaks`, `W is closed CODE`, `W's stream ends`, `the gateway restarts`.
+//!
+//! **Sending.** `W sends JSON` fills in what is missing of `protocol`, `ts`, `from`, `kind` and `payload.jsonrpc`; `W sends raw TEXT`
+//! fills in nothing. For short: `W says TEXT as ID`, `W notifies X|everyone as ID`, `W calls X [METHOD] as ID [PARAMS]`,
+//! `W answers REQUEST as ID [RESULT]`, `W repeats ID`, `W posts to TOPIC JSON → STATUS [JSON]`, and
+//! `W floods COUNT until refused CODE`.
+//!
+//! **Receiving.** `W gets ID …`: exactly the bytes that were sent under these ids, in this order. `W gets JSON`: a frame that has at
+//! least this. `W gets raw TEXT`, `W gets join X [JSON]`, `W gets leave X [JSON]`, `W gets heartbeat X`, `W is refused CODE [regarding ID]`,
+//! `W is told CODE regarding ID` (the same about somebody else's doing, which may come before or after the presence that caused it).
+//! Every step looks at the next frame, and only these pass by unseen where they are not asked for: heartbeats, the fences below, the
+//! reader's own joins and leaves, and, before a close, any presence. `W waits for ID` or `W waits for JSON` lets anything pass until it comes.
+//! `W gets nothing more` publishes a fence, an envelope from somebody who is not in the room, and the fence must be what comes next: the log's
+//! order proves what waiting could only suggest.
+//!
+//! **Asking.** `W asks METHOD PATH [with HEADER=VALUE …] [BODY] → STATUS [with HEADER=VALUE …] [listing TERM …] [JSON]`, or `nobody asks …` without a token. `STATUS`
+//! may be `2xx`. `listing` means that `messages` and `history` are both exactly these entries, bytes included: an id, `join:X` or
+//! `leave:X`; nothing at all is `listing none`.
+//!
+//! **JSON** is matched by what it names: `"(any)"` is any value, `"(absent)"` no value, `"$X"` binds or repeats one; in an array a final
+//! `"(more)"` lets the rest pass and a first `"(some)"` asks for the others in any place.
+
+mod compose;
+mod connection;
+mod expect;
+mod matching;
+mod parse;
+mod stage;
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::gateway::Engine;
+
+/// A scene that has been read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scene {
+    /// How the gateway is set up.
+    pub(crate) settings: Vec<(String, String)>,
+    /// What happens.
+    pub(crate) steps: Vec<Line>,
+}
+
+/// A step and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Line {
+    pub(crate) number: usize,
+    pub(crate) text: String,
+    pub(crate) step: Step,
+}
+
+/// A connection's name: the participant's id, and what tells it from the participant's other connections.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Who(pub(crate) String);
+
+impl Who {
+    pub(crate) fn participant(&self) -> &str {
+        self.0.split('/').next().unwrap_or_default()
+    }
+}
+
+/// The `with` part of a step, in order.
+pub(crate) type With = Vec<(String, String)>;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Step {
+    Join { who: Who, topic: String, with: With },
+    CannotJoin { who: Who, topic: String, with: With, refused: Refused },
+    Follow { who: Who, topic: String, with: With },
+    CannotFollow { who: Who, topic: String, with: With, refused: Refused },
+    Welcomed { who: Who, expected: Expected },
+    Send { who: Who, what: Outgoing },
+    Post { who: Who, topic: String, envelope: String, answer: Expected },
+    Flood { who: Who, count: usize, code: String },
+    Get { who: Vec<Who>, what: Incoming },
+    Wait { who: Vec<Who>, what: Incoming },
+    Closed { who: Vec<Who>, code: u16 },
+    StreamEnds { who: Who },
+    Leave { who: Who },
+    Break { who: Who },
+    Restart,
+    Ask { who: Option<Who>, method: String, path: String, with: With, body: String, answer: Expected },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Refused {
+    pub(crate) status: String,
+    pub(crate) code: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Outgoing {
+    Filled(String),
+    Raw(String),
+    Chat { text: String, id: String },
+    Notify { to: Option<String>, id: String },
+    Call { to: String, method: String, id: String, params: Option<String> },
+    Answer { request: String, id: String, result: Option<String> },
+    Repeat { id: String },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Incoming {
+    Sent(Vec<String>),
+    Raw(String),
+    Json(Value),
+    Presence { event: &'static str, of: String, more: Option<Value> },
+    Refusal { code: String, regarding: Option<String> },
+    Told { code: String, regarding: Option<String> },
+    NothingMore,
+}
+
+/// What an answer or a welcome must have. An empty `status` is not looked at.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Expected {
+    pub(crate) status: String,
+    pub(crate) headers: With,
+    pub(crate) listing: Option<Vec<String>>,
+    pub(crate) json: Option<Value>,
+}
+
+impl Scene {
+    /// Reads a scene; an error names the line.
+    pub fn parse(text: &str) -> Result<Self, crate::Failure> {
+        parse::scene(text)
+    }
+
+    /// Plays it against a gateway on the given engine. An error tells the step, what came instead, and all that happened before.
+    pub async fn play(&self, engine: Engine) -> Result<(), crate::Failure> {
+        stage::play(self, engine).await
+    }
+}
+
+/// Reads and plays one file.
+pub fn play_file(path: &Path, engine: Engine) -> Result<(), crate::Failure> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let scene = Scene::parse(&text).map_err(|e| format!("{file}:{e}"))?;
+    crate::run(scene.play(engine)).map_err(|e| format!("{file}:{e}"))
+}

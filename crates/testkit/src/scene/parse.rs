@@ -1,0 +1,399 @@
+//! Reads the language of scenes. Knows nothing of gateways.
+
+use serde_json::Value;
+
+use super::{Expected, Incoming, Line, Outgoing, Refused, Scene, Step, Who, With};
+use crate::Failure;
+
+pub(crate) fn scene(text: &str) -> Result<Scene, Failure> {
+    let mut scene = Scene { settings: Vec::new(), steps: Vec::new() };
+    for (number, line) in logical_lines(text) {
+        let told = |e: String| format!("{number}: {e}\n    {line}");
+        if let Some(settings) = line.strip_prefix("gateway with ") {
+            if !scene.steps.is_empty() {
+                return Err(told("settings come before the first step".into()));
+            }
+            scene.settings.extend(settings.split(',').map(setting));
+        } else {
+            let step = step(&line).map_err(told)?;
+            scene.steps.push(Line { number, text: line, step });
+        }
+    }
+    if scene.steps.is_empty() { Err("1: nothing happens in this scene".into()) } else { Ok(scene) }
+}
+
+/// Lines without comments, each with its continuations. Only the end of a line is trimmed: raw text keeps its inner blanks.
+fn logical_lines(text: &str) -> Vec<(usize, String)> {
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match lines.last_mut() {
+            Some((_, before)) if line.starts_with([' ', '\t']) => {
+                before.push(' ');
+                before.push_str(line.trim());
+            }
+            _ => lines.push((index + 1, line.trim_end().to_owned())),
+        }
+    }
+    lines
+}
+
+fn setting(text: &str) -> (String, String) {
+    let (key, value) = text.trim().split_once(' ').unwrap_or((text.trim(), "true"));
+    (key.to_owned(), value.trim().to_owned())
+}
+
+fn step(line: &str) -> Result<Step, Failure> {
+    if line == "the gateway restarts" {
+        return Ok(Step::Restart);
+    }
+    let mut words = Words(line);
+    let (subjects, verb) = subjects(&mut words)?;
+    if let Some(owner) = subjects[0].0.strip_suffix("'s") {
+        let who = Who(owner.to_owned());
+        return match (verb, words.rest()) {
+            ("connection", "breaks") => Ok(Step::Break { who }),
+            ("stream", "ends") => Ok(Step::StreamEnds { who }),
+            _ => Err(format!("`{verb}` is nothing that belongs to anybody")),
+        };
+    }
+    match verb {
+        "gets" | "get" => Ok(Step::Get { who: subjects, what: incoming(words)? }),
+        "waits" | "wait" => {
+            words.demand("for")?;
+            match incoming(words)? {
+                what @ (Incoming::Sent(_) | Incoming::Json(_)) => Ok(Step::Wait { who: subjects, what }),
+                other => Err(format!("nobody can wait for {other:?}")),
+            }
+        }
+        "is" | "are" => state(subjects, words),
+        _ => match <[Who; 1]>::try_from(subjects) {
+            Ok([who]) => action(who, verb, words),
+            Err(several) => Err(format!("{} participants cannot do `{verb}` in one step", several.len())),
+        },
+    }
+}
+
+/// `alice, bob and carol`, up to the verb.
+fn subjects<'a>(words: &mut Words<'a>) -> Result<(Vec<Who>, &'a str), Failure> {
+    let mut subjects = Vec::new();
+    loop {
+        let word = words.word("a name")?;
+        subjects.push(Who(word.trim_end_matches(',').to_owned()));
+        let joined = words.eat("and");
+        if !joined && !word.ends_with(',') {
+            return Ok((subjects, words.word("a verb")?));
+        }
+    }
+}
+
+fn state(who: Vec<Who>, mut words: Words<'_>) -> Result<Step, Failure> {
+    match words.word("what somebody is")? {
+        "closed" => {
+            let code = words.word("a close code")?;
+            let code = code.parse().map_err(|_| format!("`{code}` is no close code"))?;
+            words.end(Step::Closed { who, code })
+        }
+        verb @ ("refused" | "told") => {
+            let code = words.word("a refusal's code")?.to_owned();
+            let regarding = words.eat("regarding").then(|| words.word("an id").map(str::to_owned)).transpose()?;
+            let what = match verb {
+                "told" => Incoming::Told { code, regarding },
+                _ => Incoming::Refusal { code, regarding },
+            };
+            words.end(Step::Get { who, what })
+        }
+        "welcomed" => match <[Who; 1]>::try_from(who) {
+            Ok([who]) => Ok(Step::Welcomed { who, expected: expected(String::new(), words)? }),
+            Err(_) => Err("everyone is welcomed alone".into()),
+        },
+        other => Err(format!("nobody can be `{other}`")),
+    }
+}
+
+fn action(who: Who, verb: &str, mut words: Words<'_>) -> Result<Step, Failure> {
+    match verb {
+        "joins" => {
+            let topic = words.word("a topic")?.to_owned();
+            words.demand("by")?;
+            words.demand("mcpx")?;
+            let with = with(&mut words)?;
+            words.end(Step::Join { who, topic, with })
+        }
+        "follows" => {
+            let topic = words.word("a topic")?.to_owned();
+            let with = with(&mut words)?;
+            words.end(Step::Follow { who, topic, with })
+        }
+        "cannot" => {
+            let (verb, line) = (words.word("`join` or `follow`")?, words.rest());
+            let (attempt, refused) = line.rsplit_once(": ").ok_or("how it is refused comes after `: `")?;
+            let mut words = Words(attempt);
+            let topic = words.word("a topic")?.to_owned();
+            let with = with(&mut words)?;
+            words.end(())?;
+            let (status, code) = refused.split_once(' ').ok_or("a refusal has a status and a code")?;
+            let refused = Refused { status: status.into(), code: code.into() };
+            match verb {
+                "join" => Ok(Step::CannotJoin { who, topic, with, refused }),
+                "follow" => Ok(Step::CannotFollow { who, topic, with, refused }),
+                _ => Err(format!("`{verb}` is neither `join` nor `follow`")),
+            }
+        }
+        "leaves" => words.end(Step::Leave { who }),
+        "floods" => {
+            let count = words.word("a count")?;
+            let count = count.parse().map_err(|_| format!("`{count}` is no count"))?;
+            words.demand("until")?;
+            words.demand("refused")?;
+            let code = words.word("a refusal's code")?.to_owned();
+            words.end(Step::Flood { who, count, code })
+        }
+        "posts" => {
+            words.demand("to")?;
+            let topic = words.word("a topic")?.to_owned();
+            let (envelope, answer) = arrow(words.rest())?;
+            Ok(Step::Post { who, topic, envelope: envelope.to_owned(), answer })
+        }
+        "asks" => {
+            let (question, answer) = arrow(words.rest())?;
+            let mut words = Words(question);
+            let (method, path) = (words.word("a method")?.to_owned(), words.word("a path")?.to_owned());
+            let with = with(&mut words)?;
+            let who = (who.0 != "nobody").then_some(who);
+            Ok(Step::Ask { who, method, path, with, body: words.rest().to_owned(), answer })
+        }
+        _ => Ok(Step::Send { who, what: outgoing(verb, words)? }),
+    }
+}
+
+fn outgoing(verb: &str, mut words: Words<'_>) -> Result<Outgoing, Failure> {
+    match verb {
+        "sends" if words.eat("raw") => Ok(Outgoing::Raw(words.rest().to_owned())),
+        "sends" => {
+            let text = words.rest().to_owned();
+            json(&text).map(|_| Outgoing::Filled(text))
+        }
+        "says" => {
+            let (text, id) = words.rest().rsplit_once(" as ").ok_or("a chat line ends with ` as ID`")?;
+            Ok(Outgoing::Chat { text: text.to_owned(), id: id.to_owned() })
+        }
+        "notifies" => {
+            let to = Some(words.word("whom")?).filter(|&to| to != "everyone").map(str::to_owned);
+            words.demand("as")?;
+            let id = words.word("an id")?.to_owned();
+            words.end(Outgoing::Notify { to, id })
+        }
+        "calls" => {
+            let to = words.word("whom")?.to_owned();
+            let method = if words.eat("as") {
+                "tools/list".to_owned()
+            } else {
+                let method = words.word("a method")?.to_owned();
+                words.demand("as")?;
+                method
+            };
+            let id = words.word("an id")?.to_owned();
+            Ok(Outgoing::Call { to, method, id, params: words.optional_json()? })
+        }
+        "answers" => {
+            let request = words.word("a request's id")?.to_owned();
+            words.demand("as")?;
+            let id = words.word("an id")?.to_owned();
+            Ok(Outgoing::Answer { request, id, result: words.optional_json()? })
+        }
+        "repeats" => {
+            let id = words.word("an id")?.to_owned();
+            words.end(Outgoing::Repeat { id })
+        }
+        _ => Err(format!("`{verb}` is nothing a participant does")),
+    }
+}
+
+fn incoming(mut words: Words<'_>) -> Result<Incoming, Failure> {
+    for event in ["join", "leave", "heartbeat"] {
+        if words.eat(event) {
+            let of = words.word("whose presence")?.to_owned();
+            let more = words.optional_json()?.map(|text| json(&text)).transpose()?;
+            return Ok(Incoming::Presence { event, of, more });
+        }
+    }
+    match words.rest() {
+        "" => Err("what somebody gets is missing".into()),
+        "nothing more" => Ok(Incoming::NothingMore),
+        text if text.starts_with('{') => Ok(Incoming::Json(json(text)?)),
+        text if text.starts_with("raw ") => Ok(Incoming::Raw(text[4..].to_owned())),
+        text => Ok(Incoming::Sent(text.replace(',', " ").split_whitespace().map(str::to_owned).collect())),
+    }
+}
+
+/// What stands before and after the arrow.
+fn arrow(text: &str) -> Result<(&str, Expected), Failure> {
+    let (question, answer) = text.rsplit_once('→').ok_or("the answer comes after `→`")?;
+    let mut words = Words(answer.trim());
+    let status = words.word("a status")?.to_owned();
+    Ok((question.trim(), expected(status, words)?))
+}
+
+fn expected(status: String, mut words: Words<'_>) -> Result<Expected, Failure> {
+    let mut expected = Expected { status, headers: with(&mut words)?, ..Expected::default() };
+    if words.eat("listing") {
+        let text = words.rest();
+        let (terms, more) = text.split_at(text.find('{').unwrap_or(text.len()));
+        let terms = terms.replace(',', " ");
+        expected.listing = Some(terms.split_whitespace().filter(|&term| term != "none").map(str::to_owned).collect());
+        words = Words(more);
+    }
+    expected.json = words.optional_json()?.map(|text| json(&text)).transpose()?;
+    Ok(expected)
+}
+
+fn with(words: &mut Words<'_>) -> Result<With, Failure> {
+    let mut with = With::new();
+    if !words.eat("with") {
+        return Ok(with);
+    }
+    while let Some((key, _)) = words.peek().and_then(|word| word.split_once('=')) {
+        let value = &words.rest()[key.len() + 1..];
+        let value = match value.strip_prefix('"') {
+            Some(quoted) => {
+                let (value, rest) = quoted.split_once('"').ok_or("a quoted value has no end")?;
+                words.0 = rest;
+                value
+            }
+            None => {
+                let (value, rest) = value.split_at(value.find(char::is_whitespace).unwrap_or(value.len()));
+                words.0 = rest;
+                value
+            }
+        };
+        with.push((key.to_owned(), value.to_owned()));
+    }
+    if with.is_empty() { Err("`with` is followed by KEY=VALUE".into()) } else { Ok(with) }
+}
+
+fn json(text: &str) -> Result<Value, Failure> {
+    serde_json::from_str(text).map_err(|e| format!("not JSON ({e}): {text}"))
+}
+
+/// What is left of a line.
+struct Words<'a>(&'a str);
+
+impl<'a> Words<'a> {
+    fn peek(&self) -> Option<&'a str> {
+        self.0.split_whitespace().next()
+    }
+
+    fn word(&mut self, what: &str) -> Result<&'a str, Failure> {
+        let text = self.0.trim_start();
+        let (word, rest) = text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()));
+        self.0 = rest;
+        if word.is_empty() { Err(format!("{what} is missing")) } else { Ok(word) }
+    }
+
+    fn eat(&mut self, word: &str) -> bool {
+        let eaten = self.peek() == Some(word);
+        if eaten {
+            self.0 = self.0.trim_start()[word.len()..].trim_start();
+        }
+        eaten
+    }
+
+    fn demand(&mut self, word: &str) -> Result<(), Failure> {
+        if self.eat(word) { Ok(()) } else { Err(format!("expected `{word}` before `{}`", self.rest())) }
+    }
+
+    fn rest(&self) -> &'a str {
+        self.0.trim_start()
+    }
+
+    fn optional_json(&mut self) -> Result<Option<String>, Failure> {
+        match self.rest() {
+            "" => Ok(None),
+            text => json(text).map(|_| Some(text.to_owned())),
+        }
+    }
+
+    fn end<T>(self, value: T) -> Result<T, Failure> {
+        match self.rest() {
+            "" => Ok(value),
+            rest => Err(format!("`{rest}` was not understood")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    /// The step of a line, or what is told about it.
+    fn read(line: &str) -> String {
+        match scene(line) {
+            Ok(scene) => format!("{:?}", scene.steps[0].step),
+            Err(told) => told.lines().next().unwrap_or_default().to_owned(),
+        }
+    }
+
+    #[test]
+    fn coming_and_going() {
+        assert_snapshot!(read("alice joins room:alpha by mcpx"), @r#"Join { who: Who("alice"), topic: "room:alpha", with: [] }"#);
+        assert_snapshot!(read(r#"bob/tab joins r by mcpx with after=e1 Origin="a b" echo=false"#), @r#"Join { who: Who("bob/tab"), topic: "r", with: [("after", "e1"), ("Origin", "a b"), ("echo", "false")] }"#);
+        assert_snapshot!(read("dave cannot join room:alpha with auth=none: 401 unauthorized"), @r#"CannotJoin { who: Who("dave"), topic: "room:alpha", with: [("auth", "none")], refused: Refused { status: "401", code: "unauthorized" } }"#);
+        assert_snapshot!(read("alice's connection breaks"), @r#"Break { who: Who("alice") }"#);
+        assert_snapshot!(read("alice and bob are closed 1001"), @r#"Closed { who: [Who("alice"), Who("bob")], code: 1001 }"#);
+        assert_snapshot!(read("the gateway restarts"), @"Restart");
+    }
+
+    #[test]
+    fn sending() {
+        assert_snapshot!(read("alice says well, hello as e1"), @r#"Send { who: Who("alice"), what: Chat { text: "well, hello", id: "e1" } }"#);
+        assert_snapshot!(read("alice sends raw  {\"a\" :1}"), @r#"Send { who: Who("alice"), what: Raw("{\"a\" :1}") }"#);
+        assert_snapshot!(read("alice calls bob as c1"), @r#"Send { who: Who("alice"), what: Call { to: "bob", method: "tools/list", id: "c1", params: None } }"#);
+        assert_snapshot!(read("alice calls bob ping as c1 {}"), @r#"Send { who: Who("alice"), what: Call { to: "bob", method: "ping", id: "c1", params: Some("{}") } }"#);
+        assert_snapshot!(read("bob answers c1 as r1 {\"ok\":true}"), @r#"Send { who: Who("bob"), what: Answer { request: "c1", id: "r1", result: Some("{\"ok\":true}") } }"#);
+        assert_snapshot!(read("alice posts to r {\"id\":\"e1\"} → 2xx"), @r#"Post { who: Who("alice"), topic: "r", envelope: "{\"id\":\"e1\"}", answer: Expected { status: "2xx", headers: [], listing: None, json: None } }"#);
+    }
+
+    #[test]
+    fn receiving() {
+        assert_snapshot!(read("alice, bob and carol get e1, e2"), @r#"Get { who: [Who("alice"), Who("bob"), Who("carol")], what: Sent(["e1", "e2"]) }"#);
+        assert_snapshot!(read("bob gets nothing more"), @r#"Get { who: [Who("bob")], what: NothingMore }"#);
+        assert_snapshot!(read("bob gets join alice"), @r#"Get { who: [Who("bob")], what: Presence { event: "join", of: "alice", more: None } }"#);
+        assert_snapshot!(read("bob is refused from_mismatch regarding e7"), @r#"Get { who: [Who("bob")], what: Refusal { code: "from_mismatch", regarding: Some("e7") } }"#);
+    }
+
+    #[test]
+    fn asking() {
+        assert_snapshot!(read("nobody asks GET /health → 200 {\"status\":\"(any)\"}"), @r#"Ask { who: None, method: "GET", path: "/health", with: [], body: "", answer: Expected { status: "200", headers: [], listing: None, json: Some(Object {"status": String("(any)")}) } }"#);
+        assert_snapshot!(read("carol asks GET /h with Origin=x → 200 listing e2, join:bob {\"next\":\"$N\"}"), @r#"Ask { who: Some(Who("carol")), method: "GET", path: "/h", with: [("Origin", "x")], body: "", answer: Expected { status: "200", headers: [], listing: Some(["e2", "join:bob"]), json: Some(Object {"next": String("$N")}) } }"#);
+        assert_snapshot!(read("carol asks POST /t {\"a\":1} → 400"), @r#"Ask { who: Some(Who("carol")), method: "POST", path: "/t", with: [], body: "{\"a\":1}", answer: Expected { status: "400", headers: [], listing: None, json: None } }"#);
+    }
+
+    #[test]
+    fn an_answer_may_have_headers() {
+        assert_snapshot!(read("nobody asks GET /x → 200 with Vary=Origin"), @r#"Ask { who: None, method: "GET", path: "/x", with: [], body: "", answer: Expected { status: "200", headers: [("Vary", "Origin")], listing: None, json: None } }"#);
+    }
+
+    #[test]
+    fn settings_come_first_and_lines_go_on() {
+        let read = scene("# x\ngateway with dev, rate-limit 5\n\nalice gets\n  e1\n").expect("a scene");
+        assert_eq!(read.settings, [("dev".into(), "true".into()), ("rate-limit".into(), "5".into())]);
+        assert_eq!((read.steps[0].number, read.steps[0].text.as_str()), (4, "alice gets e1"));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_told_with_its_line() {
+        assert_snapshot!(read("\n\nalice dances"), @"3: `dances` is nothing a participant does");
+        assert_snapshot!(read("alice joins"), @"1: a topic is missing");
+        assert_snapshot!(read("alice joins r by carrier pigeon"), @"1: expected `mcpx` before `carrier pigeon`");
+        assert_snapshot!(read("alice joins r by mcpx twice"), @"1: `twice` was not understood");
+        assert_snapshot!(read("alice sends {"), @"1: not JSON (EOF while parsing an object at line 1 column 1): {");
+        assert_snapshot!(read("alice asks GET /x"), @"1: the answer comes after `→`");
+        assert_snapshot!(read("alice leaves\ngateway with dev"), @"2: settings come before the first step");
+        assert_snapshot!(read("# nothing"), @"1: nothing happens in this scene");
+    }
+}

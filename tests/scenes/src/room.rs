@@ -1,0 +1,102 @@
+//! A room with three people in it, one of whom is up to no good.
+
+use salon_testkit::http::Call;
+use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
+use serde_json::Value;
+
+/// The requests that are open in the room: bob's to alice (JSON-RPC id 1), and bob's to mallory (JSON-RPC id 7).
+pub(crate) const TO_ALICE: &str = "q-alice";
+pub(crate) const TO_MALLORY: &str = "q-mallory";
+
+pub(crate) struct Room {
+    gateway: Gateway,
+    pub(crate) alice: Socket,
+    pub(crate) bob: Socket,
+    pub(crate) mallory: Socket,
+}
+
+impl Room {
+    pub(crate) async fn open(engine: Engine) -> Result<Self, Failure> {
+        let gateway = Gateway::start(Options::new(engine)).await?;
+        let alice = join(&gateway, "alice").await?;
+        let bob = join(&gateway, "bob").await?;
+        let mallory = join(&gateway, "mallory").await?;
+        let mut room = Self { gateway, alice, bob, mallory };
+        room.bob.text(envelope("bob", TO_ALICE, r#""to":["alice"],"#, r#""id":1,"method":"tools/list""#)).await?;
+        let last = envelope("bob", TO_MALLORY, r#""to":["mallory"],"#, r#""id":7,"method":"tools/list""#);
+        room.bob.text(&last).await?;
+        for socket in [&mut room.alice, &mut room.bob, &mut room.mallory] {
+            while next(socket).await? != last {}
+        }
+        Ok(room)
+    }
+
+    /// Mallory can still speak, and what she says is the next thing that she, alice and bob hear.
+    pub(crate) async fn goes_on(mut self) -> Result<(), Failure> {
+        let proof = envelope("mallory", "still-here", "", r#""method":"notifications/note""#);
+        self.mallory.text(&proof).await?;
+        for (name, socket) in [("mallory", &mut self.mallory), ("alice", &mut self.alice), ("bob", &mut self.bob)] {
+            let came = next(socket).await?;
+            if came != proof {
+                return Err(format!("{name} was to hear only of the proof, and heard {came}"));
+            }
+        }
+        self.close().await
+    }
+
+    /// Mallory is gone; alice and bob hear of that and of nothing else, and go on.
+    pub(crate) async fn goes_on_without_mallory(mut self) -> Result<(), Failure> {
+        for (name, socket) in [("alice", &mut self.alice), ("bob", &mut self.bob)] {
+            let mut expected = vec!["leave"];
+            if name == "bob" {
+                // His request to mallory will not be answered any more; he may hear so before or after her leave.
+                expected.push("error");
+            }
+            while !expected.is_empty() {
+                let came = next(socket).await?;
+                let value: Value = serde_json::from_str(&came).map_err(|e| e.to_string())?;
+                let event = value["payload"]["event"].as_str().unwrap_or_default();
+                let at = expected.iter().position(|&wanted| wanted == event);
+                expected.remove(at.ok_or_else(|| format!("{name} heard {came}"))?);
+            }
+        }
+        let proof = envelope("bob", "still-here", "", r#""method":"notifications/note""#);
+        self.bob.text(&proof).await?;
+        for (name, socket) in [("alice", &mut self.alice), ("bob", &mut self.bob)] {
+            let came = next(socket).await?;
+            if came != proof {
+                return Err(format!("{name} was to hear only of the proof, and heard {came}"));
+            }
+        }
+        self.close().await
+    }
+
+    async fn close(self) -> Result<(), Failure> {
+        let Self { gateway, alice, bob, mallory } = self;
+        drop((alice, bob, mallory));
+        gateway.stop().await
+    }
+}
+
+async fn join(gateway: &Gateway, name: &str) -> Result<Socket, Failure> {
+    let call = Call::new("GET", "/v0/ws?topic=room:alpha").bearer(&gateway.token(&Token::new(name))?);
+    let connected = Socket::connect(gateway.address(), call).await?;
+    let mut socket = connected.map_err(|answer| format!("{name} was refused: {} {}", answer.status, answer.body))?;
+    next(&mut socket).await?;
+    Ok(socket)
+}
+
+/// The next text frame.
+pub(crate) async fn next(socket: &mut Socket) -> Result<String, Failure> {
+    match socket.next().await? {
+        Event::Text(text) => Ok(text),
+        other => Err(format!("expected a frame, came {other:?}")),
+    }
+}
+
+/// An envelope with some further fields, and its payload's fields.
+pub(crate) fn envelope(from: &str, id: &str, fields: &str, payload: &str) -> String {
+    format!(
+        r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"{from}",{fields}"kind":"mcp","payload":{{"jsonrpc":"2.0",{payload}}}}}"#
+    )
+}

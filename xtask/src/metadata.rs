@@ -1,0 +1,61 @@
+//! What `cargo metadata` says of a workspace, as far as the checks need it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Metadata {
+    pub(crate) packages: Vec<Package>,
+    pub(crate) workspace_root: PathBuf,
+    pub(crate) target_directory: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) manifest_path: PathBuf,
+    pub(crate) dependencies: Vec<Dependency>,
+    #[serde(default)]
+    pub(crate) targets: Vec<Target>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    /// `dev` or `build`; absent for an ordinary one.
+    pub(crate) kind: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) name: String,
+    pub(crate) kind: Vec<String>,
+}
+
+impl Metadata {
+    /// Asks cargo about the workspace of a manifest, without its dependencies.
+    pub(crate) fn of(manifest: &Path) -> Result<Self, String> {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["metadata", "--format-version", "1", "--no-deps", "--manifest-path"]).arg(manifest);
+        serde_json::from_slice(&output(&mut cargo)?)
+            .map_err(|error| format!("cargo metadata is not understood: {error}"))
+    }
+
+    /// The workspace this program was built from.
+    pub(crate) fn here() -> Result<Self, String> {
+        Self::of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
+    }
+}
+
+/// Runs a command that must succeed and returns what it printed.
+pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("`{name}` could not be run: {error}"))?;
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(format!("`{name}` failed: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    }
+}
