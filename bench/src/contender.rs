@@ -110,14 +110,17 @@ impl Installed {
             .with_context(|| format!("cannot start {}", self.program.display()))?;
         let mut server = Server { contender: self.contender, address, child, data, key: None };
         let start = Instant::now();
-        while TcpStream::connect(address).is_err() {
+        // A gateway listens before it has made its key.
+        let key_file = server.data.0.join("data/auth.key");
+        let is_up = || TcpStream::connect(address).is_ok() && (self.contender != Contender::Salon || key_file.exists());
+        while !is_up() {
             if start.elapsed() > START_LIMIT || server.child.try_wait()?.is_some() {
                 bail!("{} does not listen\n{}", self.contender.name(), server.last_words());
             }
             std::thread::sleep(Duration::from_millis(10));
         }
         if self.contender == Contender::Salon {
-            let key = fs::read(server.data.0.join("data/auth.key")).context("cannot read the gateway's key")?;
+            let key = fs::read(&key_file).context("cannot read the gateway's key")?;
             server.key = Some(EncodingKey::from_secret(&key));
         }
         Ok(server)

@@ -56,7 +56,7 @@ fn hear_wire(door: &mut Door, chunk: usize, bytes: &[u8], now: Instant) {
                 assert!(body.len() <= HARD_LIMIT);
                 door.hears_binary(&body, now);
             }
-            Poll::Ready(Received::Frame(Frame::Entry(_))) => panic!("entries only go out"),
+            Poll::Ready(Received::Frame(other)) => panic!("such frames only go out: {other:?}"),
             Poll::Ready(Received::Control) => {}
             Poll::Ready(Received::Closed) => break,
             Poll::Ready(Received::Violation(reason)) => {

@@ -11,9 +11,10 @@ mod token;
 mod trouble;
 
 use std::fmt;
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
@@ -32,13 +33,9 @@ fn main() -> ExitCode {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "salon", &mut script);
-            out(format_args!("{}", String::from_utf8_lossy(&script).trim_end()));
-            Ok(())
+            hand_over(format_args!("{}", String::from_utf8_lossy(&script).trim_end()))
         }
-        Command::Openapi => {
-            out(format_args!("{}", salon_gateway::openapi()));
-            Ok(())
-        }
+        Command::Openapi => hand_over(format_args!("{}", salon_gateway::openapi())),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -65,13 +62,24 @@ fn misused(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Writes a line to stdout. Whoever closed it wants to hear no more, which is no error.
-pub(crate) fn out(line: fmt::Arguments<'_>) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+/// Writes a line to stdout.
+pub(crate) fn out(line: fmt::Arguments<'_>) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{line}")?;
+    stdout.flush()
+}
+
+/// Writes what a command was asked for to stdout. Whoever closed it wants to hear no more, which is no error.
+pub(crate) fn hand_over(text: fmt::Arguments<'_>) -> Result<(), Trouble> {
+    match out(text) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Trouble::failed(anyhow!("stdout could not be written: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes a line to stderr.
 pub(crate) fn note(line: fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }

@@ -8,7 +8,7 @@ use salon_protocol::Timestamp;
 
 use crate::args::{Places, TokenArgs};
 use crate::trouble::Trouble;
-use crate::{clock, note, out};
+use crate::{clock, hand_over, note};
 
 pub(crate) fn run(args: TokenArgs) -> Result<(), Trouble> {
     let data = data_directory(&args.places)?;
@@ -16,7 +16,10 @@ pub(crate) fn run(args: TokenArgs) -> Result<(), Trouble> {
         Some(key) => key,
         None => {
             let key = LocalKey::load_or_create(&data).map_err(Trouble::failed)?;
-            note(format_args!("made a new key in `{}`; the token works for a gateway that has its data there", data.display()));
+            note(format_args!(
+                "made a new key in `{}`; the token works for a gateway that has its data there",
+                data.display()
+            ));
             key
         }
     };
@@ -27,8 +30,7 @@ pub(crate) fn run(args: TokenArgs) -> Result<(), Trouble> {
     grant.kind = args.kind;
     grant.permissions = args.permission;
     let token = Signer::new(&key).sign(&grant, now).map_err(Trouble::usage)?;
-    out(format_args!("{token}"));
-    Ok(())
+    hand_over(format_args!("{token}"))
 }
 
 /// Where the data is. Only this one setting is looked at: a token can be made while the rest is not yet right.

@@ -38,8 +38,33 @@ impl Trouble {
 }
 
 impl fmt::Display for Trouble {
+    /// The error, its causes where it does not tell them itself, and the hint at the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Usage(error) | Self::Failed(error)) = self;
-        write!(f, "error: {error}")
+        let whole = error.to_string();
+        let (message, hint) = whole.find("\n\nhint: ").map_or((&*whole, ""), |at| whole.split_at(at));
+        write!(f, "error: {message}")?;
+        for cause in error.chain().skip(1).map(ToString::to_string).filter(|cause| !whole.contains(cause)) {
+            write!(f, ": {cause}")?;
+        }
+        f.write_str(hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn causes_stand_before_the_hint_and_only_once() {
+        let cause = || Err::<(), _>(anyhow!("the disk is full"));
+        let told = |error: anyhow::Result<()>| Trouble::failed(error.expect_err("an error")).to_string();
+        assert_eq!(
+            told(cause().context("not stored\n\nhint: make room")),
+            "error: not stored: the disk is full\n\nhint: make room"
+        );
+        assert_eq!(told(cause().context("not stored: the disk is full")), "error: not stored: the disk is full");
     }
 }

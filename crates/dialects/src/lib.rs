@@ -133,4 +133,10 @@ pub trait Dialect: Send {
 
     /// The next thing to do.
     fn poll_action(&mut self) -> Option<Action>;
+
+    /// Whether every entry becomes one frame of the entry's own text and changes nothing here. Then entries need not pass through
+    /// `handle_event` at all, and many can share one encoding.
+    fn forwards_entries(&self) -> bool {
+        false
+    }
 }

@@ -149,4 +149,8 @@ impl Dialect for Mcpx {
     fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
+
+    fn forwards_entries(&self) -> bool {
+        true
+    }
 }

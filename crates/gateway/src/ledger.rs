@@ -27,19 +27,8 @@ impl Ledger {
 
     /// Entries are on their way to the connection's socket.
     pub(crate) fn delivered(&self, happenings: &[Happening]) {
-        let entries = happenings.iter().filter_map(|happening| match happening {
-            Happening::Entry(entry) => Some(entry),
-            _ => None,
-        });
-        let (mut count, mut newest) = (0, None);
-        for entry in entries {
-            count += 1;
-            newest = Some(entry.arrived);
-        }
-        if let Some(arrived) = newest {
-            self.meters.deliveries.increment(count);
-            let passed = clock::now().0.saturating_sub(arrived.0);
-            self.meters.delivery_seconds.record(passed as f64 / 1000.0);
+        for entries in happenings.iter().map(Happening::entries) {
+            self.meters.delivered(entries);
         }
     }
 

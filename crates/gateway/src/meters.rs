@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use metrics::{Counter, Gauge, Histogram, Unit};
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
-use salon_protocol::Code;
+use salon_protocol::{Code, Entry};
+
+use crate::clock;
 
 const LATENCY: [f64; 12] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 const LAG: [f64; 7] = [0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0];
@@ -64,6 +66,15 @@ impl Meters {
             }
         });
         Ok(Self(Arc::new(inner)))
+    }
+
+    /// Entries that became readable together were handed to one connection.
+    pub(crate) fn delivered(&self, entries: &[Arc<Entry>]) {
+        if let Some(newest) = entries.last() {
+            self.deliveries.increment(entries.len() as u64);
+            let passed = clock::now().0.saturating_sub(newest.arrived.0);
+            self.delivery_seconds.record(passed as f64 / 1000.0);
+        }
     }
 
     pub(crate) fn refused(&self, code: Code) {

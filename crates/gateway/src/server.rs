@@ -108,7 +108,7 @@ impl Http {
     async fn try_serve(mut self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let socket = match tls {
-            None => Socket::Plain(stream),
+            None => Socket::Plain(Arc::new(stream)),
             Some(acceptor) => {
                 let stream = tokio::time::timeout(HEAD_TIME, acceptor.accept(stream)).await??;
                 Socket::Tls(Box::new(stream))

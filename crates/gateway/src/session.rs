@@ -14,7 +14,6 @@ use salon_dialects::{Action, Dialect, Event, Frame, Joined, StreamId, Ticket};
 use salon_log::Appended;
 use salon_protocol::{CloseReason, Refusal};
 use salon_rooms::{Happening, Publishing, Seat, Submission};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 
 use crate::carriers::{Received, WebSocket};
@@ -44,10 +43,10 @@ pub(crate) struct Patience {
 }
 
 /// What a session is made of.
-pub(crate) struct Session<D, IO> {
+pub(crate) struct Session<D> {
     seat: Option<Seat>,
     dialect: D,
-    socket: WebSocket<IO>,
+    socket: WebSocket,
     ledger: Ledger,
     happenings: Vec<Happening>,
     in_flight: VecDeque<Awaited>,
@@ -76,19 +75,24 @@ struct Awaited {
     submission: Submission,
 }
 
-impl<D: Dialect, IO: AsyncRead + AsyncWrite + Unpin> Session<D, IO> {
+impl<D: Dialect> Session<D> {
     /// A session for a peer that has its seat; it is welcomed first of all.
     pub(crate) fn new(
         seat: Seat,
         joined: Joined,
         mut dialect: D,
-        socket: WebSocket<IO>,
+        socket: WebSocket,
         patience: Patience,
         expires: Instant,
         ledger: Ledger,
     ) -> Self {
         let now = Instant::now();
         dialect.handle_event(Event::Joined(joined), now);
+        if dialect.forwards_entries()
+            && let Some(outlet) = socket.outlet(&ledger.meters)
+        {
+            seat.attach(outlet);
+        }
         let next_ping = now + patience.ping;
         let first_deadline = next_ping.min(expires);
         Self {
@@ -160,8 +164,9 @@ impl<D: Dialect, IO: AsyncRead + AsyncWrite + Unpin> Session<D, IO> {
                     self.publish(ticket, draft, now);
                 }
                 Action::Close(reason) => {
-                    self.socket.close(reason);
+                    // The seat first: nothing may follow a close frame.
                     self.end(reason, now);
+                    self.socket.close(reason);
                 }
             }
         }
@@ -240,20 +245,34 @@ impl<D: Dialect, IO: AsyncRead + AsyncWrite + Unpin> Session<D, IO> {
             }
             Poll::Ready(Ok(())) => {
                 self.ledger.delivered(&self.happenings);
-                for happening in self.happenings.drain(..) {
-                    let event = match happening {
-                        Happening::Entry(entry) => Event::Entry(entry),
-                        Happening::CallFailed(call) => {
-                            Event::CallFailed { request: call.request, id: call.id, callee: call.callee }
-                        }
-                        Happening::Gap => Event::Gap,
-                    };
-                    self.dialect.handle_event(event, now);
+                // Given up while idle, as most connections are.
+                for happening in std::mem::take(&mut self.happenings) {
+                    self.pass_on(happening, now);
                 }
-                // Kept only while it is in use: most connections are idle.
-                self.happenings.shrink_to(8);
                 true
             }
+        }
+    }
+
+    /// Says to the peer, in its dialect, what happened.
+    fn pass_on(&mut self, happening: Happening, now: Instant) {
+        match happening {
+            Happening::Batch(batch) if self.dialect.forwards_entries() => {
+                // What the dialect has said before comes first.
+                self.act(now);
+                self.socket.send_batch(batch);
+            }
+            Happening::Batch(batch) => {
+                for entry in batch.entries() {
+                    self.dialect.handle_event(Event::Entry(entry.clone()), now);
+                }
+            }
+            Happening::Entry(entry) => self.dialect.handle_event(Event::Entry(entry), now),
+            Happening::CallFailed(call) => {
+                let event = Event::CallFailed { request: call.request, id: call.id, callee: call.callee };
+                self.dialect.handle_event(event, now);
+            }
+            Happening::Gap => self.dialect.handle_event(Event::Gap, now),
         }
     }
 

@@ -1,1 +1,574 @@
+//! The contract of [`TopicLog`] as a suite that every engine runs; the numbers are those of its documentation.
+//!
+//! Deliberately absent: what cannot be brought about through the trait (a failing disk, a second node). Each engine shows that in
+//! tests of its own.
 
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Timestamp, TopicName};
+
+use crate::{
+    AppendError, Appended, Claim, Health, ReadError, Retention, RetentionRules, Span, Standing, Tail, Tailed, TopicLog,
+};
+
+/// An engine as the suite needs it.
+pub trait Engine {
+    /// Its log.
+    type Log: TopicLog;
+
+    /// A new log with nothing in it.
+    fn create(&self, retention: RetentionRules) -> impl Future<Output = Self::Log>;
+
+    /// The same log after its process ended and began again.
+    fn restart(&self, log: Self::Log) -> impl Future<Output = Self::Log>;
+
+    /// Applies the retention, and does whatever else the engine does now and then.
+    fn trim(&self, log: &Self::Log) -> impl Future<Output = ()>;
+}
+
+/// Runs the whole suite; panics at the first broken promise.
+pub async fn run(engine: &impl Engine) {
+    within("1: one order for everyone", one_order(engine)).await;
+    within("2: appended means readable and tailed", appended_means_readable(engine)).await;
+    within("2: calls take effect in their order", calls_keep_their_order(engine)).await;
+    within("3: a tail never skips", tails_never_skip(engine)).await;
+    within("3: tails begin where they are told to", tails_begin_anywhere(engine)).await;
+    within("4: an id is unique in its topic", ids_are_unique(engine)).await;
+    within("4: one of many equal appends is the first", equal_appends_race(engine)).await;
+    within("5: positions are ordered", positions_are_ordered(engine)).await;
+    within("6: leases supersede", leases_supersede(engine)).await;
+    within("7: the present is a fold", standing_is_a_fold(engine)).await;
+    within("7: requests are found, answered or not", requests_are_found(engine)).await;
+    within("8: what is gone is a gap", what_is_gone_is_a_gap(engine)).await;
+    within("8: retention leaves nobody out", retention_keeps_the_present(engine)).await;
+    within("reads are pages", reads_are_pages(engine)).await;
+    within("topics are listed", topics_are_listed(engine)).await;
+    within("9: a closed log takes nothing", closed_takes_nothing(engine)).await;
+}
+
+async fn within(check: &str, work: impl Future<Output = ()>) {
+    tracing::debug!(check);
+    let done = tokio::time::timeout(Duration::from_secs(120), work).await;
+    assert!(done.is_ok(), "the check \"{check}\" did not come to an end");
+}
+
+// What the checks are written with.
+
+pub(crate) fn topic(name: &str) -> TopicName {
+    TopicName::new(name).expect("a topic's name")
+}
+
+pub(crate) fn id(id: &str) -> EnvelopeId {
+    EnvelopeId::new(id).expect("an envelope's id")
+}
+
+fn envelope(id: &str, from: &str, rest: &str) -> Envelope {
+    Envelope::restore(format!(
+        r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"{from}",{rest}}}"#
+    ))
+    .expect("a well-formed envelope")
+}
+
+/// A chat line.
+pub(crate) fn line(id: &str, from: &str, text: &str) -> Envelope {
+    let params = format!(r#"{{"text":"{text}"}}"#);
+    let payload = format!(r#"{{"jsonrpc":"2.0","method":"notifications/chat/message","params":{params}}}"#);
+    envelope(id, from, &format!(r#""kind":"mcp","payload":{payload}"#))
+}
+
+pub(crate) fn request(id: &str, from: &str, to: &str) -> Envelope {
+    let payload = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    envelope(id, from, &format!(r#""to":["{to}"],"kind":"mcp","payload":{payload}"#))
+}
+
+pub(crate) fn response(id: &str, from: &str, request: &str) -> Envelope {
+    let payload = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+    envelope(id, from, &format!(r#""kind":"mcp","correlation_id":"{request}","payload":{payload}"#))
+}
+
+pub(crate) fn presence(id: &str, event: &str, who: &str) -> Envelope {
+    let payload = format!(r#"{{"event":"{event}","participant":{{"id":"{who}"}}}}"#);
+    envelope(id, "system:gateway", &format!(r#""kind":"presence","payload":{payload}"#))
+}
+
+pub(crate) async fn append(log: &impl TopicLog, topic: &TopicName, envelope: Envelope) -> Arc<Entry> {
+    let id = envelope.id().clone();
+    match log.append(topic, envelope).await {
+        Ok(Appended { entry, repeated: false }) => entry,
+        other => panic!("appending {id:?} for the first time gave {other:?}"),
+    }
+}
+
+pub(crate) async fn append_lines(
+    log: &impl TopicLog,
+    topic: &TopicName,
+    numbers: std::ops::Range<usize>,
+) -> Vec<Arc<Entry>> {
+    let appends: Vec<_> = numbers.map(|n| log.append(topic, line(&format!("e{n}"), "alice", "hello"))).collect();
+    let mut entries = Vec::new();
+    for append in appends {
+        entries.push(append.await.expect("an append of a new id").entry);
+    }
+    entries
+}
+
+pub(crate) fn ids<'a>(entries: impl IntoIterator<Item = &'a Arc<Entry>>) -> Vec<String> {
+    entries.into_iter().map(|entry| entry.envelope.id().to_string()).collect()
+}
+
+pub(crate) async fn start(log: &impl TopicLog, topic: &TopicName) -> Position {
+    log.standing(topic).await.expect("the standing of a topic").head
+}
+
+/// The next entries of a tail, so many of them; panics at a gap.
+pub(crate) async fn follow(tail: &mut Tail, count: usize) -> Vec<Arc<Entry>> {
+    let mut entries = Vec::new();
+    while entries.len() < count {
+        match tail.next().await {
+            Some(Ok(Tailed::Entries(more))) => {
+                assert!(!more.is_empty(), "a tail yielded a batch of nothing");
+                entries.extend(more);
+            }
+            other => panic!("after {} of {count} entries a tail yielded {other:?}", entries.len()),
+        }
+    }
+    assert_eq!(entries.len(), count, "a tail yielded more entries than were appended");
+    entries
+}
+
+fn keep(count: u64) -> RetentionRules {
+    RetentionRules { default: Retention { age: None, count: Some(count) }, topics: HashMap::new() }
+}
+
+// The checks.
+
+async fn one_order(engine: &impl Engine) {
+    const WRITERS: usize = 4;
+    const EACH: usize = 100;
+    let (log, room) = (Arc::new(engine.create(RetentionRules::default()).await), topic("room"));
+    let begin = start(&*log, &room).await;
+    let tails: Vec<_> = (0..3).map(|_| log.tail(&room, begin)).collect();
+    let following = tails.into_iter().map(|mut tail| async move { follow(&mut tail, WRITERS * EACH).await });
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let (log, room) = (log.clone(), room.clone());
+            tokio::spawn(async move {
+                for n in 0..EACH {
+                    append(&*log, &room, line(&format!("w{writer}-{n}"), "alice", "hello")).await;
+                }
+            })
+        })
+        .collect();
+    let followed = futures_util::future::join_all(following).await;
+    for writer in writers {
+        writer.await.expect("a writer comes to its end");
+    }
+    let read = log.read(&room, Span::After(begin), 2 * WRITERS * EACH).await.expect("a read from the start");
+    for entries in followed {
+        assert_eq!(ids(&entries), ids(&read), "1: a tail has an order of its own");
+    }
+    let mut next = [0; WRITERS];
+    for id in ids(&read) {
+        let (writer, n) = id[1..].split_once('-').expect("an id of a writer");
+        let writer: usize = writer.parse().expect("a writer's number");
+        assert_eq!(n, next[writer].to_string(), "1: entries of one writer changed places, are missing, or are doubled");
+        next[writer] += 1;
+    }
+    assert_eq!(next, [EACH; WRITERS], "1: entries are missing");
+}
+
+async fn appended_means_readable(engine: &impl Engine) {
+    let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
+    let mut tail = log.tail(&room, start(&log, &room).await);
+    for n in 0..20 {
+        let entry = append(&log, &room, line(&format!("e{n}"), "alice", "h\\u00e9llo \\\"you\\\" 1.0")).await;
+        let newest = log.read(&room, Span::Newest, 1).await.expect("a read of the newest");
+        assert_eq!(newest, [entry.clone()], "2: an acknowledged entry is not the newest that can be read");
+        let found = log.find(&room, entry.envelope.id()).await.expect("a search").map(|found| found.entry);
+        assert_eq!(found, Some(entry.clone()), "2: an acknowledged entry is not found by its id");
+        assert_eq!(
+            start(&log, &room).await,
+            entry.position,
+            "2: the standing is not as of the newest acknowledged entry"
+        );
+        assert_eq!(follow(&mut tail, 1).await, [entry], "2: an acknowledged entry is not tailed");
+        if n == 10 {
+            engine.trim(&log).await;
+        }
+    }
+}
+
+async fn calls_keep_their_order(engine: &impl Engine) {
+    let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
+    let begin = start(&log, &room).await;
+    let mut appends: Vec<_> = (0..50).map(|n| log.append(&room, line(&format!("e{n}"), "alice", "hello"))).collect();
+    // Every third is given up by its caller; it is stored all the same.
+    let kept = appends.split_off(1).into_iter().enumerate().filter(|(n, _)| n % 3 != 0);
+    drop(appends);
+    for (n, append) in kept.collect::<Vec<_>>().into_iter().rev() {
+        append.await.unwrap_or_else(|error| panic!("2: append {n} failed: {error}"));
+    }
+    let last = append(&log, &room, line("last", "alice", "hello")).await;
+    let read = log.read(&room, Span::After(begin), 100).await.expect("a read from the start");
+    let expected: Vec<_> = (0..50).map(|n| format!("e{n}")).chain(["last".into()]).collect();
+    assert_eq!(ids(&read), expected, "2: the order is not that of the calls");
+    assert_eq!(read.last(), Some(&last));
+}
+
+async fn tails_never_skip(engine: &impl Engine) {
+    // Far more than any tail would keep waiting for one that does not listen.
+    const COUNT: usize = 12_000;
+    let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
+    let mut late = log.tail(&room, start(&log, &room).await);
+    append_lines(&log, &room, 0..1).await;
+    let first = follow(&mut late, 1).await;
+    let mut appended = first;
+    appended.extend(append_lines(&log, &room, 1..COUNT).await);
+    let followed = follow(&mut late, COUNT - 1).await;
+    assert!(
+        followed == appended[1..],
+        "3: a tail that did not listen for a while has other entries than were appended"
+    );
+    let more = append_lines(&log, &room, COUNT..COUNT + 10).await;
+    assert_eq!(ids(&follow(&mut late, 10).await), ids(&more), "3: a tail that caught up does not go on");
+}
+
+async fn tails_begin_anywhere(engine: &impl Engine) {
+    let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
+    let begin = start(&log, &room).await;
+    let mut entries = append_lines(&log, &room, 0..30).await;
+    engine.trim(&log).await;
+    entries.extend(append_lines(&log, &room, 30..60).await);
+    let mut tails = vec![(0, log.tail(&room, begin))];
+    tails.extend([0, 10, 29, 30, 45, 59].map(|n| (n + 1, log.tail(&room, entries[n].position))));
+    let elsewhere = topic("elsewhere");
+    append_lines(&log, &elsewhere, 0..5).await;
+    entries.extend(append_lines(&log, &room, 60..65).await);
+    for (from, tail) in &mut tails {
+        let followed = follow(tail, entries.len() - *from).await;
+        assert_eq!(ids(&followed), ids(&entries[*from..]), "3: a tail that began after {from} entries");
+    }
+}
+
+async fn ids_are_unique(engine: &impl Engine) {
+    let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
+    let begin = start(&log, &room).await;
+    let first = append(&log, &room, line("e1", "alice", "hello")).await;
+    for settled in [false, true] {
+        if settled {
+            engine.trim(&log).await;
+        }
+        let again = log.append(&room, line("e1", "alice", "hello")).await.expect("the same envelope again");
+        assert!(again.repeated, "4: the same envelope again is not known as repeated");
+        assert_eq!(again.entry, first, "4: the same envelope again gives another entry");
+        for other in [line("e1", "alice", "goodbye"), line("e1", "bob", "hello")] {
+            let refused = log.append(&room, other).await.map(|appended| appended.entry);
+            assert_eq!(refused, Err(AppendError::IdConflict), "4: another envelope took the id");
+        }
+    }
+    let elsewhere = append(&log, &topic("elsewhere"), line("e1", "bob", "hello")).await;
+    assert_eq!(elsewhere.envelope.from().as_str(), "bob", "4: an id is unique in its topic, not beyond");
+    append(&log, &room, line("e2", "alice", "hello")).await;
+    let mut tail = log.tail(&room, begin);
+    assert_eq!(ids(&follow(&mut tail, 2).await), ["e1", "e2"], "4: what was repeated or refused was tailed");
+}
+
+async fn equal_appends_race(engine: &impl Engine) {
+    let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
+    let mut appends: Vec<_> = (0..8).map(|_| log.append(&room, line("e1", "alice", "hello"))).collect();
+    appends.push(log.append(&room, line("e1", "alice", "goodbye")));
+    let mut outcomes = futures_util::future::join_all(appends).await;
+    let other = outcomes.pop().expect("nine of them").map(|appended| appended.entry);
+    assert_eq!(other, Err(AppendError::IdConflict), "4: another envelope took an id that was still in flight");
+    let outcomes: Vec<_> = outcomes.into_iter().map(|outcome| outcome.expect("an equal append")).collect();
+    let repeated: Vec<_> = outcomes.iter().map(|appended| appended.repeated).collect();
+    let expected: Vec<_> = (0..8).map(|n| n > 0).collect();
+    assert_eq!(repeated, expected, "4: the first of equal appends is the first, the others are repeated");
+    assert!(
+        outcomes.iter().all(|appended| appended.entry == outcomes[0].entry),
+        "4: equal appends gave different entries"
+    );
+}
+
+async fn positions_are_ordered(engine: &impl Engine) {
+    let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
+    let mut before = start(&log, &room).await;
+    let mut arrived = Timestamp(0);
+    for entry in append_lines(&log, &room, 0..50).await {
+        assert_eq!(before.in_order(entry.position), Some(true), "5: {before} is not before {}", entry.position);
+        assert!(arrived <= entry.arrived, "5: times of arrival go back along the positions");
+        (before, arrived) = (entry.position, entry.arrived);
+    }
+    let log = engine.restart(log).await;
+    let entry = append(&log, &room, line("after", "alice", "hello")).await;
+    assert_eq!(
+        before.in_order(entry.position),
+        Some(true),
+        "5: after a restart {before} is not before {}",
+        entry.position
+    );
+}
+
+async fn leases_supersede(engine: &impl Engine) {
+    let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
+    let alice = ParticipantId::new("alice").expect("a participant's id");
+    let take = async |name: &str, claim| {
+        let lost = Arc::new(AtomicUsize::new(0));
+        let counted = lost.clone();
+        let told = Box::new(move || _ = counted.fetch_add(1, Ordering::SeqCst));
+        let participant = ParticipantId::new(name).expect("a participant's id");
+        (lost, log.claim(&room, &participant, claim, told).await.expect("a lease"))
+    };
+    let count = |lost: &Arc<AtomicUsize>| lost.load(Ordering::SeqCst);
+    let (bob_lost, bob) = take("bob", Claim::Exclusive).await;
+
+    let (first_lost, first) = take("alice", Claim::Exclusive).await;
+    let (second_lost, second) = take("alice", Claim::Exclusive).await;
+    assert_eq!(count(&first_lost), 1, "6: the older of two exclusive holders is told once");
+    drop(first);
+    let (third_lost, third) = take("alice", Claim::Shared).await;
+    assert_eq!(count(&second_lost), 1, "6: an exclusive holder is superseded by one who shares");
+    let (fourth_lost, fourth) = take("alice", Claim::Shared).await;
+    assert_eq!(count(&third_lost), 0, "6: those who share sit beside each other");
+    drop((second, third));
+    let mut roster = log.roster(&room).await.expect("a roster");
+    roster.sort();
+    assert_eq!(roster.iter().map(ParticipantId::as_str).collect::<Vec<_>>(), ["alice", "bob"], "6: who holds a lease");
+    let (_, fifth) = take("alice", Claim::Exclusive).await;
+    assert_eq!(count(&third_lost), 0, "6: whoever has let go is not told");
+    assert_eq!(count(&fourth_lost), 1, "6: an exclusive claim supersedes one who shares");
+    drop(fourth);
+    assert!(
+        log.roster(&room).await.expect("a roster").contains(&alice),
+        "6: the drop of a lost lease took the newer one"
+    );
+    drop(fifth);
+    assert_eq!(log.roster(&room).await.expect("a roster"), [ParticipantId::new("bob").expect("an id")]);
+    assert_eq!(log.roster(&topic("elsewhere")).await.expect("a roster"), [], "6: a lease is for one topic");
+    assert_eq!(count(&bob_lost), 0, "6: one participant's claims are nothing to another");
+    assert_eq!(count(&first_lost), 1, "6: a holder is told at most once");
+    drop(bob);
+    assert_eq!(log.roster(&room).await.expect("a roster"), [], "6: dropping a lease releases it");
+}
+
+fn shown(standing: &Standing) -> (Vec<String>, Vec<String>) {
+    (ids(&standing.present), ids(&standing.unanswered))
+}
+
+async fn standing_is_a_fold(engine: &impl Engine) {
+    let (mut log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
+    let nothing = log.standing(&room).await.expect("the standing of nobody's topic");
+    assert_eq!(shown(&nothing), (vec![], vec![]), "7: something stands in a topic nobody entered");
+    let steps = [
+        (presence("j1", "join", "alice"), &["j1"][..], &[][..]),
+        (presence("j2", "join", "bob"), &["j1", "j2"], &[]),
+        (request("r1", "alice", "bob"), &["j1", "j2"], &["r1"]),
+        (request("r2", "alice", "bob"), &["j1", "j2"], &["r1", "r2"]),
+        (response("a1", "bob", "r1"), &["j1", "j2"], &["r2"]),
+        (response("a1-again", "bob", "r1"), &["j1", "j2"], &["r2"]),
+        (presence("j3", "join", "alice"), &["j2", "j3"], &["r2"]),
+        (presence("l1", "leave", "bob"), &["j3"], &["r2"]),
+        (presence("l2", "leave", "carol"), &["j3"], &["r2"]),
+        (response("early", "bob", "r3"), &["j3"], &["r2"]),
+        (request("r3", "alice", "bob"), &["j3"], &["r2", "r3"]),
+        (line("hello", "alice", "hello"), &["j3"], &["r2", "r3"]),
+        (response("a2", "bob", "r2"), &["j3"], &["r3"]),
+        (presence("j4", "join", "bob"), &["j3", "j4"], &["r3"]),
+        (response("a3", "bob", "r3"), &["j3", "j4"], &[]),
+    ];
+    append(&log, &topic("elsewhere"), presence("j0", "join", "dave")).await;
+    for (n, (envelope, present, unanswered)) in steps.into_iter().enumerate() {
+        let id = envelope.id().clone();
+        let entry = append(&log, &room, envelope).await;
+        let before = log.standing(&room).await.expect("a standing");
+        assert_eq!(before.head, entry.position, "7: the standing after {id} is not as of it");
+        let expected =
+            (present.iter().map(|s| s.to_string()).collect(), unanswered.iter().map(|s| s.to_string()).collect());
+        assert_eq!(shown(&before), expected, "7: who is present and what is unanswered after {id}");
+        match n % 3 {
+            1 => engine.trim(&log).await,
+            2 => log = engine.restart(log).await,
+            _ => continue,
+        }
+        let after = log.standing(&room).await.expect("a standing");
+        assert_eq!(
+            (after.head, shown(&after)),
+            (entry.position, expected),
+            "7: a restart after {id} changed the standing"
+        );
+        assert_eq!(after.present, before.present, "7: a restart after {id} changed an entry");
+    }
+}
+
+async fn requests_are_found(engine: &impl Engine) {
+    let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
+    let unanswered = async |name: &str| {
+        let found = log.find(&room, &id(name)).await.expect("a search");
+        found.map(|found| (found.entry.envelope.id() == &id(name), found.unanswered))
+    };
+    assert_eq!(unanswered("r1").await, None, "7: something was found in a topic nobody entered");
+    append(&log, &room, line("hello", "alice", "hello")).await;
+    for name in ["r1", "r2", "r3"] {
+        append(&log, &room, request(name, "alice", "bob")).await;
+    }
+    append(&log, &room, response("a1", "bob", "r1")).await;
+    let before = [Some((true, false)), Some((true, false)), Some((true, true)), Some((true, true)), None];
+    let names = ["hello", "r1", "r2", "r3", "r4"];
+    for (name, expected) in names.iter().zip(before) {
+        assert_eq!(unanswered(name).await, expected, "7: whether {name} is found, and unanswered");
+    }
+    engine.trim(&log).await;
+    append(&log, &room, response("a2", "bob", "r2")).await;
+    let after = [Some((true, false)), Some((true, false)), Some((true, false)), Some((true, true)), None];
+    for (name, expected) in names.iter().zip(after) {
+        assert_eq!(unanswered(name).await, expected, "7: whether {name} is found, and unanswered, later");
+    }
+    assert!(log.find(&topic("elsewhere"), &id("r3")).await.expect("a search").is_none(), "7: found in another topic");
+}
+
+async fn what_is_gone_is_a_gap(engine: &impl Engine) {
+    let (log, room) = (engine.create(keep(3)).await, topic("room"));
+    let begin = start(&log, &room).await;
+    let entries = append_lines(&log, &room, 0..10).await;
+    let mut late = log.tail(&room, entries[1].position);
+    engine.trim(&log).await;
+    let Err(ReadError::Gap { resume }) = log.read(&room, Span::After(begin), 100).await else {
+        panic!("8: reading from the start is not a gap although entries were removed");
+    };
+    let rest = log.read(&room, Span::After(resume), 100).await.expect("a read from where the gap says");
+    assert_eq!(ids(&rest), ["e7", "e8", "e9"], "8: what is left begins after `resume`");
+    let removed = log.read(&room, Span::After(entries[5].position), 100).await;
+    assert_eq!(removed, Err(ReadError::Gap { resume }), "8: reading after an entry whose successor was removed");
+    let last_removed =
+        log.read(&room, Span::After(entries[6].position), 100).await.expect("no gap after the last removed");
+    assert_eq!(ids(&last_removed), ids(&rest), "8: nothing is missing after the newest that was removed");
+    let foreign = Position { epoch: begin.epoch.wrapping_add(1), ..entries[8].position };
+    let other = log.read(&room, Span::After(foreign), 100).await;
+    assert_eq!(other, Err(ReadError::Gap { resume }), "8: a position of another epoch says nothing here");
+    let newest = log.read(&room, Span::Newest, 100).await.expect("a read of the newest");
+    assert_eq!(ids(&newest), ids(&rest), "8: removed entries are still read");
+    assert!(log.find(&room, &id("e0")).await.expect("a search").is_none(), "8: a removed entry is still found");
+
+    for (name, tail) in [("from a foreign position", foreign), ("from a removed one", entries[1].position)] {
+        let mut tail = log.tail(&room, tail);
+        match tail.next().await {
+            Some(Ok(Tailed::Gap { resume: at })) => assert_eq!(at, resume, "8: a tail {name} resumes elsewhere"),
+            other => panic!("8: a tail {name} began with {other:?} and not with a gap"),
+        }
+        assert_eq!(ids(&follow(&mut tail, 3).await), ids(&rest), "8: a tail {name} goes on after the gap");
+    }
+    match late.next().await {
+        Some(Ok(Tailed::Gap { resume: at })) => {
+            assert_eq!(at, resume, "8: a tail that was too late resumes elsewhere");
+            assert_eq!(
+                ids(&follow(&mut late, 3).await),
+                ids(&rest),
+                "8: a tail that was too late goes on after the gap"
+            );
+        }
+        // It may have had them waiting.
+        Some(Ok(Tailed::Entries(mut entries))) => {
+            let missing = 8 - entries.len();
+            entries.extend(follow(&mut late, missing).await);
+            assert_eq!(ids(&entries)[..2], ["e2", "e3"], "8: a tail skipped without a gap");
+        }
+        other => panic!("8: a tail that was too late yielded {other:?}"),
+    }
+    let again = append(&log, &room, line("e0", "bob", "new")).await;
+    assert_eq!(entries[9].position.in_order(again.position), Some(true), "8: a position was given out twice");
+    assert_eq!(ids(&follow(&mut late, 1).await), ["e0"], "8: a tail ended with its gap");
+}
+
+async fn retention_keeps_the_present(engine: &impl Engine) {
+    let (log, room) = (engine.create(keep(2)).await, topic("room"));
+    let join = append(&log, &room, presence("j1", "join", "alice")).await;
+    append(&log, &room, presence("j2", "join", "bob")).await;
+    append(&log, &room, request("r1", "alice", "bob")).await;
+    append_lines(&log, &room, 0..5).await;
+    engine.trim(&log).await;
+    let standing = log.standing(&room).await.expect("a standing");
+    assert_eq!(
+        shown(&standing),
+        (vec!["j1".into(), "j2".into()], vec![]),
+        "8: who is present, and which requests are gone"
+    );
+    assert_eq!(standing.present[0], join, "8: the join of someone present is no longer what it was");
+    append(&log, &room, presence("l1", "leave", "alice")).await;
+    append_lines(&log, &room, 5..10).await;
+    engine.trim(&log).await;
+    let log = engine.restart(log).await;
+    let standing = log.standing(&room).await.expect("a standing");
+    assert_eq!(shown(&standing), (vec!["j2".into()], vec![]), "8: who is present after a leave was removed as well");
+}
+
+async fn reads_are_pages(engine: &impl Engine) {
+    let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
+    let begin = start(&log, &room).await;
+    for span in [Span::Newest, Span::After(begin), Span::Before(begin), Span::BeforeTime(Timestamp(u64::MAX >> 1))] {
+        assert_eq!(log.read(&room, span, 10).await, Ok(vec![]), "{span:?} of a topic nobody entered");
+    }
+    let mut entries = append_lines(&log, &room, 0..20).await;
+    engine.trim(&log).await;
+    entries.extend(append_lines(&log, &room, 20..40).await);
+    let read = async |span, limit| ids(&log.read(&room, span, limit).await.expect("a read"));
+    for limit in [0, 1, 10, 20, 25, 40, 100] {
+        let last = |end: usize| ids(&entries[end.saturating_sub(limit)..end]);
+        assert_eq!(read(Span::Newest, limit).await, last(40), "the newest {limit}");
+        assert_eq!(read(Span::After(begin), limit).await, ids(entries.iter().take(limit)), "the oldest {limit}");
+        for n in [0, 1, 10, 19, 20, 21, 30, 39] {
+            let position = entries[n].position;
+            assert_eq!(read(Span::Before(position), limit).await, last(n), "{limit} before the entry {n}");
+            let after = ids(entries[n + 1..].iter().take(limit));
+            assert_eq!(read(Span::After(position), limit).await, after, "{limit} after the entry {n}");
+            let time = entries[n].arrived;
+            let earlier = entries.iter().filter(|entry| entry.arrived < time).count();
+            assert_eq!(read(Span::BeforeTime(time), limit).await, last(earlier), "{limit} that arrived before {time}");
+        }
+        let ever = Timestamp(entries[39].arrived.0 + 1);
+        assert_eq!(read(Span::BeforeTime(ever), limit).await, last(40), "{limit} that arrived at any time");
+        assert_eq!(read(Span::BeforeTime(Timestamp(0)), limit).await, [""; 0], "{limit} that arrived before any time");
+    }
+}
+
+async fn topics_are_listed(engine: &impl Engine) {
+    let log = engine.create(RetentionRules::default()).await;
+    assert_eq!(log.topics().await, Ok(vec![]), "an empty log has a topic");
+    let mut newest = BTreeMap::new();
+    for round in 0..2 {
+        for (name, count) in [("b", 3), ("a", 1), ("c", 2)] {
+            let entries = append_lines(&log, &topic(name), round * count..(round + 1) * count).await;
+            newest.insert(name, ((round + 1) * count, entries.last().expect("at least one").arrived));
+        }
+        let listed = log.topics().await.expect("a list of topics");
+        let listed: Vec<_> = listed.iter().map(|t| (t.name.as_str(), (t.entries as usize, t.newest))).collect();
+        let expected: Vec<_> = newest.iter().map(|(name, (count, time))| (*name, (*count, Some(*time)))).collect();
+        assert_eq!(listed, expected, "topics are listed by name, with how much is kept of them and since when");
+        engine.trim(&log).await;
+    }
+}
+
+async fn closed_takes_nothing(engine: &impl Engine) {
+    let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
+    assert_eq!(*log.health().borrow(), Health::Writable, "9: a new log does not take entries");
+    let mut tail = log.tail(&room, start(&log, &room).await);
+    let appends: Vec<_> = (0..100).map(|n| log.append(&room, line(&format!("e{n}"), "alice", "hello"))).collect();
+    log.close().await;
+    for append in appends {
+        append.await.expect("what was submitted before the close is finished");
+    }
+    log.close().await;
+    let refused = log.append(&room, line("late", "alice", "hello")).await.map(|appended| appended.entry);
+    assert!(matches!(refused, Err(AppendError::Stopped(_))), "9: a closed log answered an append with {refused:?}");
+    let mut followed = 0;
+    while let Some(Ok(Tailed::Entries(entries))) = tail.next().await {
+        followed += entries.len();
+    }
+    assert!(followed <= 100, "9: a tail of a closed log yielded {followed} of 100 entries");
+    let log = engine.restart(log).await;
+    let kept = log.read(&room, Span::Newest, 1000).await.expect("a read of the newest");
+    assert_eq!(ids(&kept), (0..100).map(|n| format!("e{n}")).collect::<Vec<_>>(), "9: what was submitted is not kept");
+}

@@ -113,7 +113,8 @@ impl Envelope {
 
     /// The chat line, when its parameters are those of one.
     pub fn chat(&self) -> Option<Chat> {
-        serde_json::from_str(self.params()?).ok()
+        // By name only: an array would be read as the fields in their order.
+        serde_json::from_str(self.params().filter(|params| params.starts_with('{'))?).ok()
     }
 
     /// Reads an envelope that was accepted before, from a store that is trusted to give back what it was given.

@@ -2,16 +2,18 @@
 //!
 //! Invariant: a cursor yields every entry after where it began, once and in order, or says that there is a gap.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use futures_util::task::AtomicWaker;
 use salon_log::{ReadError, Span};
 use salon_protocol::{CloseReason, Entry, Envelope, ParticipantId, Position};
 
+use crate::batch::Batch;
+use crate::bell::{Bell, Outlet, Parked};
 use crate::fold::FailedCall;
+use crate::ring::Place;
 use crate::room::{Room, Visit};
 
 /// How many entries a cursor that fell behind reads from the log at once.
@@ -44,7 +46,7 @@ pub struct Interest {
 }
 
 impl Interest {
-    fn wants(&self, envelope: &Envelope) -> bool {
+    pub(crate) fn wants(&self, envelope: &Envelope) -> bool {
         let Some(reader) = &self.reader else { return true };
         if envelope.from() == reader {
             return !self.without_own;
@@ -62,39 +64,22 @@ impl Interest {
 pub enum Happening {
     /// The next entry.
     Entry(Arc<Entry>),
+    /// The next entries, all of them wanted.
+    Batch(Arc<Batch>),
     /// A request of the reader's will not be answered.
     CallFailed(FailedCall),
     /// Entries here are no longer kept.
     Gap,
 }
 
-/// Rung when there is something new for one cursor, or when it must end.
-#[derive(Debug)]
-pub(crate) struct Bell {
-    waker: AtomicWaker,
-    interest: Interest,
-    ended: OnceLock<CloseReason>,
-}
-
-impl Bell {
-    pub(crate) fn new(interest: Interest) -> Arc<Self> {
-        Arc::new(Self { waker: AtomicWaker::new(), interest, ended: OnceLock::new() })
-    }
-
-    pub(crate) fn ring_for(&self, entries: &[Arc<Entry>]) {
-        if self.interest.deliver == Deliver::All || entries.iter().any(|entry| self.interest.wants(&entry.envelope)) {
-            self.waker.wake();
+impl Happening {
+    /// The entries it brings.
+    pub fn entries(&self) -> &[Arc<Entry>] {
+        match self {
+            Self::Entry(entry) => std::slice::from_ref(entry),
+            Self::Batch(batch) => batch.entries(),
+            Self::CallFailed(_) | Self::Gap => &[],
         }
-    }
-
-    /// Ends the cursor. The first reason stays.
-    pub(crate) fn end(&self, reason: CloseReason) {
-        let _ = self.ended.set(reason);
-        self.waker.wake();
-    }
-
-    fn ended(&self) -> Option<CloseReason> {
-        self.ended.get().copied()
     }
 }
 
@@ -114,8 +99,7 @@ pub struct Cursor {
 }
 
 enum Reading {
-    /// The number of the next slot in the ring.
-    Ring(u64),
+    Ring(Place),
     Log(LogPage),
 }
 
@@ -135,7 +119,7 @@ impl Cursor {
         }
         let place = room.ring().seek(after);
         let reading = match place {
-            Some(number) => Reading::Ring(number),
+            Some(place) => Reading::Ring(place),
             None => Reading::Log(LogPage::ask(&room, after)),
         };
         Self { room, _visit: visit, bell, listener, at: after, told: after, reading, behind_since: None }
@@ -150,25 +134,25 @@ impl Cursor {
         budget: usize,
     ) -> Poll<Result<(), CloseReason>> {
         let before = out.len();
+        self.unpark();
         loop {
             if let Some(reason) = self.bell.ended() {
                 return Poll::Ready(Err(reason));
             }
             match &mut self.reading {
-                Reading::Ring(number) => {
-                    if *number == self.room.next_slot() {
-                        self.bell.waker.register(cx.waker());
-                        // Looked at again after registering: what came between would otherwise never ring.
-                        if *number == self.room.next_slot() && self.bell.ended().is_none() {
-                            return Poll::Pending;
-                        }
-                        continue;
+                Reading::Ring(place) if place.batch == self.room.next_batch() => {
+                    self.bell.register(cx.waker());
+                    self.bell.park(Parked { batch: place.batch, at: self.at });
+                    // Looked at again after parking: what came between would otherwise never ring.
+                    if place.batch == self.room.next_batch() && self.bell.ended().is_none() {
+                        return Poll::Pending;
                     }
-                    self.read_ring(out, budget);
+                    self.unpark();
                 }
+                Reading::Ring(_) => self.read_ring(out, budget),
                 Reading::Log(reading) => {
                     let Poll::Ready(page) = reading.page.as_mut().poll(cx) else {
-                        self.bell.waker.register(cx.waker());
+                        self.bell.register(cx.waker());
                         return Poll::Pending;
                     };
                     let ring_began = reading.ring_began;
@@ -183,6 +167,20 @@ impl Cursor {
         }
     }
 
+    /// Goes on from where the room has moved the parked place to.
+    fn unpark(&mut self) {
+        if let Some(parked) = self.bell.unpark() {
+            self.at = parked.at;
+            self.reading = Reading::Ring(Place { batch: parked.batch, skip: 0 });
+        }
+    }
+
+    /// Lets the room write straight to `outlet` whenever this cursor is up to date. Only for a reader that means by a batch its
+    /// entries' own texts, one after the other.
+    pub fn attach(&self, outlet: Arc<dyn Outlet>) {
+        self.bell.attach(outlet);
+    }
+
     /// Waits for what comes next.
     pub async fn next(&mut self, out: &mut Vec<Happening>, budget: usize) -> Result<(), CloseReason> {
         std::future::poll_fn(|cx| self.poll_next(cx, out, budget)).await
@@ -194,23 +192,30 @@ impl Cursor {
     }
 
     fn read_ring(&mut self, out: &mut Vec<Happening>, budget: usize) {
-        let Reading::Ring(number) = &mut self.reading else { return };
+        let Reading::Ring(place) = &mut self.reading else { return };
         let ring = self.room.ring();
-        let Some(slots) = ring.from(*number) else {
+        let Some(batches) = ring.from(place.batch) else {
             drop(ring);
             self.behind_since.get_or_insert_with(Instant::now);
             self.reading = Reading::Log(LogPage::ask(&self.room, self.at));
             return;
         };
         let (mut bytes, mut calls_failed) = (0, false);
-        for slot in slots {
-            *number += 1;
-            self.at = slot.entry.position.offset;
-            if self.bell.interest.wants(&slot.entry.envelope) {
-                bytes += slot.entry.envelope.text().len();
-                out.push(Happening::Entry(slot.entry.clone()));
+        for batch in batches {
+            let wanted = |entry: &&Arc<Entry>| self.bell.interest.wants(&entry.envelope);
+            let fresh = &batch.entries()[place.skip..];
+            if place.skip == 0 && fresh.iter().all(|entry| wanted(&entry)) {
+                bytes += batch.bytes();
+                out.push(Happening::Batch(batch.clone()));
+            } else {
+                for entry in fresh.iter().filter(wanted) {
+                    bytes += entry.envelope.text().len();
+                    out.push(Happening::Entry(entry.clone()));
+                }
             }
-            calls_failed = slot.fails_calls;
+            *place = Place { batch: place.batch + 1, skip: 0 };
+            self.at = batch.last();
+            calls_failed = batch.fails_calls();
             if calls_failed || bytes >= budget {
                 break;
             }
@@ -251,8 +256,8 @@ impl Cursor {
         }
         let place = self.room.ring().seek(self.at);
         match place {
-            Some(number) => {
-                self.reading = Reading::Ring(number);
+            Some(place) => {
+                self.reading = Reading::Ring(place);
                 self.behind_since = None;
                 self.tell_failed_calls(out);
             }
@@ -283,6 +288,8 @@ impl LogPage {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
+        // Taken back first: the room must not write for a reader that is gone.
+        self.bell.unpark();
         self.room.unlisten(self.listener);
     }
 }

@@ -3,6 +3,8 @@
 //! A [`Rooms`] opens a room for each topic somebody is in. A [`Seat`] is a participant's live place in one; dropping it leaves.
 //! A [`Cursor`] only reads. Deliberately absent: wire formats, sockets, tokens.
 
+mod batch;
+mod bell;
 mod cursor;
 mod fold;
 mod limits;
@@ -13,6 +15,8 @@ pub mod rules;
 mod seat;
 mod seating;
 
+pub use batch::Batch;
+pub use bell::{Offer, Outlet};
 pub use cursor::{Cursor, Deliver, Happening, Interest};
 pub use fold::FailedCall;
 pub use limits::Rate;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
-use salon_log::{Claim, ReadError, Span, Tail, TopicLog};
+use futures_util::{FutureExt, StreamExt};
+use salon_log::{Claim, ReadError, Span, Tail, Tailed, TopicLog};
 use salon_protocol::{
     CloseReason, Code, Draft, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, Presence,
     PresenceEvent, Refusal, TopicName,
@@ -16,12 +16,16 @@ use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::cursor::{Bell, Cursor, Deliver, Interest};
+use crate::bell::Bell;
+use crate::cursor::{Cursor, Deliver, Interest};
 use crate::fold::Fold;
 use crate::limits::{Rate, Rates};
 use crate::ring::Budget;
 use crate::room::{Publishing, Room, Visit, unreadable, unwritable};
 use crate::seat::{Place, Seat};
+
+/// How many entries a room takes from its log before it tells anybody of them.
+const MOST_AT_ONCE: usize = 1024;
 
 /// How often a room looks whether it is still needed.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
@@ -381,11 +385,7 @@ impl Rooms {
                     room.seating().depart_absent();
                     break room.see_off().await.err();
                 }
-                tailed = tail.next() => match tailed {
-                    Some(Ok(tailed)) => room.take(tailed).await,
-                    Some(Err(error)) => Err(error),
-                    None => Err(ReadError::Failed("the log has ended".into())),
-                },
+                tailed = tail.next() => take_all(&room, tailed, &mut tail).await,
                 () = room.departure.notified() => room.see_off().await,
                 () = at(grace) => {
                     grace = None;
@@ -422,6 +422,34 @@ impl Rooms {
         }
         idle
     }
+}
+
+/// Takes what a tail yields, together with what is waiting behind it: a room that is busy telling its readers tells them more at
+/// once the next time.
+async fn take_all(room: &Room, first: Option<Result<Tailed, ReadError>>, tail: &mut Tail) -> Result<(), ReadError> {
+    let mut next = first;
+    let mut waiting = Vec::new();
+    loop {
+        match next {
+            Some(Ok(Tailed::Entries(entries))) if waiting.is_empty() => waiting = entries,
+            Some(Ok(Tailed::Entries(entries))) => waiting.extend(entries),
+            Some(Ok(Tailed::Gap { resume })) => {
+                room.take(std::mem::take(&mut waiting)).await;
+                room.restart(resume).await?;
+            }
+            Some(Err(error)) => return Err(error),
+            None => return Err(ReadError::Failed("the log has ended".into())),
+        }
+        if waiting.len() >= MOST_AT_ONCE {
+            break;
+        }
+        match tail.next().now_or_never() {
+            Some(more) => next = more,
+            None => break,
+        }
+    }
+    room.take(waiting).await;
+    Ok(())
 }
 
 /// Waits for a moment, or for ever.

@@ -1,15 +1,15 @@
-//! The newest entries of a room, in memory, shared by everyone who is nearly up to date.
+//! The newest batches of a room, in memory, shared by everyone who is nearly up to date.
 //!
-//! Bounded in bytes, for each room and for all together. Invariant: entries stand in the log's order without a gap among them, so a
+//! Bounded in bytes, for each room and for all together. Invariant: batches stand in the log's order without a gap among them, so a
 //! cursor whose next entry is not here can only have fallen behind, never have missed one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use salon_protocol::Entry;
+use crate::batch::Batch;
 
-/// What an entry weighs beyond its text: the parsed head, its allocations, the slot.
+/// What an entry weighs beyond its text: the parsed head, its allocations, its place.
 const OVERHEAD: usize = 256;
 
 /// The bytes all rings may hold together.
@@ -29,63 +29,63 @@ impl Budget {
     }
 }
 
-/// An entry, and whether calls fail by it.
-#[derive(Debug, Clone)]
-pub(crate) struct Slot {
-    pub(crate) entry: Arc<Entry>,
-    pub(crate) fails_calls: bool,
-}
-
 #[derive(Debug)]
 pub(crate) struct Ring {
-    slots: VecDeque<Slot>,
-    /// How many slots were ever evicted: the number of the front slot.
+    batches: VecDeque<Arc<Batch>>,
+    /// How many batches were ever evicted: the number of the front one.
     evicted: u64,
-    /// The offset after which the slots are complete.
+    /// The offset after which the batches are complete.
     complete_after: u64,
     bytes: usize,
     limit: usize,
     budget: Arc<Budget>,
 }
 
+/// A cursor's place: the next batch, and how many of its entries are behind the cursor already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) batch: u64,
+    pub(crate) skip: usize,
+}
+
 impl Ring {
     /// An empty ring, complete from `head` on.
     pub(crate) fn new(head: u64, limit: usize, budget: Arc<Budget>) -> Self {
-        Self { slots: VecDeque::new(), evicted: 0, complete_after: head, bytes: 0, limit, budget }
+        Self { batches: VecDeque::new(), evicted: 0, complete_after: head, bytes: 0, limit, budget }
     }
 
-    pub(crate) fn push(&mut self, slot: Slot) {
-        let weight = weigh(&slot);
+    pub(crate) fn push(&mut self, batch: Arc<Batch>) {
+        let weight = weigh(&batch);
         self.bytes += weight;
         self.budget.used.fetch_add(weight, Ordering::Relaxed);
-        self.slots.push_back(slot);
-        // The newest entry stays whatever it weighs: its readers are about to come for it.
-        while self.slots.len() > 1 && (self.bytes > self.limit || self.budget.is_exceeded()) {
+        self.batches.push_back(batch);
+        // The newest batch stays whatever it weighs: its readers are about to come for it.
+        while self.batches.len() > 1 && (self.bytes > self.limit || self.budget.is_exceeded()) {
             self.evict();
         }
     }
 
     /// Forgets everything, because entries are missing before what comes next.
     pub(crate) fn restart(&mut self, head: u64) {
-        while !self.slots.is_empty() {
+        while !self.batches.is_empty() {
             self.evict();
         }
         self.complete_after = head;
     }
 
     fn evict(&mut self) {
-        if let Some(slot) = self.slots.pop_front() {
-            let weight = weigh(&slot);
+        if let Some(batch) = self.batches.pop_front() {
+            let weight = weigh(&batch);
             self.bytes -= weight;
             self.budget.used.fetch_sub(weight, Ordering::Relaxed);
             self.evicted += 1;
-            self.complete_after = slot.entry.position.offset;
+            self.complete_after = batch.last();
         }
     }
 
     /// The offset of the newest entry.
     pub(crate) fn head(&self) -> u64 {
-        self.slots.back().map_or(self.complete_after, |slot| slot.entry.position.offset)
+        self.batches.back().map_or(self.complete_after, |batch| batch.last())
     }
 
     /// The offset after which nothing is missing here.
@@ -93,24 +93,28 @@ impl Ring {
         self.complete_after
     }
 
-    /// The number of the slot that comes next.
-    pub(crate) fn next_slot(&self) -> u64 {
-        self.evicted + self.slots.len() as u64
+    /// The number of the batch that comes next.
+    pub(crate) fn next(&self) -> u64 {
+        self.evicted + self.batches.len() as u64
     }
 
-    /// The number of the slot that follows an offset; `None` when some entry between is no longer here.
-    pub(crate) fn seek(&self, after: u64) -> Option<u64> {
+    /// The place after an offset; `None` when some entry between is no longer here.
+    pub(crate) fn seek(&self, after: u64) -> Option<Place> {
         if after < self.complete_after {
             return None;
         }
-        let index = self.slots.partition_point(|slot| slot.entry.position.offset <= after);
-        Some(self.evicted + index as u64)
+        let index = self.batches.partition_point(|batch| batch.last() <= after);
+        let skip = self
+            .batches
+            .get(index)
+            .map_or(0, |batch| batch.entries().partition_point(|entry| entry.position.offset <= after));
+        Some(Place { batch: self.evicted + index as u64, skip })
     }
 
-    /// The slots from a number on; `None` when it was evicted.
-    pub(crate) fn from(&self, number: u64) -> Option<impl Iterator<Item = &Slot>> {
+    /// The batches from a number on; `None` when it was evicted.
+    pub(crate) fn from(&self, number: u64) -> Option<impl Iterator<Item = &Arc<Batch>>> {
         let index = usize::try_from(number.checked_sub(self.evicted)?).ok()?;
-        Some(self.slots.range(index.min(self.slots.len())..))
+        Some(self.batches.range(index.min(self.batches.len())..))
     }
 }
 
@@ -120,50 +124,57 @@ impl Drop for Ring {
     }
 }
 
-fn weigh(slot: &Slot) -> usize {
-    slot.entry.envelope.text().len() + OVERHEAD
+/// The texts count twice: once as they are, once as they are encoded.
+fn weigh(batch: &Batch) -> usize {
+    2 * batch.bytes() + batch.entries().len() * OVERHEAD
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use salon_protocol::{Compose, Kind, ParticipantId, Position, Timestamp};
+    use salon_protocol::{Compose, Entry, Kind, ParticipantId, Position, Timestamp};
 
-    fn slot(offset: u64) -> Slot {
-        let id = offset.to_string();
-        let compose = Compose {
-            id: &id,
-            ts: Timestamp(0),
-            from: &ParticipantId::host(),
-            to: &[],
-            kind: Kind::System,
-            correlation_id: None,
-            payload: std::collections::BTreeMap::<String, String>::new(),
+    fn batch(offsets: &[u64]) -> Arc<Batch> {
+        let entry = |&offset: &u64| {
+            let id = offset.to_string();
+            let compose = Compose {
+                id: &id,
+                ts: Timestamp(0),
+                from: &ParticipantId::host(),
+                to: &[],
+                kind: Kind::System,
+                correlation_id: None,
+                payload: std::collections::BTreeMap::<String, String>::new(),
+            };
+            let position = Position { epoch: 1, offset };
+            Arc::new(Entry { position, arrived: Timestamp(0), envelope: compose.envelope() })
         };
-        let entry =
-            Entry { position: Position { epoch: 1, offset }, arrived: Timestamp(0), envelope: compose.envelope() };
-        Slot { entry: Arc::new(entry), fails_calls: false }
+        Batch::of(offsets.iter().map(entry).collect())
     }
 
+    /// What a cursor after an offset would read.
     fn offsets(ring: &Ring, after: u64) -> Option<Vec<u64>> {
-        let slots = ring.from(ring.seek(after)?)?;
-        Some(slots.map(|slot| slot.entry.position.offset).collect())
+        let place = ring.seek(after)?;
+        let batches = ring.from(place.batch)?;
+        let offsets = batches.flat_map(|batch| batch.entries().iter().map(|entry| entry.position.offset));
+        Some(offsets.skip(place.skip).collect())
     }
 
     #[test]
     fn a_cursor_finds_its_place_or_is_behind() {
         let budget = Arc::new(Budget::new(usize::MAX));
-        let mut ring = Ring::new(10, 4 * weigh(&slot(100)), budget.clone());
+        let mut ring = Ring::new(10, 4 * weigh(&batch(&[100])), budget.clone());
         assert_eq!(offsets(&ring, 10), Some(vec![]));
         assert_eq!(offsets(&ring, 9), None, "what stands between 9 and 10 is not here");
-        for offset in [100, 102, 105, 107] {
-            ring.push(slot(offset));
-        }
+        ring.push(batch(&[100, 102]));
+        ring.push(batch(&[105, 107]));
         assert_eq!(offsets(&ring, 10), Some(vec![100, 102, 105, 107]));
+        assert_eq!(offsets(&ring, 100), Some(vec![102, 105, 107]));
         assert_eq!(offsets(&ring, 103), Some(vec![105, 107]));
-        ring.push(slot(110));
-        assert_eq!(offsets(&ring, 99), None, "100 was evicted");
-        assert_eq!(offsets(&ring, 100), Some(vec![102, 105, 107, 110]));
+        assert_eq!(offsets(&ring, 107), Some(vec![]));
+        ring.push(batch(&[110]));
+        assert_eq!(offsets(&ring, 100), None, "102 was evicted with its batch");
+        assert_eq!(offsets(&ring, 102), Some(vec![105, 107, 110]));
         assert_eq!(ring.head(), 110);
         ring.restart(200);
         assert_eq!(offsets(&ring, 110), None);
@@ -173,15 +184,15 @@ mod tests {
 
     #[test]
     fn all_rings_share_one_budget() {
-        let budget = Arc::new(Budget::new(3 * weigh(&slot(100))));
+        let budget = Arc::new(Budget::new(3 * weigh(&batch(&[100]))));
         let mut one = Ring::new(0, usize::MAX, budget.clone());
         let mut two = Ring::new(0, usize::MAX, budget.clone());
         for offset in 100..104 {
-            one.push(slot(offset));
+            one.push(batch(&[offset]));
         }
         assert_eq!(offsets(&one, 100), Some(vec![101, 102, 103]));
-        two.push(slot(100));
-        two.push(slot(101));
+        two.push(batch(&[100]));
+        two.push(batch(&[101]));
         assert_eq!(offsets(&two, 100), Some(vec![101]), "the newest stays, the older goes");
         drop(one);
         drop(two);

@@ -10,19 +10,23 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
-use salon_log::{AppendError, Appended, ReadError, Standing, Tailed, TopicLog};
+use salon_log::{AppendError, Appended, ReadError, Standing, TopicLog};
 use salon_protocol::{
     CloseReason, Code, Compose, Draft, Entry, Envelope, EnvelopeId, Kind, Message, Participant, ParticipantId,
-    Presence, PresenceEvent, Refusal, Timestamp, TopicName,
+    Position, Presence, PresenceEvent, Refusal, Timestamp, TopicName,
 };
 use tokio::sync::{Notify, watch};
 
-use crate::cursor::Bell;
+use crate::batch::Batch;
+use crate::bell::Bell;
 use crate::fold::Fold;
 use crate::registry::Common;
-use crate::ring::{Ring, Slot};
+use crate::ring::Ring;
 use crate::rules::{self, Circumstances, Referent, Refused};
 use crate::seating::Seating;
+
+/// How many readers are told of something before other tasks may run.
+const BELLS_AT_ONCE: usize = 128;
 
 pub(crate) struct Room {
     pub(crate) topic: TopicName,
@@ -32,8 +36,8 @@ pub(crate) struct Room {
     pub(crate) seating: Mutex<Seating>,
     fold: Mutex<Fold>,
     ring: RwLock<Ring>,
-    /// Mirrors the ring's next slot, so that a reader who is up to date takes no lock.
-    next_slot: AtomicU64,
+    /// Mirrors the ring's next batch, so that a reader who is up to date takes no lock.
+    next_batch: AtomicU64,
     /// The offset the fold has come to.
     folded: watch::Sender<u64>,
     listeners: Mutex<Listeners>,
@@ -59,7 +63,7 @@ impl Room {
             fold: Mutex::new(fold),
             ring: RwLock::new(Ring::new(head, common.settings.ring, common.ring_budget.clone())),
             common,
-            next_slot: AtomicU64::new(0),
+            next_batch: AtomicU64::new(0),
             folded: watch::Sender::new(head),
             listeners: Mutex::default(),
             departure: Notify::new(),
@@ -83,8 +87,8 @@ impl Room {
         self.listeners.lock().expect("no code panics while it holds the listeners")
     }
 
-    pub(crate) fn next_slot(&self) -> u64 {
-        self.next_slot.load(Ordering::Acquire)
+    pub(crate) fn next_batch(&self) -> u64 {
+        self.next_batch.load(Ordering::Acquire)
     }
 
     pub(crate) fn listen(&self, bell: Arc<Bell>) -> u64 {
@@ -110,43 +114,44 @@ impl Room {
         let _ = self.folded.subscribe().wait_for(|&at| at >= offset).await;
     }
 
-    /// Takes what the log's tail yields.
-    pub(crate) async fn take(&self, tailed: Tailed) -> Result<(), ReadError> {
-        match tailed {
-            Tailed::Entries(entries) => self.take_entries(&entries),
-            Tailed::Gap { resume } => {
-                let standing = self.log.standing(&self.topic).await?;
-                let mut fold = self.fold();
-                *fold = Fold::restore(&standing);
-                self.ring.write().expect("no code panics while it holds the ring").restart(resume.offset);
-                drop(fold);
-                self.folded.send_replace(resume.offset);
-            }
-        }
+    /// Begins again after a gap in the log.
+    pub(crate) async fn restart(&self, resume: Position) -> Result<(), ReadError> {
+        let standing = self.log.standing(&self.topic).await?;
+        let mut fold = self.fold();
+        *fold = Fold::restore(&standing);
+        self.ring.write().expect("no code panics while it holds the ring").restart(resume.offset);
+        drop(fold);
+        self.folded.send_replace(resume.offset);
         Ok(())
     }
 
-    fn take_entries(&self, entries: &[Arc<Entry>]) {
-        let Some(last) = entries.last() else { return };
-        {
+    /// Takes the next entries of the log and tells everyone who reads.
+    pub(crate) async fn take(&self, entries: Vec<Arc<Entry>>) {
+        let Some(last) = entries.last().map(|entry| entry.position.offset) else { return };
+        let (first, batches) = {
             let mut fold = self.fold();
-            let slots: Vec<Slot> =
-                entries.iter().map(|entry| Slot { entry: entry.clone(), fails_calls: fold.apply(entry) }).collect();
+            let batches = Batch::cut(entries, |entry| fold.apply(entry));
             let mut ring = self.ring.write().expect("no code panics while it holds the ring");
-            for slot in slots {
-                ring.push(slot);
+            let first = ring.next();
+            for batch in &batches {
+                ring.push(batch.clone());
             }
-            self.next_slot.store(ring.next_slot(), Ordering::Release);
-        }
-        self.folded.send_if_modified(|at| {
-            *at = last.position.offset;
-            true
-        });
-        for bell in self.listeners().bells.values() {
-            bell.ring_for(entries);
+            self.next_batch.store(ring.next(), Ordering::Release);
+            (first, batches)
+        };
+        self.folded.send_replace(last);
+        let bells: Vec<_> = self.listeners().bells.values().cloned().collect();
+        for some in bells.chunks(BELLS_AT_ONCE) {
+            for bell in some {
+                bell.announce(first, &batches);
+            }
+            if some.len() == BELLS_AT_ONCE {
+                tokio::task::yield_now().await;
+            }
         }
         if let Some(witness) = &self.common.settings.witness {
-            for presence in entries.iter().filter_map(|entry| entry.envelope.presence()) {
+            let entries = batches.iter().flat_map(|batch| batch.entries());
+            for presence in entries.filter_map(|entry| entry.envelope.presence()) {
                 witness(&self.topic, &presence);
             }
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use salon_log::Lease;
 use salon_protocol::{CloseReason, Draft, Participant, ParticipantId, TopicName};
 
+use crate::bell::Outlet;
 use crate::cursor::{Cursor, Happening};
 use crate::room::{Publishing, Room};
 
@@ -50,6 +51,11 @@ impl Seat {
         budget: usize,
     ) -> Poll<Result<(), CloseReason>> {
         self.cursor.poll_next(cx, out, budget)
+    }
+
+    /// See [`Cursor::attach`].
+    pub fn attach(&self, outlet: Arc<dyn Outlet>) {
+        self.cursor.attach(outlet);
     }
 
     /// See [`Cursor::lag`].

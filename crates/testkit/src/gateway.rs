@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use salon_gateway::auth::{Grant, LocalKey, Signer};
-use salon_gateway::config::Config;
+use salon_gateway::config::{Config, Durable};
 use salon_protocol::{ParticipantId, Timestamp, TopicName};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -64,6 +64,9 @@ impl Options {
             "max-participants" => config.limits.participants = read(value)?,
             "max-connections-per-participant" => config.limits.connections_per_participant = read(value)?,
             "max-connections-per-address" => config.limits.connections_per_address = read(value)?,
+            "durability" => config.durability = read::<Durable>(value)?.0,
+            "ring-per-room" => config.ring_per_room = read(value)?,
+            "write-deadline" => config.times.write_deadline = Duration::from_millis(read(value)?),
             "heartbeat" => config.times.heartbeat = Duration::from_millis(read(value)?),
             "ping-interval" => config.times.ping_interval = Duration::from_millis(read(value)?),
             "silence-limit" => config.times.silence_limit = Duration::from_millis(read(value)?),
@@ -124,6 +127,13 @@ impl Gateway {
     pub async fn stop(self) -> Result<(), Failure> {
         let Self { stop, serving, .. } = self;
         end(stop, serving).await
+    }
+
+    /// Tries to serve a second time from the same data, and tells how that ended.
+    pub async fn rival(&self) -> Result<Result<(), Failure>, Failure> {
+        let (_, stop, serving) = serve(SocketAddr::from(([127, 0, 0, 1], 0)), self.config.clone()).await?;
+        // It is told to stop at once: one that could start would end well.
+        Ok(end(stop, serving).await)
     }
 
     /// Stops it and starts it again on the same data and address.

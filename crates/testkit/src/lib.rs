@@ -17,7 +17,7 @@ pub use scratch::Scratch;
 pub use socket::{Event, Socket};
 
 /// How long anything may take. Generous, because it only ever passes when a test fails.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(20);
 
 /// What went wrong, told for the person who reads the test's output.
 pub type Failure = String;

@@ -111,7 +111,12 @@ impl Socket {
     /// As [`Socket::next`], for whoever keeps a deadline of their own.
     pub async fn next_unbounded(&mut self) -> Event {
         loop {
-            return match self.stream.next().await {
+            let came = self.stream.next().await;
+            if let Some(Ok(Message::Close(_))) = came {
+                // The answer to a close waits for the next write; without it the gateway would wait for it.
+                let _ = self.stream.flush().await;
+            }
+            return match came {
                 Some(Ok(Message::Text(text))) => Event::Text(text.as_str().to_owned()),
                 Some(Ok(Message::Binary(bytes))) => Event::Binary(bytes.len()),
                 Some(Ok(Message::Close(Some(CloseFrame { code, reason })))) => {

@@ -1,8 +1,10 @@
-//! Everything that is shown over real connections: scenes, frames that must be refused, and violations of the WebSocket protocol.
+//! Everything that is shown over real connections: scenes, frames that must be refused, violations of the WebSocket protocol, and
+//! readers that do not read.
 //! Each trial has a gateway of its own.
 
 mod bad_frames;
 mod room;
+mod slow_readers;
 mod violations;
 
 use std::path::{Path, PathBuf};
@@ -11,7 +13,9 @@ use libtest_mimic::{Arguments, Trial};
 use salon_testkit::{Engine, scene};
 
 fn main() -> std::process::ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Trials wait for disks and sockets far more than they compute.
+    arguments.test_threads.get_or_insert(16);
     let files = scene_files(Path::new(env!("CARGO_MANIFEST_DIR")));
     assert!(files.len() > 50, "the scenes are missing");
     let mut trials: Vec<Trial> = Vec::new();
@@ -19,6 +23,7 @@ fn main() -> std::process::ExitCode {
         trials.extend(files.iter().map(|(name, path)| scene_trial(name, path, engine)));
         trials.extend(bad_frames::trials(engine));
         trials.extend(violations::trials(engine));
+        trials.extend(slow_readers::trials(engine));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

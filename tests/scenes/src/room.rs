@@ -78,7 +78,7 @@ impl Room {
     }
 }
 
-async fn join(gateway: &Gateway, name: &str) -> Result<Socket, Failure> {
+pub(crate) async fn join(gateway: &Gateway, name: &str) -> Result<Socket, Failure> {
     let call = Call::new("GET", "/v0/ws?topic=room:alpha").bearer(&gateway.token(&Token::new(name))?);
     let connected = Socket::connect(gateway.address(), call).await?;
     let mut socket = connected.map_err(|answer| format!("{name} was refused: {} {}", answer.status, answer.body))?;

@@ -12,7 +12,7 @@ pub(crate) struct Calc;
 
 /// Lives in the room until its task is dropped.
 pub(crate) async fn live(seat: Seat) {
-    let Seat { voice, requests, mut overheard, connection: _, present: _ } = seat;
+    let Seat { voice, requests, mut overheard, present: _ } = seat;
     let listening = async {
         while let Some(heard) = overheard.recv().await {
             if let Overheard::Said { id, from, text } = heard
@@ -64,7 +64,8 @@ impl Toolbox for Calc {
             }
             "distance" => {
                 let spot = |name: &str| {
-                    Spot::read(&arguments[name]).ok_or_else(|| invalid_params(format!("`{name}` must have whole numbers `x` and `y`")))
+                    Spot::read(&arguments[name])
+                        .ok_or_else(|| invalid_params(format!("`{name}` must have whole numbers `x` and `y`")))
                 };
                 let steps = spot("from")?.steps_to(spot("to")?);
                 Ok(Done::well(format!("{steps} steps"), json!({ "steps": steps })))

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, http};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
@@ -41,8 +42,6 @@ pub(crate) struct Seat {
     pub(crate) overheard: mpsc::Receiver<Overheard>,
     /// Who was here when it came, itself among them.
     pub(crate) present: Vec<ParticipantId>,
-    /// Ends when the participant has left.
-    pub(crate) connection: tokio::task::JoinHandle<()>,
 }
 
 /// A request to this participant.
@@ -90,8 +89,13 @@ enum Order {
 }
 
 impl Seat {
-    /// Connects and waits for the welcome.
-    pub(crate) async fn take(address: SocketAddr, topic: &str, id: &ParticipantId, token: &str) -> anyhow::Result<Self> {
+    /// Connects and waits for the welcome. The task that is handed back ends when the participant has left.
+    pub(crate) async fn take(
+        address: SocketAddr,
+        topic: &str,
+        id: &ParticipantId,
+        token: &str,
+    ) -> anyhow::Result<(Self, JoinHandle<()>)> {
         let url = format!("ws://{address}/v0/ws?topic={topic}&protocol=mcp-x/v0&deliver=directed");
         let mut request = url.into_client_request()?;
         let bearer = http::HeaderValue::from_str(&format!("Bearer {token}"))?;
@@ -101,7 +105,8 @@ impl Seat {
             let frame = socket.next().await.context("the gateway closed without a welcome")??;
             Ok::<_, anyhow::Error>((socket, frame.into_text()?))
         };
-        let (socket, welcome) = tokio::time::timeout(HANDSHAKE_TIME, welcomed).await.context("no welcome in time")??;
+        let (socket, welcome) =
+            tokio::time::timeout(HANDSHAKE_TIME, welcomed).await.context("no welcome in time")??;
         let welcome: Value = serde_json::from_str(&welcome)?;
         if welcome["payload"]["event"] != "welcome" {
             bail!("the first frame was no welcome");
@@ -114,7 +119,7 @@ impl Seat {
         let (hearing, overheard) = mpsc::channel(QUEUE);
         let connection = Connection { socket, id: id.clone(), waiting: HashMap::new(), asked, hearing };
         let connection = tokio::spawn(connection.run(taken));
-        Ok(Self { voice: Voice { id: id.clone(), orders }, requests, overheard, present, connection })
+        Ok((Self { voice: Voice { id: id.clone(), orders }, requests, overheard, present }, connection))
     }
 }
 
@@ -179,7 +184,12 @@ impl Voice {
         let _ = self.orders.send(Order::Publish(text)).await;
     }
 
-    fn compose(&self, to: &[ParticipantId], about: Option<&EnvelopeId>, payload: impl Serialize) -> (EnvelopeId, String) {
+    fn compose(
+        &self,
+        to: &[ParticipantId],
+        about: Option<&EnvelopeId>,
+        payload: impl Serialize,
+    ) -> (EnvelopeId, String) {
         let id = EnvelopeId::new(uuid::Uuid::now_v7().to_string()).expect("a UUID is an envelope id");
         let compose = Compose {
             id: id.as_str(),

@@ -37,7 +37,7 @@ struct Body {
 
 /// Lives in the room until its task is dropped.
 pub(crate) async fn live(seat: Seat, step: Duration) {
-    let Seat { voice, requests, mut overheard, connection: _, present: _ } = seat;
+    let Seat { voice, requests, mut overheard, present: _ } = seat;
     let body = Body { at: Spot { x: 0, y: 0 }, battery: 40 };
     let rover = Rover { body: Arc::new(Mutex::new(body)), busy: Arc::default(), voice: voice.clone(), step };
     let listening = async {
@@ -60,7 +60,9 @@ impl Rover {
 
     async fn reply(&self, to: &EnvelopeId) {
         let Body { at, battery } = *self.body();
-        self.voice.say(&format!("I am at {at}, battery {battery} %. The coordinator plans where I go."), Some(to)).await;
+        self.voice
+            .say(&format!("I am at {at}, battery {battery} %. The coordinator plans where I go."), Some(to))
+            .await;
     }
 
     async fn walk(&self, goal: Spot, progress: &Progress) -> Done {
@@ -82,7 +84,7 @@ impl Rover {
         }
         let Body { at, battery } = *self.body();
         // Said before the answer, so that whoever hears the answer has heard this.
-        if battery < LOW {
+        if steps > 0 && battery < LOW {
             self.voice.say(&format!("Battery at {battery} %. Could somebody charge me?"), None).await;
         }
         Done::well(format!("arrived at {at}"), json!({ "x": at.x, "y": at.y, "battery": battery }))
@@ -125,7 +127,9 @@ impl Toolbox for Rover {
             "charge" => Ok(self.charge(progress).await),
             "move" => {
                 let goal = Spot::read(arguments).filter(|goal| goal.x.abs() <= EDGE && goal.y.abs() <= EDGE);
-                let goal = goal.ok_or_else(|| invalid_params(format!("`x` and `y` must be whole numbers from -{EDGE} to {EDGE}")))?;
+                let goal = goal.ok_or_else(|| {
+                    invalid_params(format!("`x` and `y` must be whole numbers from -{EDGE} to {EDGE}"))
+                })?;
                 Ok(self.walk(goal, progress).await)
             }
             other => Err(invalid_params(format!("no tool `{other}` here"))),

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use salon_gateway::config::{
-    Address, AuditOf, AuthOf, Count, Deadline, Depth, Durable, Format, HostName, HttpOf, KeysAt, LimitsOf, Log, MemoryOf,
-    Origin, Overrides, RetentionOf, Size, Span, TimesOf, Tls, TracingOf,
+    Address, AuditOf, AuthOf, Count, Deadline, Depth, Durable, Format, HostName, HttpOf, KeysAt, LimitsOf, Log,
+    MemoryOf, Origin, Overrides, RetentionOf, Size, Span, TimesOf, Tls, TracingOf,
 };
 
 use crate::args::{Places, switch};
@@ -104,28 +104,28 @@ pub(crate) struct ServeArgs {
     max_depth: Option<Depth>,
 
     /// Recent envelopes kept in memory for one room [default: 4MiB]
-    #[arg(long, value_name = "SIZE", env = "SALON_RING_PER_ROOM", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    #[arg(long, value_name = "SIZE", env = "SALON_RING_PER_ROOM", hide_env = true, help_heading = TUNING)]
     ring_per_room: Option<Size>,
     /// Recent envelopes kept in memory for all rooms [default: 256MiB]
-    #[arg(long, value_name = "SIZE", env = "SALON_RING_TOTAL", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    #[arg(long, value_name = "SIZE", env = "SALON_RING_TOTAL", hide_env = true, help_heading = TUNING)]
     ring_total: Option<Size>,
     /// A connection that takes no bytes for so long is closed [default: 30s]
-    #[arg(long, value_name = "TIME", env = "SALON_WRITE_DEADLINE", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    #[arg(long, value_name = "TIME", env = "SALON_WRITE_DEADLINE", hide_env = true, help_heading = TUNING)]
     write_deadline: Option<Deadline>,
     /// Time between two pings [default: 15s]
-    #[arg(long, value_name = "TIME", env = "SALON_PING_INTERVAL", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    #[arg(long, value_name = "TIME", env = "SALON_PING_INTERVAL", hide_env = true, help_heading = TUNING)]
     ping_interval: Option<Deadline>,
     /// A peer without a sign of life for so long has left [default: 45s]
-    #[arg(long, value_name = "TIME", env = "SALON_SILENCE_LIMIT", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    #[arg(long, value_name = "TIME", env = "SALON_SILENCE_LIMIT", hide_env = true, help_heading = TUNING)]
     silence_limit: Option<Deadline>,
     /// Time participants have to come back after a crash before they have left [default: 45s]
-    #[arg(long, value_name = "TIME", env = "SALON_CRASH_GRACE", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    #[arg(long, value_name = "TIME", env = "SALON_CRASH_GRACE", hide_env = true, help_heading = TUNING)]
     crash_grace: Option<Span>,
     /// Time connections have to end when the gateway is told to stop [default: 10s]
-    #[arg(long, value_name = "TIME", env = "SALON_DRAIN_DEADLINE", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    #[arg(long, value_name = "TIME", env = "SALON_DRAIN_DEADLINE", hide_env = true, help_heading = TUNING)]
     drain_deadline: Option<Span>,
     /// Time between two presence heartbeats; 0 is none [default: 30s]
-    #[arg(long, value_name = "TIME", env = "SALON_HEARTBEAT", hide_env = true, hide_short_help = true, help_heading = TUNING)]
+    #[arg(long, value_name = "TIME", env = "SALON_HEARTBEAT", hide_env = true, help_heading = TUNING)]
     heartbeat: Option<Span>,
 
     /// Form of the log lines, which go to stderr [default: human]
@@ -180,5 +180,53 @@ impl ServeArgs {
             audit: AuditOf { enabled: given.audit, file: given.audit_file.clone() },
             topics: Default::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, FromArgMatches};
+    use salon_gateway::config::{Config, SETTINGS};
+
+    use super::*;
+    use crate::args::Cli;
+
+    fn serve() -> clap::Command {
+        Cli::command().find_subcommand("serve").expect("a command of ours").clone()
+    }
+
+    #[test]
+    fn every_setting_has_its_flag_and_its_variable() {
+        let serve = serve();
+        let mut flags: Vec<_> = serve
+            .get_arguments()
+            .filter_map(|flag| Some((format!("--{}", flag.get_long()?), flag.get_env()?.to_str()?.to_owned())))
+            .filter(|(flag, _)| flag != "--config")
+            .collect();
+        let mut settings: Vec<_> = SETTINGS.iter().map(|s| (s.flag.to_owned(), s.variable.to_owned())).collect();
+        flags.sort();
+        settings.sort();
+        assert_eq!(flags, settings);
+    }
+
+    #[test]
+    fn the_defaults_in_the_help_are_the_defaults() {
+        let serve = serve();
+        let places = ["config", "data", "audit-file"];
+        let mut line = vec!["serve".to_owned()];
+        for flag in serve.get_arguments() {
+            let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+            let default = help.split_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
+            if let (Some(name), Some((default, _))) = (flag.get_long(), default)
+                && !places.contains(&name)
+            {
+                line.push(format!("--{name}={default}"));
+            }
+        }
+        assert!(line.len() > 20, "defaults are found in the help: {line:?}");
+        let matches = serve.try_get_matches_from(line).expect("defaults are good values");
+        let args = ServeArgs::from_arg_matches(&matches).expect("they are the arguments of `serve`");
+        let config = Config::load(None, args.overrides()).expect("a good configuration");
+        assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));
     }
 }

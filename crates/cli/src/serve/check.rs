@@ -2,12 +2,14 @@
 
 use std::fmt::Write;
 use std::path::Path;
+use std::time::Duration;
 
+use anyhow::anyhow;
 use salon_gateway::auth::LocalKey;
 use salon_gateway::auth::jwks::Jwks;
 use salon_gateway::config::Config;
 
-use crate::out;
+use crate::hand_over;
 use crate::trouble::Trouble;
 
 pub(crate) async fn run(config: &Config, file: Option<&Path>) -> Result<(), Trouble> {
@@ -19,14 +21,14 @@ pub(crate) async fn run(config: &Config, file: Option<&Path>) -> Result<(), Trou
     let mut keys = key.to_owned();
     if let Some(source) = &config.jwks {
         let jwks = Jwks::new(source.clone()).map_err(Trouble::usage)?;
-        let count = jwks.fetch().await.map_err(Trouble::usage)?.len();
-        let _ = write!(keys, ", and {count} from {source}");
+        let keys_there = jwks.fetch().await.map_err(|error| Trouble::usage(anyhow!("`{source}`: {error}")))?;
+        let _ = write!(keys, ", and {} from {source}", keys_there.len());
     }
-    out(format_args!("The configuration is good. This would be served:\n"));
+    let mut text = "The configuration is good. This would be served:\n".to_owned();
     for (what, value) in report(config, file, keys) {
-        out(format_args!("  {what:<12}{value}"));
+        let _ = write!(text, "\n  {what:<12}{value}");
     }
-    Ok(())
+    hand_over(format_args!("{text}"))
 }
 
 fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static str, String)> {
@@ -37,9 +39,9 @@ fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static s
     };
     let kept = match (config.retention.default.age, config.retention.default.count) {
         (None, None) => "for ever".into(),
-        (Some(age), None) => format!("for {}", days(age)),
+        (Some(age), None) => format!("for {}", time(age)),
         (None, Some(count)) => format!("the newest {count} a topic"),
-        (Some(age), Some(count)) => format!("for {}, the newest {count} a topic", days(age)),
+        (Some(age), Some(count)) => format!("for {}, the newest {count} a topic", time(age)),
     };
     let limits = &config.limits;
     let mut report = vec![
@@ -53,7 +55,7 @@ fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static s
         (
             "limits",
             format!(
-                "{} a message, {} messages a second in bursts of {}, {} participants a topic",
+                "message {}, messages a second {} (at once {}), participants a topic {}",
                 limit(limits.message, " bytes"),
                 limit(limits.rate as usize, ""),
                 limit(limits.burst as usize, ""),
@@ -76,13 +78,13 @@ fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static s
 }
 
 fn limit(value: usize, unit: &str) -> String {
-    if value == 0 { "any number of".into() } else { format!("{value}{unit}") }
+    if value == 0 { "unlimited".into() } else { format!("{value}{unit}") }
 }
 
-fn days(age: std::time::Duration) -> String {
-    let seconds = age.as_secs();
-    match seconds / (24 * 60 * 60) {
-        days if days > 0 && seconds.is_multiple_of(24 * 60 * 60) => format!("{days} days"),
-        _ => format!("{seconds} s"),
-    }
+/// A length of time in the largest unit that fits it.
+fn time(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let units = [("days", 24 * 60 * 60), ("hours", 60 * 60), ("minutes", 60)];
+    let fitting = units.iter().find(|(_, unit)| seconds >= *unit && seconds.is_multiple_of(*unit));
+    fitting.map_or(format!("{} seconds", time.as_secs_f64()), |(name, unit)| format!("{} {name}", seconds / unit))
 }

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use anyhow::anyhow;
 use salon_gateway::ServeError;
 use salon_gateway::config::{Config, LogFormat};
+use salon_log::sqlite::OpenError;
 use tokio::net::TcpListener;
 
 use crate::signals::Stop;
@@ -17,6 +18,7 @@ use crate::trouble::Trouble;
 use crate::{note, out};
 
 pub(crate) use args::ServeArgs;
+pub(crate) use logging::is_coloured;
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
     let file = args.places.file();
@@ -61,9 +63,10 @@ fn announce(config: &Config, address: SocketAddr) {
         return;
     }
     let scheme = if config.tls().is_some() { "https" } else { "http" };
-    out(format_args!("Salon listens on {scheme}://{address}, data in {}", config.data.display()));
+    // A gateway serves whether or not somebody reads this.
+    let _ = out(format_args!("Salon on {scheme}://{address}, data in {}", config.data.display()));
     if config.dev {
-        out(format_args!("Development mode: anyone on this machine gets a token for the asking"));
+        let _ = out(format_args!("Development mode: anyone on this machine gets a token for the asking"));
     }
 }
 
@@ -73,8 +76,13 @@ fn explain(error: ServeError, data: &str) -> Trouble {
         ServeError::Config(_) | ServeError::Key(_) | ServeError::Jwks(_) | ServeError::Tls(_) => Trouble::usage(error),
         ServeError::LogStopped(_) => Trouble::hinted(
             error,
-            format_args!("nothing unstored was acknowledged; mend what holds `{data}` (is the disk full?) and start again"),
+            format_args!(
+                "nothing unstored was acknowledged; mend what holds `{data}` (is the disk full?) and start again"
+            ),
         ),
+        ServeError::Log(OpenError::InUse { .. }) => {
+            Trouble::hinted(error, "another gateway runs there; stop it, or choose another directory with `--data`")
+        }
         _ => Trouble::failed(error),
     }
 }

@@ -1,1 +1,10 @@
-//! x
+//! The `salon` command as a person meets it: the real binary, its output and its exit codes.
+
+mod config;
+mod crash;
+mod demo;
+mod full_disk;
+mod help;
+mod salon;
+mod serve;
+mod token;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
@@ -116,7 +116,8 @@ impl LocalKey {
 /// Writes a new key under a name of its own and then links it into place: the file at `path` is whole from its first moment on,
 /// and one that is already there stays.
 fn create(data: &Path, path: &Path) -> io::Result<()> {
-    fs::create_dir_all(data)?;
+    // Closed to others, because the log will be here too.
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(data)?;
     let scratch = data.join(format!("{KEY_FILE}.{}", hex(&random::<8>())));
     let written = (|| {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&scratch)?;

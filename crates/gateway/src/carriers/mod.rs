@@ -1,5 +1,6 @@
 //! Carriers move frames and know no grammar.
 
+mod queue;
 mod socket;
 mod websocket;
 

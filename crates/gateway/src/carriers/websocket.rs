@@ -1,37 +1,29 @@
 //! WebSocket as a carrier. tungstenite reads; what it wants to say itself (pong, close) goes through the same queue as our frames.
-//!
-//! Many small frames leave in one write. Invariant: the queue holds entries by reference, so a reader that stalls costs no copies.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, Read, Write};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 
 use salon_dialects::Frame;
 use salon_protocol::CloseReason;
+use salon_rooms::{Batch, Offer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tungstenite::error::{CapacityError, Error};
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, WebSocketContext};
 use tungstenite::{Bytes, Message};
 
+use super::queue::{Piece, Queue, encoded};
+use super::socket::Socket;
+use crate::meters::Meters;
+
 /// How much waits in the queue before its owner should stop adding to it.
 const HIGH_WATER: usize = 64 * 1024;
 
-/// The most bytes gathered for one write.
-const GATHER: usize = 64 * 1024;
-
-/// A frame of at least this size is written from where it lies rather than copied together with its neighbours.
-const LARGE: usize = 8 * 1024;
-
 /// What tungstenite reads at once. Its own default would cost every idle connection 128 KiB.
 const READ_BUFFER: usize = 2 * 1024;
-
-thread_local! {
-    /// Where small frames are laid side by side for one write; nothing stays in it between two.
-    static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// What came from the peer.
 #[derive(Debug)]
@@ -46,109 +38,59 @@ pub(crate) enum Received {
 }
 
 /// One WebSocket connection, on the server's side.
-pub(crate) struct WebSocket<IO> {
-    io: IO,
+pub(crate) struct WebSocket {
+    io: Socket,
     context: WebSocketContext,
     /// What tungstenite wrote and the queue has not taken.
     replies: Vec<u8>,
-    queue: VecDeque<Outgoing>,
-    queued: usize,
-    /// How much of the queue's front is already written.
-    written: usize,
+    queue: Arc<Mutex<Queue>>,
     /// Whether our side has ended.
     shut: bool,
 }
 
-struct Outgoing {
-    header: [u8; 10],
-    header_len: u8,
-    frame: Frame,
-}
-
-impl Outgoing {
-    /// Bytes that already are frames.
-    fn raw(bytes: Vec<u8>) -> Self {
-        Self { header: [0; 10], header_len: 0, frame: Frame::Binary(bytes.into()) }
-    }
-
-    fn new(frame: Frame) -> Self {
-        let opcode = if matches!(frame, Frame::Binary(_)) { 0x82 } else { 0x81 };
-        let mut header = [opcode, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let length = payload(&frame).len();
-        let header_len = match length {
-            0..=125 => {
-                header[1] = length as u8;
-                2
-            }
-            126..=0xffff => {
-                header[1] = 126;
-                header[2..4].copy_from_slice(&(length as u16).to_be_bytes());
-                4
-            }
-            _ => {
-                header[1] = 127;
-                header[2..10].copy_from_slice(&(length as u64).to_be_bytes());
-                10
-            }
-        };
-        Self { header, header_len, frame }
-    }
-
-    fn header(&self) -> &[u8] {
-        &self.header[..usize::from(self.header_len)]
-    }
-
-    fn payload(&self) -> &[u8] {
-        payload(&self.frame)
-    }
-
-    fn len(&self) -> usize {
-        usize::from(self.header_len) + self.payload().len()
-    }
-}
-
-fn payload(frame: &Frame) -> &[u8] {
-    match frame {
-        Frame::Text(text) => text.as_bytes(),
-        Frame::Binary(bytes) => bytes,
-        Frame::Entry(entry) => entry.envelope.text().as_bytes(),
-    }
-}
-
-impl<IO: AsyncRead + AsyncWrite + Unpin> WebSocket<IO> {
+impl WebSocket {
     /// Takes a connection after its handshake, with what the peer had sent already. Frames beyond `hard_limit` are not read at all.
-    pub(crate) fn new(io: IO, early: &[u8], hard_limit: Option<usize>) -> Self {
+    pub(crate) fn new(io: Socket, early: &[u8], hard_limit: Option<usize>) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
             .write_buffer_size(0)
             .max_message_size(hard_limit)
             .max_frame_size(hard_limit);
         let context = WebSocketContext::from_partially_read(early.to_vec(), Role::Server, Some(config));
-        Self { io, context, replies: Vec::new(), queue: VecDeque::new(), queued: 0, written: 0, shut: false }
+        Self { io, context, replies: Vec::new(), queue: Arc::default(), shut: false }
+    }
+
+    /// Where a room may write batches itself. Only bytes that need no encryption can be written by another than the owner.
+    pub(crate) fn outlet(&self, meters: &Meters) -> Option<Arc<dyn salon_rooms::Outlet>> {
+        let stream = self.io.plain()?.clone();
+        Some(Arc::new(Outlet { stream, queue: self.queue.clone(), meters: meters.clone() }))
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        lock(&self.queue)
     }
 
     /// Whether the queue takes more without growing beyond its measure.
     pub(crate) fn has_room(&self) -> bool {
-        self.queued < HIGH_WATER
+        self.queued() < HIGH_WATER
     }
 
     /// Whether everything queued has been written.
     pub(crate) fn is_drained(&self) -> bool {
-        self.queue.is_empty()
+        self.queue().is_empty()
     }
 
     /// How many bytes wait to be written.
     pub(crate) fn queued(&self) -> usize {
-        self.queued
+        self.queue().bytes()
     }
 
     pub(crate) fn send(&mut self, frame: Frame) {
-        self.push(Outgoing::new(frame));
+        self.queue().push(Piece::frame(frame));
     }
 
-    fn push(&mut self, outgoing: Outgoing) {
-        self.queued += outgoing.len();
-        self.queue.push_back(outgoing);
+    pub(crate) fn send_batch(&mut self, batch: Arc<Batch>) {
+        self.queue().push(Piece::Batch(batch));
     }
 
     pub(crate) fn ping(&mut self) {
@@ -161,7 +103,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> WebSocket<IO> {
     }
 
     /// Lets tungstenite write into the queue. It cannot fail there, and a connection that is closing already may say nothing.
-    fn own(&mut self, act: impl FnOnce(&mut WebSocketContext, &mut Port<'_, '_, IO>) -> Result<(), Error>) {
+    fn own(&mut self, act: impl FnOnce(&mut WebSocketContext, &mut Port<'_, '_>) -> Result<(), Error>) {
         let waker = std::task::Waker::noop();
         let mut cx = Context::from_waker(waker);
         let _ = act(&mut self.context, &mut Port { io: &mut self.io, cx: &mut cx, replies: &mut self.replies });
@@ -171,7 +113,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> WebSocket<IO> {
     fn take_replies(&mut self) {
         if !self.replies.is_empty() {
             let bytes = std::mem::take(&mut self.replies);
-            self.push(Outgoing::raw(bytes));
+            self.queue().push(Piece::Raw(bytes));
         }
     }
 
@@ -195,13 +137,18 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> WebSocket<IO> {
 
     /// Writes what is queued. Ready when all of it is written; the error is that of the connection.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.queue.is_empty() {
-            let written = ready!(self.poll_write_some(cx))?;
+        let mut queue = lock(&self.queue);
+        while !queue.is_empty() {
+            let written = ready!(queue.with_front(|slices| match slices {
+                [one] => Pin::new(&mut self.io).poll_write(cx, one),
+                several => Pin::new(&mut self.io).poll_write_vectored(cx, several),
+            }))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.advance(written);
+            queue.advance(written);
         }
+        drop(queue);
         Pin::new(&mut self.io).poll_flush(cx)
     }
 
@@ -223,50 +170,40 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> WebSocket<IO> {
             }
         }
     }
+}
 
-    fn poll_write_some(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        GATHERED.with_borrow_mut(|gathered| {
-            gathered.clear();
-            let mut skip = self.written;
-            let mut large: &[u8] = &[];
-            for outgoing in &self.queue {
-                for part in [outgoing.header(), outgoing.payload()] {
-                    let part = &part[skip.min(part.len())..];
-                    if part.len() >= LARGE {
-                        large = part;
-                        break;
-                    }
-                    gathered.extend_from_slice(part);
-                    skip = skip.saturating_sub(outgoing.header().len());
-                }
-                skip = 0;
-                if !large.is_empty() || gathered.len() >= GATHER {
-                    break;
-                }
-            }
-            let io = Pin::new(&mut self.io);
-            if large.is_empty() {
-                io.poll_write(cx, gathered)
-            } else {
-                io.poll_write_vectored(cx, &[IoSlice::new(gathered), IoSlice::new(large)])
-            }
-        })
-    }
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().expect("no code panics while it holds a queue")
+}
 
-    fn advance(&mut self, mut bytes: usize) {
-        self.queued -= bytes;
-        while let Some(front) = self.queue.front() {
-            let left = front.len() - self.written;
-            if bytes < left {
-                self.written += bytes;
-                return;
-            }
-            bytes -= left;
-            self.written = 0;
-            self.queue.pop_front();
+/// The way past the session: a room writes a batch itself while nothing else waits.
+struct Outlet {
+    stream: Arc<TcpStream>,
+    queue: Arc<Mutex<Queue>>,
+    meters: Meters,
+}
+
+impl salon_rooms::Outlet for Outlet {
+    fn offer(&self, batch: &Arc<Batch>) -> Offer {
+        let mut queue = lock(&self.queue);
+        if !queue.is_empty() {
+            return Offer::Busy;
         }
-        // An idle connection keeps no queue.
-        self.queue.shrink_to(0);
+        let bytes = encoded(batch);
+        match self.stream.try_write(bytes) {
+            Ok(written) if written == bytes.len() => {
+                self.meters.delivered(batch.entries());
+                Offer::Written
+            }
+            Ok(0) => Offer::Busy,
+            Ok(written) => {
+                queue.push_rest(batch.clone(), written);
+                self.meters.delivered(batch.entries());
+                Offer::Queued
+            }
+            // A full socket or a broken one: its session finds out which.
+            Err(_) => Offer::Busy,
+        }
     }
 }
 
@@ -277,13 +214,13 @@ fn ended(error: &tungstenite::error::ProtocolError) -> bool {
 }
 
 /// What tungstenite sees: reads come from the connection, writes go to the queue.
-struct Port<'p, 'cx, IO> {
-    io: &'p mut IO,
+struct Port<'p, 'cx> {
+    io: &'p mut Socket,
     cx: &'p mut Context<'cx>,
     replies: &'p mut Vec<u8>,
 }
 
-impl<IO: AsyncRead + Unpin> Read for Port<'_, '_, IO> {
+impl Read for Port<'_, '_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut buf = ReadBuf::new(buf);
         match Pin::new(&mut *self.io).poll_read(self.cx, &mut buf) {
@@ -293,7 +230,7 @@ impl<IO: AsyncRead + Unpin> Read for Port<'_, '_, IO> {
     }
 }
 
-impl<IO> Write for Port<'_, '_, IO> {
+impl Write for Port<'_, '_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.replies.extend_from_slice(buf);
         Ok(buf.len())

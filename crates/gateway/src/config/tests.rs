@@ -282,9 +282,9 @@ fn a_topic_keeps_what_it_says_and_inherits_the_rest() {
 #[test]
 fn the_data_directory_is_where_such_things_go() {
     let directory = |xdg: Option<&str>, home: Option<&str>| data_directory(xdg.map(Into::into), home.map(Into::into));
-    assert_eq!(directory(Some("/x"), Some("/home/a")), Path::new("/x/salon"));
-    assert_eq!(directory(Some("relative"), Some("/home/a")), Path::new("/home/a/.local/share/salon"));
-    assert_eq!(directory(None, Some("/home/a")), Path::new("/home/a/.local/share/salon"));
+    assert_eq!(directory(Some("/x"), Some("/h")), Path::new("/x/salon"));
+    assert_eq!(directory(Some("relative"), Some("/h")), Path::new("/h/.local/share/salon"));
+    assert_eq!(directory(None, Some("/h")), Path::new("/h/.local/share/salon"));
     assert_eq!(directory(None, None), Path::new("salon-data"));
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use salon_log::TopicLog;
 use salon_protocol::{Compose, Draft, Entry, EnvelopeId, Kind, Limits, Message, ParticipantId, TopicName};
-use salon_rooms::{Desk, Happening, Residence};
+use salon_rooms::{Desk, Residence};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -43,8 +43,8 @@ async fn reside(toolbox: &Toolbox, residence: Residence) {
     let mut happenings = Vec::new();
     while cursor.next(&mut happenings, BATCH).await.is_ok() {
         for happening in happenings.drain(..) {
-            if let Happening::Entry(entry) = happening {
-                answer(toolbox, &desk, &entry).await;
+            for entry in happening.entries() {
+                answer(toolbox, &desk, entry).await;
             }
         }
     }

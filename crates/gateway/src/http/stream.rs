@@ -9,7 +9,7 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use salon_protocol::{CloseReason, Code, EnvelopeId, ParticipantId, Refusal};
+use salon_protocol::{CloseReason, EnvelopeId, ParticipantId};
 use salon_rooms::{Cursor, Happening, Interest};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -107,9 +107,10 @@ impl Follower {
                 Ok(()) => {
                     self.ledger.delivered(&self.happenings);
                     let mut piece = String::new();
-                    for happening in self.happenings.drain(..) {
+                    for happening in &self.happenings {
                         write_event(&mut piece, happening);
                     }
+                    self.happenings.clear();
                     Some(piece)
                 }
                 Err(reason) => {
@@ -128,21 +129,16 @@ impl Drop for Follower {
     }
 }
 
-fn write_event(piece: &mut String, happening: Happening) {
-    match happening {
-        Happening::Entry(entry) => {
-            let _ = writeln!(piece, "id: {}", entry.envelope.id());
-            // An event's data cannot hold a line break; a reader joins the lines again.
-            for line in entry.envelope.text().split(['\n', '\r']) {
-                let _ = writeln!(piece, "data: {line}");
-            }
-            piece.push('\n');
+fn write_event(piece: &mut String, happening: &Happening) {
+    for entry in happening.entries() {
+        let _ = writeln!(piece, "id: {}", entry.envelope.id());
+        // An event's data cannot hold a line break; a reader joins the lines again.
+        for line in entry.envelope.text().split(['\n', '\r']) {
+            let _ = writeln!(piece, "data: {line}");
         }
-        Happening::Gap => {
-            let refusal = Refusal::new(Code::NotFound, "envelopes before the next one are no longer kept");
-            let _ = write!(piece, "event: gap\ndata: {}\n\n", refusal.message);
-        }
-        // An observer calls nobody.
-        Happening::CallFailed(_) => {}
+        piece.push('\n');
+    }
+    if let Happening::Gap = happening {
+        piece.push_str("event: gap\ndata: envelopes before the next one are no longer kept\n\n");
     }
 }

@@ -1,1 +1,417 @@
+use std::collections::HashMap;
 
+use futures_util::StreamExt;
+use proptest::prelude::*;
+
+use super::*;
+use crate::contract::{self, append, append_lines, follow, ids, line, presence, request, start, topic};
+use crate::{Retention, Tailed};
+
+/// A directory for one test, removed at its end.
+fn directory() -> Temporary {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let name = format!("salon-log-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let path = std::env::temp_dir().join(name);
+    fs::create_dir_all(&path).expect("a directory for temporary files");
+    Temporary(path)
+}
+
+fn quick() -> Options {
+    Options { durability: Durability::Os, ..Options::default() }
+}
+
+fn rule(age: Option<Duration>, count: Option<u64>) -> RetentionRules {
+    RetentionRules { default: Retention { age, count }, topics: HashMap::new() }
+}
+
+struct InDirectories(Mutex<HashMap<usize, (Temporary, Options)>>, Durability);
+
+impl InDirectories {
+    /// The health of a log is one channel for life, which is as good as a name for it.
+    fn open(&self, directory: Temporary, options: Options) -> Sqlite {
+        let log = Sqlite::open(&directory.0, options.clone()).expect("a log in an empty directory");
+        self.0.lock().expect("unpoisoned").insert(Arc::as_ptr(&log.source).addr(), (directory, options));
+        log
+    }
+}
+
+impl contract::Engine for InDirectories {
+    type Log = Sqlite;
+
+    async fn create(&self, retention: RetentionRules) -> Sqlite {
+        self.open(directory(), Options { durability: self.1, retention, ..Options::default() })
+    }
+
+    async fn restart(&self, log: Sqlite) -> Sqlite {
+        let kept = self.0.lock().expect("unpoisoned").remove(&Arc::as_ptr(&log.source).addr());
+        let (directory, options) = kept.expect("made by this engine");
+        drop(log);
+        self.open(directory, options)
+    }
+
+    async fn trim(&self, log: &Sqlite) {
+        log.trim_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sqlite_keeps_the_contract() {
+    contract::run(&InDirectories(Mutex::default(), Durability::Os)).await;
+}
+
+#[tokio::test]
+async fn everything_is_there_after_the_process_was_killed() {
+    for durability in [Durability::Full, Durability::Os] {
+        let (lived, copied) = (directory(), directory());
+        let log = Sqlite::open(&lived.0, Options { durability, ..Options::default() }).expect("a new log");
+        let (room, other) = (topic("room"), topic("other"));
+        let mut expected = append_lines(&log, &room, 0..100).await;
+        log.trim_now().await;
+        expected.extend(append_lines(&log, &room, 100..150).await);
+        append(&log, &other, presence("j1", "join", "alice")).await;
+        let standing = log.standing(&other).await.expect("a standing");
+        // What a killed process leaves is what the operating system has of its files.
+        for file in ["log.db", "log.db-wal"] {
+            fs::copy(lived.0.join(file), copied.0.join(file)).expect("a copy of an open file");
+        }
+        let copy = Sqlite::open(&copied.0, quick()).expect("a log that was not closed");
+        let read = copy.read(&room, Span::Newest, 1000).await.expect("a read");
+        assert_eq!(read, expected);
+        let after = copy.standing(&other).await.expect("a standing");
+        assert_eq!((after.head, after.present), (standing.head, standing.present));
+        let next = append(&copy, &room, line("next", "alice", "hello")).await;
+        assert_eq!(next.position.offset, 151);
+    }
+}
+
+#[test]
+fn files_that_are_no_log_are_refused() {
+    let refusal = |prepare: &dyn Fn(&Path)| {
+        let directory = directory();
+        prepare(&directory.0.join(DATABASE));
+        let refused = Sqlite::open(&directory.0, quick()).err().expect("a refusal");
+        refused.to_string().replace(&directory.0.display().to_string(), "")
+    };
+    let sql = |text: &'static str| {
+        move |path: &Path| {
+            let db = rusqlite::Connection::open(path).expect("a database");
+            db.execute_batch(text).expect("good SQL");
+        }
+    };
+    assert_eq!(
+        refusal(&|path| fs::write(path, "to be or not to be, ".repeat(500)).expect("a file")),
+        "`/log.db` is not a database"
+    );
+    assert_eq!(refusal(&sql("CREATE TABLE theirs (a)")), "`/log.db` is a database, but not a log of ours");
+    assert_eq!(
+        refusal(&sql("PRAGMA application_id = 0x53616c6e; PRAGMA user_version = 2; CREATE TABLE newer (a)")),
+        "`/log.db` has version 2, but this program knows versions up to 1"
+    );
+    assert_eq!(
+        refusal(&|path| {
+            drop(Sqlite::open(path.parent().expect("a directory"), quick()).expect("a new log"));
+            sql("INSERT INTO journal VALUES (1, x'0102')")(path);
+        }),
+        "the database `/log.db` is damaged: a row of the journal is damaged"
+    );
+}
+
+#[tokio::test]
+async fn a_log_in_use_is_refused() {
+    let directory = directory();
+    let log = Sqlite::open(&directory.0, quick()).expect("a new log");
+    let second = Sqlite::open(&directory.0, quick()).err().expect("a refusal");
+    assert!(matches!(second, OpenError::InUse { .. }), "{second}");
+    log.close().await;
+    Sqlite::open(&directory.0, quick()).expect("a closed log is free, though not dropped");
+}
+
+#[tokio::test]
+async fn a_temporary_log_removes_its_directory() {
+    let log = Sqlite::temporary(quick()).expect("a temporary log");
+    append_lines(&log, &topic("room"), 0..10).await;
+    log.close().await;
+    let prefix = format!("salon-log-{}-", std::process::id());
+    let left = fs::read_dir(std::env::temp_dir()).expect("a list of files").flatten();
+    let left = left.filter(|file| file.file_name().to_string_lossy().starts_with(&prefix)).count();
+    assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn age_and_count_are_looked_at_topic_by_topic() {
+    let clock = Arc::new(AtomicU64::new(1_000_000));
+    let mut retention = rule(Some(Duration::from_secs(60)), None);
+    retention.topics.insert(topic("short"), Retention { age: None, count: Some(4) });
+    retention.topics.insert(topic("forever"), Retention { age: None, count: None });
+    let log = Sqlite::temporary(Options { retention, clock: Some(clock.clone()), ..quick() }).expect("a temporary log");
+    let names = ["room", "short", "forever"];
+    for minute in 0..3 {
+        for name in names {
+            append_lines(&log, &topic(name), minute * 1000..minute * 1000 + 600).await;
+        }
+        clock.fetch_add(45_000, Ordering::SeqCst);
+    }
+    log.trim_now().await;
+    let mut kept = Vec::new();
+    for name in names {
+        kept.push(log.read(&topic(name), Span::Newest, 10_000).await.expect("a read").len());
+    }
+    // Of `room`: 135 and 90 seconds old are gone, 45 are not.
+    assert_eq!(kept, [600, 4, 1800]);
+}
+
+#[tokio::test]
+async fn a_clock_that_goes_back_does_not_take_arrivals_with_it() {
+    let clock = Arc::new(AtomicU64::new(5000));
+    let log = Sqlite::temporary(Options { clock: Some(clock.clone()), ..quick() }).expect("a temporary log");
+    let room = topic("room");
+    append(&log, &room, line("e1", "alice", "hello")).await;
+    clock.store(3000, Ordering::SeqCst);
+    assert_eq!(append(&log, &room, line("e2", "alice", "hello")).await.arrived, Timestamp(5000));
+}
+
+#[tokio::test]
+async fn a_forgotten_topic_leaves_a_gap_behind() {
+    let clock = Arc::new(AtomicU64::new(1_000_000));
+    let retention = rule(Some(Duration::from_secs(1)), None);
+    let log = Sqlite::temporary(Options { retention, clock: Some(clock.clone()), ..quick() }).expect("a temporary log");
+    let (room, held) = (topic("room"), topic("held"));
+    let old = append_lines(&log, &room, 0..20).await;
+    append(&log, &held, presence("j1", "join", "alice")).await;
+    clock.fetch_add(10_000, Ordering::SeqCst);
+    log.trim_now().await;
+    let listed = log.topics().await.expect("a list");
+    let listed: Vec<_> = listed.iter().map(|topic| (topic.name.as_str(), topic.entries)).collect();
+    assert_eq!(listed, [("held", 0)], "somebody is present in the one and not in the other");
+
+    let again = append(&log, &room, line("e0", "bob", "new")).await;
+    assert_eq!(old[19].position.in_order(again.position), Some(true), "no position is given out twice");
+    let before = Position { offset: again.position.offset - 1, ..again.position };
+    for from in [Position::start(again.position.epoch), old[10].position] {
+        assert_eq!(log.read(&room, Span::After(from), 10).await, Err(ReadError::Gap { resume: before }));
+    }
+    assert_eq!(log.read(&room, Span::After(before), 10).await, Ok(vec![again]));
+}
+
+#[tokio::test]
+async fn a_full_disk_stops_the_log_and_keeps_what_was_acknowledged() {
+    let directory = directory();
+    let room = topic("room");
+    let mut acknowledged = Vec::new();
+    {
+        let options = Options { max_pages: Some(200), ..Options::default() };
+        let log = Sqlite::open(&directory.0, options).expect("a new log");
+        let mut health = log.health();
+        let long = "x".repeat(1000);
+        let appends: Vec<_> = (0..2000).map(|n| log.append(&room, line(&format!("e{n}"), "alice", &long))).collect();
+        let mut refused = 0;
+        for append in appends {
+            match append.await {
+                Ok(appended) => {
+                    assert_eq!(refused, 0, "something was acknowledged after something was refused");
+                    acknowledged.push(appended.entry);
+                }
+                Err(error) => {
+                    assert_eq!(error, AppendError::Stopped("the disk is full".into()));
+                    refused += 1;
+                }
+            }
+            if acknowledged.len() == 300 {
+                log.trim_now().await;
+            }
+        }
+        assert!(refused > 0, "the disk was not full");
+        let stopped = Health::Stopped("the disk is full".into());
+        assert_eq!(*health.wait_for(|health| *health != Health::Writable).await.expect("the log is open"), stopped);
+        let late = log.append(&room, line("late", "alice", "hello")).await.map(|appended| appended.entry);
+        assert_eq!(late, Err(AppendError::Stopped("the disk is full".into())));
+        let read = log.read(&room, Span::Newest, 5000).await.expect("what is there can still be read");
+        assert_eq!(ids(&read), ids(&acknowledged));
+        log.trim_now().await;
+        log.close().await;
+    }
+    let log = Sqlite::open(&directory.0, quick()).expect("a log on a disk with room");
+    let read = log.read(&room, Span::Newest, 5000).await.expect("a read");
+    assert_eq!(ids(&read), ids(&acknowledged), "exactly what was acknowledged is there");
+    append(&log, &room, line("late", "alice", "hello")).await;
+}
+
+#[tokio::test]
+async fn a_tail_that_fell_out_of_its_line_reads_and_rejoins() {
+    let log = Sqlite::temporary(quick()).expect("a temporary log");
+    let room = topic("room");
+    let mut tail = log.tail(&room, start(&log, &room).await);
+    let long = "x".repeat(1 << 20);
+    // The tail is live when these come, and is asked for none of them: neither their number nor their bytes fit a line.
+    append_lines(&log, &room, 0..1).await;
+    follow(&mut tail, 1).await;
+    for n in 1..9 {
+        append(&log, &room, line(&format!("e{n}"), "alice", &long)).await;
+    }
+    let Some(Ok(Tailed::Entries(page))) = tail.next().await else { panic!("a tail goes on") };
+    assert!(page.len() < 8, "a page is bounded by its bytes");
+    let rest = follow(&mut tail, 8 - page.len()).await;
+    assert_eq!(ids(page.iter().chain(&rest)), (1..9).map(|n| format!("e{n}")).collect::<Vec<_>>());
+    append_lines(&log, &room, 9..12).await;
+    assert_eq!(ids(&follow(&mut tail, 3).await), ["e9", "e10", "e11"]);
+}
+
+#[tokio::test]
+async fn dropping_a_tail_frees_its_line() {
+    let log = Sqlite::temporary(quick()).expect("a temporary log");
+    let room = topic("room");
+    let begin = start(&log, &room).await;
+    let tails: Vec<_> = (0..3).map(|_| log.tail(&room, begin)).collect();
+    assert_eq!(Arc::strong_count(&log.source), 2 + 3, "the log, its writer and three tails");
+    drop(tails);
+    assert_eq!(Arc::strong_count(&log.source), 2);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Append { topic: usize, id: usize, text: usize },
+    Join { topic: usize, who: usize },
+    Leave { topic: usize, who: usize },
+    Ask { topic: usize },
+    Answer { topic: usize, request: usize },
+    Trim,
+    Reopen,
+    Read { topic: usize, back: usize, limit: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let topic = 0..3usize;
+    prop_oneof![
+        8 => (topic.clone(), 0..60usize, 0..2usize).prop_map(|(topic, id, text)| Step::Append { topic, id, text }),
+        2 => (topic.clone(), 0..3usize).prop_map(|(topic, who)| Step::Join { topic, who }),
+        1 => (topic.clone(), 0..3usize).prop_map(|(topic, who)| Step::Leave { topic, who }),
+        2 => topic.clone().prop_map(|topic| Step::Ask { topic }),
+        2 => (topic.clone(), 0..5usize).prop_map(|(topic, request)| Step::Answer { topic, request }),
+        1 => Just(Step::Trim),
+        1 => Just(Step::Reopen),
+        4 => (topic, 0..12usize, 0..12usize).prop_map(|(topic, back, limit)| Step::Read { topic, back, limit }),
+    ]
+}
+
+/// A topic as a list. Its folds are computed anew each time, over everything there ever was.
+#[derive(Default)]
+struct Model {
+    ever: Vec<Arc<Entry>>,
+    trimmed: usize,
+}
+
+impl Model {
+    fn kept(&self) -> &[Arc<Entry>] {
+        &self.ever[self.trimmed..]
+    }
+
+    fn present(&self) -> Vec<String> {
+        let mut present: Vec<(String, String)> = Vec::new();
+        for entry in &self.ever {
+            let Some(event) = entry.envelope.presence() else { continue };
+            present.retain(|(who, _)| who != event.participant.id.as_str());
+            if event.event == salon_protocol::PresenceEvent::Join {
+                present.push((event.participant.id.to_string(), entry.envelope.id().to_string()));
+            }
+        }
+        present.into_iter().map(|(_, id)| id).collect()
+    }
+
+    fn unanswered(&self) -> Vec<String> {
+        let asks = self.kept().iter().filter(|entry| entry.envelope.id().as_str().starts_with("ask"));
+        let open = asks.filter(|ask| !self.ever.iter().any(|e| e.envelope.correlation() == Some(ask.envelope.id())));
+        ids(open)
+    }
+}
+
+async fn agree(steps: Vec<Step>) {
+    const KEEP: usize = 10;
+    let directory = directory();
+    let options = Options { retention: rule(None, Some(KEEP as u64)), ..quick() };
+    let mut log = Sqlite::open(&directory.0, options.clone()).expect("a new log");
+    let topics = [topic("a"), topic("b"), topic("c")];
+    let mut models: [Model; 3] = Default::default();
+    let mut serial = 0;
+    for step in steps {
+        let mut store = None;
+        match step {
+            Step::Append { topic, id, text } => {
+                store = Some((topic, line(&format!("e{id}"), "alice", &format!("text {text}"))));
+            }
+            Step::Join { topic, who } => {
+                store = Some((topic, presence(&format!("join{serial}"), "join", &format!("p{who}"))));
+            }
+            Step::Leave { topic, who } => {
+                store = Some((topic, presence(&format!("leave{serial}"), "leave", &format!("p{who}"))));
+            }
+            Step::Ask { topic } => store = Some((topic, request(&format!("ask{serial}"), "alice", "bob"))),
+            Step::Answer { topic, request } => {
+                let asked = models[topic].kept().iter().rev().filter(|e| e.envelope.id().as_str().starts_with("ask"));
+                if let Some(ask) = asked.skip(request).next() {
+                    let to = ask.envelope.id().as_str();
+                    store = Some((topic, contract::response(&format!("answer{serial}"), "bob", to)));
+                }
+            }
+            Step::Trim => {
+                log.trim_now().await;
+                for model in &mut models {
+                    model.trimmed = model.trimmed.max(model.ever.len().saturating_sub(KEEP));
+                }
+            }
+            Step::Reopen => {
+                log.close().await;
+                log = Sqlite::open(&directory.0, options.clone()).expect("a log that was closed");
+                // Opening begins with a sweep, which must be over before the model is compared with it.
+                log.trim_now().await;
+                for model in &mut models {
+                    model.trimmed = model.trimmed.max(model.ever.len().saturating_sub(KEEP));
+                }
+            }
+            Step::Read { topic, back, limit } => {
+                let (name, model) = (&topics[topic], &models[topic]);
+                let kept = model.kept();
+                let newest = log.read(name, Span::Newest, limit).await.expect("a read");
+                assert_eq!(newest, kept[kept.len().saturating_sub(limit)..]);
+                if let Some(at) = model.ever.len().checked_sub(back + 1) {
+                    let position = model.ever[at].position;
+                    let after = log.read(name, Span::After(position), limit).await;
+                    if at + 1 < model.trimmed {
+                        let resume = model.ever[model.trimmed - 1].position;
+                        assert_eq!(after, Err(ReadError::Gap { resume }));
+                    } else {
+                        let rest = &model.ever[at + 1..];
+                        assert_eq!(after.expect("no gap"), rest[..limit.min(rest.len())]);
+                    }
+                    let before = &model.ever[model.trimmed.min(at)..at];
+                    let expected = &before[before.len().saturating_sub(limit)..];
+                    assert_eq!(log.read(name, Span::Before(position), limit).await.expect("a read"), expected);
+                }
+                let standing = log.standing(name).await.expect("a standing");
+                assert_eq!((ids(&standing.present), ids(&standing.unanswered)), (model.present(), model.unanswered()));
+            }
+        }
+        serial += 1;
+        let Some((topic, envelope)) = store else { continue };
+        let model = &mut models[topic];
+        let known = model.kept().iter().find(|entry| entry.envelope.id() == envelope.id()).cloned();
+        let outcome = log.append(&topics[topic], envelope.clone()).await.map(|a| (a.entry, a.repeated));
+        match known {
+            None => {
+                let (entry, repeated) = outcome.expect("a new id");
+                assert_eq!((&entry.envelope, repeated), (&envelope, false));
+                model.ever.push(entry);
+            }
+            Some(first) if first.envelope == envelope => assert_eq!(outcome, Ok((first, true))),
+            Some(_) => assert_eq!(outcome, Err(AppendError::IdConflict)),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn any_sequence_of_steps_agrees_with_a_list(steps in prop::collection::vec(step(), 1..120)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(agree(steps));
+    }
+}

@@ -228,7 +228,7 @@ impl Part for Publisher {
     }
 }
 
-fn envelope(from: &str, id: &str, number: u64) -> String {
+pub(crate) fn envelope(from: &str, id: &str, number: u64) -> String {
     json!({
         "protocol": "mcp-x/v0", "id": id, "ts": "2025-08-17T14:00:00Z", "from": from, "kind": "mcp",
         "payload": {"jsonrpc": "2.0", "method": "notifications/count", "params": {"n": number}},

@@ -1,9 +1,10 @@
-//! The crash test: publishers and readers go on while the real binary is killed again and again.
+//! The crash tests: publishers and readers go on while the real binary is killed again and again.
 //!
 //! Nothing here waits by the clock. A kill comes after a random number of further envelopes were seen, clients come back when they
 //! are told that the next process listens, and the end is a marker that every reader must reach.
 
 mod client;
+mod grace;
 mod process;
 mod verdict;
 
@@ -18,6 +19,8 @@ use tokio::task::JoinSet;
 use self::client::{Client, Publisher, Reader, Record};
 use self::process::Process;
 use crate::{Failure, Scratch, within};
+
+pub use self::grace::grace;
 
 const TOPIC: &str = "room:crash";
 /// The envelope that ends the test.
@@ -55,7 +58,7 @@ impl Plan {
     async fn attempt(self, binary: &Path) -> Result<(), Failure> {
         let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
         let mut random = Random(self.seed);
-        let mut process = Process::start(binary, data.path(), free_port()?).await?;
+        let mut process = Process::start(binary, data.path(), free_port()?, &[]).await?;
         let token = |id: String| process::token(binary, data.path(), id);
 
         let shared = Arc::new(Shared::new(process.address()));
@@ -86,7 +89,7 @@ impl Plan {
                 tokio::task::yield_now().await;
             }
             process.kill().await?;
-            process = Process::start(binary, data.path(), process.address().port())
+            process = Process::start(binary, data.path(), process.address().port(), &[])
                 .await
                 .map_err(|told| format!("after kill {kill}: {told}"))?;
             shared.up();

@@ -22,16 +22,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `salon serve` and waits until it says where it listens.
-    pub(crate) async fn start(binary: &Path, data: &Path, port: u16) -> Result<Self, Failure> {
+    /// Starts `salon serve` with some further arguments and waits until it says where it listens.
+    pub(crate) async fn start(binary: &Path, data: &Path, port: u16, further: &[&str]) -> Result<Self, Failure> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut child = Command::new(binary)
+        let mut child = salon(binary, data)
             .args(["serve", "--listen", &address.to_string(), "--rate-limit", "0", "--data"])
             .arg(data)
-            .stdin(Stdio::null())
+            .args(further)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true)
             .spawn()
             .map_err(|e| format!("{} does not start: {e}", binary.display()))?;
         let output = Arc::default();
@@ -75,6 +74,13 @@ impl Process {
     }
 }
 
+/// The binary, with nothing of the surroundings: no variables, and no configuration where it runs.
+fn salon(binary: &Path, data: &Path) -> Command {
+    let mut command = Command::new(binary);
+    command.env_clear().current_dir(data).stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
 /// Reads lines until the process ends, so that it never waits for somebody to read them.
 async fn listen(pipe: impl AsyncRead + Unpin, kept: Arc<Mutex<VecDeque<String>>>, lines: mpsc::Sender<String>) {
     let mut reader = BufReader::new(pipe).lines();
@@ -91,12 +97,7 @@ async fn listen(pipe: impl AsyncRead + Unpin, kept: Arc<Mutex<VecDeque<String>>>
 
 /// A token of the gateway's own, as an operator would make it.
 pub(crate) async fn token(binary: &Path, data: &Path, id: String) -> Result<String, Failure> {
-    let made = Command::new(binary)
-        .args(["token", "--topic", super::TOPIC, "--id", &id, "--data"])
-        .arg(data)
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
+    let made = salon(binary, data).args(["token", "--topic", super::TOPIC, "--id", &id, "--data"]).arg(data).output();
     let made = within("a token", made).await?.map_err(|e| format!("{} does not start: {e}", binary.display()))?;
     if !made.status.success() {
         return Err(format!("`salon token` failed: {}", String::from_utf8_lossy(&made.stderr)));

@@ -65,17 +65,22 @@ pub(crate) fn check(history: &[Seen], readers: &[Record], publishers: &[Record])
 /// From the first envelope a reader saw on, it saw the history and nothing else, leaving aside its own comings and goings.
 fn same_order(history: &[Seen], places: &HashMap<&str, usize>, reader: &Record) -> Result<(), Failure> {
     let others = |seen: &&Seen| seen.presence_of.as_deref() != Some(&reader.name);
-    let mut saw = reader.seen.iter().filter(others);
-    let Some(first) = reader.seen.iter().find(others) else { return Err(format!("{} saw nothing", reader.name)) };
-    for kept in history[places[first.id.as_str()]..].iter().filter(others) {
-        match saw.next() {
-            Some(seen) if seen.id == kept.id => {}
-            Some(seen) => return Err(format!("{} saw {} where the history has {}", reader.name, seen.id, kept.id)),
-            // The reader went at the end; what came behind it is nobody's promise.
-            None => return Ok(()),
-        }
-    }
-    saw.next().map_or(Ok(()), |seen| Err(format!("{} saw {} again", reader.name, seen.id)))
+    let saw: Vec<&Seen> = reader.seen.iter().filter(others).collect();
+    let Some(first) = saw.first() else { return Err(format!("{} saw nothing", reader.name)) };
+    let kept: Vec<&Seen> = history[places[first.id.as_str()]..].iter().filter(others).collect();
+    // The reader went at the end; what came behind it is nobody's promise.
+    let Some(at) = saw.iter().enumerate().position(|(at, seen)| kept.get(at).is_none_or(|kept| kept.id != seen.id))
+    else {
+        return Ok(());
+    };
+    let Some(expected) = kept.get(at) else { return Err(format!("{} saw {} again", reader.name, saw[at].id)) };
+    let around = |list: &[&Seen]| {
+        let shown = &list[at.saturating_sub(3)..list.len().min(at + 4)];
+        shown.iter().map(|seen| format!("\n    {}", seen.text)).collect::<String>()
+    };
+    let (name, saw_id, kept_id) = (&reader.name, &saw[at].id, &expected.id);
+    let (saw, kept) = (around(&saw), around(&kept));
+    Err(format!("{name} saw {saw_id} where the history has {kept_id}\n  saw{saw}\n  kept{kept}"))
 }
 
 /// What was acknowledged is what is kept of a publisher: all of it, once, in the order it was written.
@@ -105,7 +110,8 @@ mod tests {
         let reader = Record { seen: list(reader), ..record("r") };
         let acknowledged = list(acknowledged).into_iter().map(|seen| seen.text).collect();
         let publisher = Record { acknowledged, ..record("p") };
-        check(&list(history), &[reader], &[publisher]).map_or_else(|told| told, |()| "fine".into())
+        let told = check(&list(history), &[reader], &[publisher]).map_or_else(|told| told, |()| "fine".into());
+        told.lines().next().unwrap_or_default().to_owned()
     }
 
     #[test]

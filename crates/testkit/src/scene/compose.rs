@@ -9,6 +9,13 @@ use crate::Failure;
 use crate::gateway::Token;
 use crate::http::Call;
 
+/// What a connection is to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    Socket,
+    Stream,
+}
+
 impl Stage {
     /// The text to send, which is remembered under its id.
     pub(crate) fn compose(&mut self, who: &Who, what: &Outgoing) -> Result<String, Failure> {
@@ -81,7 +88,7 @@ impl Stage {
     }
 
     /// A request for a connection: `with` is its headers, its token, how the token is shown, and the query.
-    pub(crate) async fn call(&mut self, who: &Who, topic: &str, path: &str, with: &With) -> Result<Call, Failure> {
+    pub(crate) async fn call(&mut self, who: &Who, topic: &str, door: Door, with: &With) -> Result<Call, Failure> {
         let mut token = Token::new(who.participant());
         for (key, value) in with {
             if let Some(claim) = key.strip_prefix("token.") {
@@ -91,11 +98,12 @@ impl Stage {
         let token = self.gateway.token(&token)?;
         self.bindings.insert("TOKEN".into(), token.clone());
 
+        let (path, mut query) = match door {
+            Door::Stream => (format!("/v0/topics/{topic}/stream"), Vec::new()),
+            Door::Socket if topic == "(none)" => ("/v0/ws".to_owned(), Vec::new()),
+            Door::Socket => ("/v0/ws".to_owned(), vec![("topic".to_owned(), topic.to_owned())]),
+        };
         let mut call = Call::new("GET", path);
-        let mut query = Vec::new();
-        if topic != "(none)" {
-            query.push(("topic".to_owned(), topic.to_owned()));
-        }
         let mut auth = "header";
         for (key, value) in with.iter().filter(|(key, _)| !key.starts_with("token.")) {
             let shown = substitute(value, &self.bindings);
@@ -120,7 +128,7 @@ impl Stage {
         }
         let query: Vec<String> = query.iter().map(|(k, v)| format!("{k}={}", escape(v))).collect();
         if !query.is_empty() {
-            call.path = format!("{path}?{}", query.join("&"));
+            call.path = format!("{}?{}", call.path, query.join("&"));
         }
         Ok(call)
     }

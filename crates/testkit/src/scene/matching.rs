@@ -7,9 +7,12 @@ use serde_json::Value;
 /// Values bound so far, by their names without `$`.
 pub(crate) type Bindings = BTreeMap<String, String>;
 
-/// Tells the first place where `actual` lacks what `expected` names.
+/// Tells the first place where `actual` lacks what `expected` names. Binds nothing unless all of it fits.
 pub(crate) fn compare(expected: &Value, actual: &Value, bindings: &mut Bindings) -> Result<(), String> {
-    at("", expected, Some(actual), bindings)
+    let mut bound = bindings.clone();
+    at("", expected, Some(actual), &mut bound)?;
+    *bindings = bound;
+    Ok(())
 }
 
 fn at(path: &str, expected: &Value, actual: Option<&Value>, bindings: &mut Bindings) -> Result<(), String> {
@@ -24,6 +27,9 @@ fn at(path: &str, expected: &Value, actual: Option<&Value>, bindings: &mut Bindi
     let actual = actual.ok_or_else(differs)?;
     match (expected, actual) {
         (Value::String(word), _) if word == "(any)" => Ok(()),
+        (Value::String(word), Value::String(came)) if part(word).is_some() => {
+            if part(word).is_some_and(|part| came.contains(part)) { Ok(()) } else { Err(differs()) }
+        }
         (Value::String(word), came) if is_variable(word) => {
             let came = came.as_str().map_or_else(|| came.to_string(), str::to_owned);
             match bindings.get(&word[1..]) {
@@ -66,6 +72,11 @@ fn list(path: &str, expected: &[Value], actual: &[Value], bindings: &mut Binding
     pairs.try_for_each(|(i, (want, item))| at(&format!("{path}[{i}]"), want, Some(item), bindings))
 }
 
+/// The `X` of `(has X)`.
+fn part(word: &str) -> Option<&str> {
+    word.strip_prefix("(has ")?.strip_suffix(')')
+}
+
 fn is_variable(word: &str) -> bool {
     let name = word.strip_prefix('$').unwrap_or_default();
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
@@ -98,6 +109,13 @@ mod tests {
         insta::assert_snapshot!(verdict(r#"{"a":1}"#, "{}"), @"a: expected 1, came nothing");
         insta::assert_snapshot!(verdict(r#"{"a":"(absent)"}"#, r#"{"a":null}"#), @r#"a: expected "(absent)", came null"#);
         insta::assert_snapshot!(verdict(r#"{"a":"(absent)","b":"(any)"}"#, r#"{"b":[]}"#), @"OLD=7");
+    }
+
+    #[test]
+    fn a_part_of_a_text_is_looked_for() {
+        insta::assert_snapshot!(verdict(r#"{"a":"(has lo wo)"}"#, r#"{"a":"hello world"}"#), @"OLD=7");
+        insta::assert_snapshot!(verdict(r#"{"a":"(has x)"}"#, r#"{"a":"hello"}"#), @r#"a: expected "(has x)", came "hello""#);
+        insta::assert_snapshot!(verdict(r#"{"a":"(has 1)"}"#, r#"{"a":1}"#), @r#"a: expected "(has 1)", came 1"#);
     }
 
     #[test]

@@ -21,7 +21,8 @@
 //! `W cannot follow TOPIC: STATUS CODE`, each with `with KEY=VALUE …` behind the topic: a capitalised key is a header, one that begins
 //! with `token.` shapes the token (`topics`, `expires` in seconds from now, `name`, `kind`), `auth=` is how it is shown (`header`,
 //! `ticket`, `subprotocol`, `url`, `none`), everything else goes into the query. `W is welcomed JSON`, `W leaves`,
-//! `W's connection breaks`, `W is closed CODE`, `W's stream ends`, `the gateway restarts`.
+//! `W's connection breaks`, `W is closed CODE`, `W's stream ends`, `the gateway restarts`,
+//! `no second gateway starts on the same data`.
 //!
 //! **Sending.** `W sends JSON` fills in what is missing of `protocol`, `ts`, `from`, `kind` and `payload.jsonrpc`; `W sends raw TEXT`
 //! fills in nothing. For short: `W says TEXT as ID`, `W notifies X|everyone as ID`, `W calls X [METHOD] as ID [PARAMS]`,
@@ -40,7 +41,7 @@
 //! may be `2xx`. `listing` means that `messages` and `history` are both exactly these entries, bytes included: an id, `join:X` or
 //! `leave:X`; nothing at all is `listing none`.
 //!
-//! **JSON** is matched by what it names: `"(any)"` is any value, `"(absent)"` no value, `"$X"` binds or repeats one; in an array a final
+//! **JSON** is matched by what it names: `"(any)"` is any value, `"(absent)"` no value, `"(has X)"` any text with X in it, `"$X"` binds or repeats one; in an array a final
 //! `"(more)"` lets the rest pass and a first `"(some)"` asks for the others in any place.
 
 mod compose;
@@ -103,6 +104,7 @@ pub(crate) enum Step {
     Leave { who: Who },
     Break { who: Who },
     Restart,
+    NoRival,
     Ask { who: Option<Who>, method: String, path: String, with: With, body: String, answer: Expected },
 }
 

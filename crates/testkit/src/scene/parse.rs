@@ -49,6 +49,9 @@ fn step(line: &str) -> Result<Step, Failure> {
     if line == "the gateway restarts" {
         return Ok(Step::Restart);
     }
+    if line == "no second gateway starts on the same data" {
+        return Ok(Step::NoRival);
+    }
     let mut words = Words(line);
     let (subjects, verb) = subjects(&mut words)?;
     if let Some(owner) = subjects[0].0.strip_suffix("'s") {

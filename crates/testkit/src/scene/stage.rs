@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::compose::Door;
 use super::connection::{Came, Connection};
 use super::matching::{Bindings, compare, substitute};
 use super::{Line, Scene, Step, Who, With};
-use crate::Failure;
 use crate::gateway::{Engine, Gateway, Options, Token};
 use crate::http::{Answer, Call, EventStream};
 use crate::socket::Socket;
+use crate::{Failure, within};
 
 /// Who publishes fences: somebody who is in no room.
 pub(crate) const FENCE: &str = "fence";
@@ -34,7 +35,9 @@ pub(crate) async fn play(scene: &Scene, engine: Engine) -> Result<(), Failure> {
     };
     for line in &scene.steps {
         stage.transcript.push(format!("{:>4}  {}", line.number, shorten(&line.text)));
-        stage.step(line).await.map_err(|told| stage.tell(line, &told))?;
+        // Bounded as a whole: frames that pass by unseen must not keep a step waiting for ever.
+        let outcome = within("this step", stage.step(line)).await.and_then(|outcome| outcome);
+        outcome.map_err(|told| stage.tell(line, &told))?;
     }
     stage.connections.clear();
     stage.gateway.stop().await
@@ -131,10 +134,14 @@ impl Stage {
                 let listening = self.connections.values_mut().map(Connection::drain);
                 let (restarted, _) = tokio::join!(
                     self.gateway.restart(),
-                    crate::within("everyone to be closed", futures_util::future::join_all(listening)),
+                    within("everyone to be closed", futures_util::future::join_all(listening)),
                 );
                 restarted
             }
+            Step::NoRival => match self.gateway.rival().await? {
+                Err(_) => Ok(()),
+                Ok(()) => Err("a second gateway started on the same data".into()),
+            },
             Step::Ask { who, method, path, with, body, answer } => {
                 let mut call = Call::new(method, "");
                 let mut token = who.as_ref().map(|who| Token::new(who.participant()));
@@ -162,7 +169,7 @@ impl Stage {
     }
 
     async fn connect(&mut self, who: &Who, topic: &str, with: &With) -> Result<Result<Socket, Answer>, Failure> {
-        let call = self.call(who, topic, "/v0/ws", with).await?;
+        let call = self.call(who, topic, Door::Socket, with).await?;
         let offered = call.headers.iter().any(|(name, _)| name == "Sec-WebSocket-Protocol");
         let connected = Socket::connect(self.gateway.address(), call).await?;
         if let Ok(socket) = &connected {
@@ -175,7 +182,7 @@ impl Stage {
     }
 
     async fn follow(&mut self, who: &Who, topic: &str, with: &With) -> Result<Result<EventStream, Answer>, Failure> {
-        let call = self.call(who, "(none)", &format!("/v0/topics/{topic}/stream"), with).await?;
+        let call = self.call(who, topic, Door::Stream, with).await?;
         EventStream::open(self.gateway.address(), &call).await
     }
 

@@ -1,0 +1,248 @@
+//! The agent that plans: it meets everybody, sends the rover from spot to spot, and listens to whoever speaks to it.
+
+use std::time::Duration;
+
+use salon_protocol::{EnvelopeId, ParticipantId};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::calc::expression_in;
+use super::client::{CallError, Overheard, RpcError, Seat, Voice};
+use super::rover::STEP_COST;
+use super::toolbox::{Done, MCP_VERSION, Progress, Toolbox, invalid_params, offer, tool};
+use super::{CALC, CAST, COORDINATOR, Pace, ROVER, Spot};
+
+/// Where the rover is sent, over and over.
+const TOUR: [Spot; 5] =
+    [Spot { x: 3, y: 2 }, Spot { x: 1, y: -2 }, Spot { x: -3, y: 0 }, Spot { x: 0, y: 4 }, Spot { x: 0, y: 0 }];
+
+/// What others can ask the coordinator: how far it has come.
+#[derive(Clone)]
+struct Desk(watch::Receiver<usize>);
+
+impl Toolbox for Desk {
+    const NAME: &'static str = "Coordinator";
+
+    fn tools(&self) -> Value {
+        json!([tool("plan", "Where the rover goes next, and how often it has been sent", json!({}))])
+    }
+
+    async fn call(&self, tool: &str, _: &Value, _: &Progress) -> Result<Done, RpcError> {
+        let sent = *self.0.borrow();
+        let next = TOUR[sent % TOUR.len()];
+        match tool {
+            "plan" => Ok(Done::well(
+                format!("sent {sent} times, next to {next}"),
+                json!({ "sent": sent, "next": { "x": next.x, "y": next.y } }),
+            )),
+            other => Err(invalid_params(format!("no tool `{other}` here"))),
+        }
+    }
+}
+
+struct Coordinator {
+    voice: Voice,
+    overheard: mpsc::Receiver<Overheard>,
+    sent: watch::Sender<usize>,
+    pace: Pace,
+    rover: ParticipantId,
+    calc: ParticipantId,
+}
+
+/// Lives in the room: for one round, or until its task is dropped.
+pub(crate) async fn live(seat: Seat, pace: Pace, once: bool) -> anyhow::Result<()> {
+    let Seat { voice, requests, overheard, mut present } = seat;
+    present.sort();
+    let sent = watch::Sender::new(0);
+    let desk = Desk(sent.subscribe());
+    let named = |id: &str| ParticipantId::new(id).expect("the cast has good names");
+    let (rover, calc) = (named(ROVER), named(CALC));
+    let mut coordinator = Coordinator { voice: voice.clone(), overheard, sent, pace, rover, calc };
+    let work = async {
+        for peer in present.iter().filter(|peer| peer.as_str() != COORDINATOR) {
+            coordinator.meet(peer).await?;
+        }
+        loop {
+            coordinator.round().await?;
+            coordinator.breathe(pace.between_rounds).await;
+            if once {
+                return Ok(());
+            }
+        }
+    };
+    tokio::select! {
+        ended = work => ended,
+        () = offer(desk, voice, requests) => Ok(()),
+    }
+}
+
+impl Coordinator {
+    /// The MCP handshake, and what the other can do.
+    async fn meet(&mut self, peer: &ParticipantId) -> Result<(), CallError> {
+        let params = json!({
+            "protocolVersion": MCP_VERSION,
+            "capabilities": {},
+            "clientInfo": { "name": Desk::NAME, "version": env!("CARGO_PKG_VERSION") },
+        });
+        self.voice.call(peer, "initialize", params).await?;
+        self.voice.notify(peer, None, "notifications/initialized", json!({})).await;
+        self.voice.call(peer, "tools/list", json!({})).await?;
+        self.breathe(self.pace.between_lines).await;
+        Ok(())
+    }
+
+    /// One tool call. What the tool says of a failure is not an error of ours.
+    async fn use_tool(&self, peer: &ParticipantId, name: &str, arguments: Value) -> Result<Outcome, CallError> {
+        let params = json!({ "name": name, "arguments": arguments, "_meta": { "progressToken": name } });
+        match self.voice.call(peer, "tools/call", params).await {
+            Ok(result) => Ok(Outcome {
+                worked: result["isError"] != true,
+                text: result["content"][0]["text"].as_str().unwrap_or("nothing").to_owned(),
+                data: result["structuredContent"].clone(),
+            }),
+            Err(CallError::Answered(error)) => Ok(Outcome { worked: false, text: error.message, data: Value::Null }),
+            Err(other) => Err(other),
+        }
+    }
+
+    async fn round(&mut self) -> Result<(), CallError> {
+        let goal = TOUR[*self.sent.borrow() % TOUR.len()];
+        self.voice.say(&format!("Rover, your next stop is {goal}."), None).await;
+        self.breathe(self.pace.between_lines).await;
+        self.send_to(goal).await?;
+        self.sent.send_modify(|sent| *sent += 1);
+        Ok(())
+    }
+
+    /// Sends the rover somewhere, after making sure it can get there.
+    async fn send_to(&mut self, goal: Spot) -> Result<Outcome, CallError> {
+        let (rover, calc) = (self.rover.clone(), self.calc.clone());
+        let at = self.use_tool(&rover, "position", json!({})).await?;
+        let way = json!({ "from": at.data, "to": { "x": goal.x, "y": goal.y } });
+        let steps = self.use_tool(&calc, "distance", way).await?.data["steps"].as_u64().unwrap_or_default();
+        let battery = self.use_tool(&rover, "battery", json!({})).await?.data["battery"].as_u64().unwrap_or_default();
+        let needed = steps * u64::from(STEP_COST);
+        if battery < needed {
+            self.voice.say(&format!("That takes {needed} % and there are {battery} %: charge first."), None).await;
+            self.use_tool(&rover, "charge", json!({})).await?;
+        }
+        self.use_tool(&rover, "move", json!({ "x": goal.x, "y": goal.y })).await
+    }
+
+    /// Pauses, and meanwhile deals with what is overheard.
+    async fn breathe(&mut self, pause: Duration) {
+        let until = Instant::now() + pause;
+        loop {
+            let heard = tokio::select! { biased;
+                heard = self.overheard.recv() => heard,
+                () = sleep_until(until) => None,
+            };
+            let Some(heard) = heard else { return };
+            // Whoever was to be asked may just have left; the room goes on.
+            let _ = self.react(heard).await;
+        }
+    }
+
+    async fn react(&mut self, heard: Overheard) -> Result<(), CallError> {
+        match heard {
+            Overheard::Joined { id, name } if !CAST.contains(&id.as_str()) => {
+                let name = name.unwrap_or_else(|| id.to_string());
+                self.voice
+                    .say(&format!("Welcome, {name}! Say `coordinator, go to 2 3` and I send the rover."), None)
+                    .await;
+            }
+            Overheard::Said { id, from, text } if from.as_str() == ROVER && text.contains("charge") => {
+                self.voice.say("I see to it, rover.", Some(&id)).await;
+                let rover = self.rover.clone();
+                self.use_tool(&rover, "charge", json!({})).await?;
+            }
+            Overheard::Said { id, from, text }
+                if ![ROVER, CALC].contains(&from.as_str()) && text.to_lowercase().contains("coordinator") =>
+            {
+                let reply = self.consider(&text, &id).await?;
+                self.voice.say(&reply, Some(&id)).await;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What somebody wants, as far as an agent without a language model can tell.
+    async fn consider(&mut self, text: &str, line: &EnvelopeId) -> Result<String, CallError> {
+        let (rover, calc) = (self.rover.clone(), self.calc.clone());
+        Ok(match Wish::read(text) {
+            Wish::Go(goal) => {
+                self.voice.say(&format!("On its way to {goal}."), Some(line)).await;
+                let outcome = self.send_to(goal).await?;
+                if outcome.worked {
+                    format!("Done: {}.", outcome.text)
+                } else {
+                    format!("It did not work: {}.", outcome.text)
+                }
+            }
+            Wish::Compute(expression) => {
+                let outcome = self.use_tool(&calc, "evaluate", json!({ "expression": expression })).await?;
+                if outcome.worked {
+                    format!("Calc says {}.", outcome.text)
+                } else {
+                    format!("Calc says no: {}.", outcome.text)
+                }
+            }
+            Wish::Status => {
+                let at = self.use_tool(&rover, "position", json!({})).await?.text;
+                let battery = self.use_tool(&rover, "battery", json!({})).await?.text;
+                format!("Rover is {at}, battery {battery}.")
+            }
+            Wish::Unclear => "Hello! Ask me `where is rover`, `what is 6 * 7`, or say `go to 2 3`.".into(),
+        })
+    }
+}
+
+struct Outcome {
+    worked: bool,
+    text: String,
+    data: Value,
+}
+
+/// What somebody wants of the coordinator.
+#[derive(Debug, PartialEq)]
+enum Wish<'a> {
+    Go(Spot),
+    Compute(&'a str),
+    Status,
+    Unclear,
+}
+
+impl<'a> Wish<'a> {
+    fn read(text: &'a str) -> Self {
+        let lower = text.to_lowercase();
+        let has = |words: &[&str]| lower.split(|c: char| !c.is_alphanumeric()).any(|word| words.contains(&word));
+        if has(&["go", "move", "send", "drive", "walk"]) {
+            let numbers = lower.split(|c: char| !c.is_ascii_digit() && c != '-').filter_map(|part| part.parse().ok());
+            if let [x, y] = numbers.collect::<Vec<i64>>()[..] {
+                return Self::Go(Spot { x, y });
+            }
+        }
+        match expression_in(text) {
+            Some(expression) => Self::Compute(expression),
+            None if has(&["where", "position", "battery", "rover", "status"]) => Self::Status,
+            None => Self::Unclear,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_are_read_from_what_people_say() {
+        assert_eq!(Wish::read("Coordinator, go to (2, -3)!"), Wish::Go(Spot { x: 2, y: -3 }));
+        assert_eq!(Wish::read("coordinator: send it to 4 4"), Wish::Go(Spot { x: 4, y: 4 }));
+        assert_eq!(Wish::read("coordinator, what is 6 * 7?"), Wish::Compute("6 * 7"));
+        assert_eq!(Wish::read("where is the rover, coordinator?"), Wish::Status);
+        assert_eq!(Wish::read("go on, coordinator"), Wish::Unclear);
+        assert_eq!(Wish::read("go to 99999999999999999999 1, coordinator"), Wish::Unclear);
+    }
+}

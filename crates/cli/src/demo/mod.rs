@@ -1,0 +1,199 @@
+//! `salon demo`: a room that needs nothing, with a robot and two agents in it, shown as it lives.
+//!
+//! Everybody comes in by the door that others use: the participants by WebSocket, the transcript by the event stream.
+//! Deliberately absent: any short cut into the gateway.
+
+mod arithmetic;
+mod audience;
+mod calc;
+mod client;
+mod coordinator;
+mod invitation;
+mod rover;
+mod scratch;
+mod toolbox;
+mod transcript;
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use salon_gateway::auth::{Grant, LocalKey, Signer};
+use salon_gateway::config::Config;
+use salon_protocol::{ParticipantId, ParticipantKind, Timestamp, TopicName, TopicPattern};
+use serde_json::Value;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+use self::audience::Audience;
+use self::client::Seat;
+use self::scratch::Scratch;
+use self::transcript::Transcript;
+use crate::args::DemoArgs;
+use crate::signals::Stop;
+use crate::trouble::Trouble;
+use crate::{clock, hand_over, serve};
+
+const TOPIC: &str = "room:demo";
+const ROVER: &str = "rover";
+const CALC: &str = "calc";
+const COORDINATOR: &str = "coordinator";
+const CAST: [&str; 3] = [ROVER, CALC, COORDINATOR];
+
+/// How long tokens are good for: longer than any demo. They are worth nothing without this gateway.
+const TOKEN_TIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// How long a leave may take to be seen.
+const LEAVE_TIME: Duration = Duration::from_secs(5);
+
+/// A spot on the rover's grid.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Spot {
+    x: i64,
+    y: i64,
+}
+
+impl Spot {
+    fn read(value: &Value) -> Option<Self> {
+        Some(Self { x: value["x"].as_i64()?, y: value["y"].as_i64()? })
+    }
+
+    fn steps_to(self, goal: Self) -> u32 {
+        let steps = self.x.abs_diff(goal.x).saturating_add(self.y.abs_diff(goal.y));
+        u32::try_from(steps).unwrap_or(u32::MAX)
+    }
+
+    fn step_towards(self, goal: Self) -> Self {
+        match (goal.x - self.x).signum() {
+            0 => Self { x: self.x, y: self.y + (goal.y - self.y).signum() },
+            step => Self { x: self.x + step, y: self.y },
+        }
+    }
+}
+
+impl fmt::Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({}, {})", self.x, self.y)
+    }
+}
+
+/// How quickly things happen.
+#[derive(Clone, Copy)]
+struct Pace {
+    step: Duration,
+    between_lines: Duration,
+    between_rounds: Duration,
+}
+
+impl Pace {
+    /// To be read as it goes by.
+    const CALM: Self = Self {
+        step: Duration::from_millis(500),
+        between_lines: Duration::from_millis(1500),
+        between_rounds: Duration::from_secs(8),
+    };
+    /// To be over soon.
+    const BRISK: Self =
+        Self { step: Duration::from_millis(40), between_lines: Duration::ZERO, between_rounds: Duration::ZERO };
+}
+
+pub(crate) fn run(args: &DemoArgs) -> Result<(), Trouble> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Trouble::failed)?;
+    runtime.block_on(demo(args))
+}
+
+async fn demo(args: &DemoArgs) -> Result<(), Trouble> {
+    let scratch = Scratch::new().map_err(Trouble::failed)?;
+    let abandoned = scratch.path().to_owned();
+    let stop = Stop::on_signals(move || drop(std::fs::remove_dir_all(abandoned)))?;
+    let listener = serve::listen(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port))).await?;
+    let address = listener.local_addr().map_err(Trouble::failed)?;
+    let config = Config { listen: address, data: scratch.path().to_owned(), ..Config::default() };
+    let tokens = Tokens(Signer::new(&LocalKey::load_or_create(&config.data).map_err(Trouble::failed)?));
+
+    let (end, ended) = oneshot::channel::<()>();
+    let mut gateway = tokio::spawn(salon_gateway::serve(listener, config, async { drop(ended.await) }));
+    let played = tokio::select! { biased;
+        stopped = &mut gateway => {
+            let stopped = stopped.map_err(Trouble::failed)?.map_err(Trouble::failed);
+            return stopped.and_then(|()| Err(Trouble::failed(anyhow!("the gateway stopped by itself"))));
+        }
+        played = play(address, args.once, &tokens, stop) => played,
+    };
+    drop(end);
+    gateway.await.map_err(Trouble::failed)?.map_err(Trouble::failed)?;
+    played.map_err(Trouble::failed)?;
+    hand_over(format_args!("\nThat was the room. Its data is gone."))
+}
+
+/// Lets everybody in, waits for the end, and lets them out again.
+async fn play(address: SocketAddr, once: bool, tokens: &Tokens, stop: Stop) -> anyhow::Result<()> {
+    let pace = if once { Pace::BRISK } else { Pace::CALM };
+    let you = tokens.make("you", "You", ParticipantKind::Human)?;
+    let audience =
+        Audience::open(address, TOPIC, &tokens.make("audience", "Audience", ParticipantKind::Human)?).await?;
+    let opening =
+        if once { format!("One round of {TOPIC} on {address}.\n") } else { invitation::text(address, TOPIC, &you) };
+    hand_over(format_args!("{opening}")).map_err(|trouble| anyhow!("{trouble}"))?;
+
+    let (left, mut leaving) = watch::channel(0);
+    let mut watching = tokio::spawn(audience.watch(Transcript::new(serve::is_coloured(&std::io::stdout())), left));
+    let mut cast = Vec::new();
+    let (seat, connection) = tokens.seat(address, ROVER, "Rover", ParticipantKind::Robot).await?;
+    cast.push((tokio::spawn(rover::live(seat, pace.step)), connection));
+    let (seat, connection) = tokens.seat(address, CALC, "Calc", ParticipantKind::Agent).await?;
+    cast.push((tokio::spawn(calc::live(seat)), connection));
+    let (seat, connection) = tokens.seat(address, COORDINATOR, "Coordinator", ParticipantKind::Agent).await?;
+    let planned = tokio::select! { biased;
+        () = stop.asked() => Ok(()),
+        // Nobody reads the transcript any more.
+        _ = &mut watching => Ok(()),
+        planned = coordinator::live(seat, pace, once) => planned,
+    };
+    // The coordinator's task ended with the line above; its connection ends by itself.
+    cast.push((tokio::spawn(async {}), connection));
+    for (number, (life, connection)) in cast.into_iter().rev().enumerate() {
+        leave(life, connection).await;
+        let seen = tokio::time::timeout(LEAVE_TIME, leaving.wait_for(|left| *left > number)).await;
+        // An error means that nobody watches, and so nobody misses it.
+        let _ = seen.context("a leave was not seen in time")?;
+    }
+    watching.abort();
+    planned
+}
+
+/// Ends a participant and waits until its connection is closed.
+async fn leave(life: JoinHandle<()>, connection: JoinHandle<()>) {
+    life.abort();
+    // Both only tell that the task is over, which is what is wanted.
+    let _ = life.await;
+    let _ = connection.await;
+}
+
+/// Makes tokens for the demo's room.
+struct Tokens(Signer);
+
+impl Tokens {
+    fn make(&self, id: &str, name: &str, kind: ParticipantKind) -> anyhow::Result<String> {
+        let now = clock::now();
+        let lifetime = u64::try_from(TOKEN_TIME.as_millis()).expect("a month fits");
+        let topics = vec![TopicPattern::Exact(TopicName::new(TOPIC)?)];
+        let mut grant = Grant::new(ParticipantId::new(id)?, topics, Timestamp(now.0 + lifetime));
+        grant.name = Some(name.to_owned());
+        grant.kind = Some(kind);
+        Ok(self.0.sign(&grant, now)?)
+    }
+
+    async fn seat(
+        &self,
+        address: SocketAddr,
+        id: &str,
+        name: &str,
+        kind: ParticipantKind,
+    ) -> anyhow::Result<(Seat, JoinHandle<()>)> {
+        let token = self.make(id, name, kind)?;
+        let seat = Seat::take(address, TOPIC, &ParticipantId::new(id)?, &token).await;
+        seat.with_context(|| format!("{id} cannot enter the room"))
+    }
+}

@@ -1,0 +1,27 @@
+//! A directory that is gone when its owner is.
+
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes a directory that only its owner can read.
+    pub(crate) fn new() -> io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("salon-demo-{}", uuid::Uuid::new_v4()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is left to the system's own tidying of temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

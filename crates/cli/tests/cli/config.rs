@@ -1,0 +1,130 @@
+use salon_testkit::run;
+
+use crate::salon::{BINARY, Home, finish};
+
+fn check(file: &str, arguments: &str) -> String {
+    let home = Home::new();
+    if !file.is_empty() {
+        home.write("salon.toml", file);
+    }
+    run(home.told(&format!("serve --check {arguments}")))
+}
+
+#[test]
+fn a_good_configuration_is_told_and_nothing_is_made() {
+    insta::assert_snapshot!(check("", ""), @"
+    The configuration is good. This would be served:
+
+      settings    defaults, variables and flags
+      address     127.0.0.1:8787
+      transport   plain, reachable from this machine alone
+      data        HOME/.local/share/salon
+      durability  full
+      kept        for 30 days
+      keys        the gateway's own, to be made at the first start
+      limits      message 1048576 bytes, messages a second 100 (at once 1000), participants a topic 10000
+      audit       HOME/.local/share/salon/audit.log
+      log lines   info, human
+    exit: 0
+    ");
+    let home = Home::new();
+    run(home.salon("serve --check"));
+    assert_eq!(std::fs::read_dir(home.path()).expect("readable").count(), 0);
+}
+
+#[test]
+fn the_file_is_found_and_outweighed() {
+    let file = "data = \"d\"\n[retention]\nage = \"12h\"\ncount = 5\n[limits]\nmessage = 0\n[http]\norigins = [\"https://a.example\"]\n";
+    insta::assert_snapshot!(check(file, "--max-participants 7 --host b.example --durability os --audit false --dev"), @"
+    The configuration is good. This would be served:
+
+      settings    salon.toml
+      address     127.0.0.1:8787
+      transport   plain, reachable from this machine alone
+      data        d
+      durability  os
+      kept        for 12 hours, the newest 5 a topic
+      keys        the gateway's own, to be made at the first start
+      limits      message unlimited, messages a second 100 (at once 1000), participants a topic 7
+      audit       none
+      log lines   info, human
+      origins     https://a.example
+      hosts       b.example
+      dev         anyone on this machine gets a token for the asking
+    exit: 0
+    ");
+
+    let home = Home::new();
+    home.write("salon.toml", "listen = \"127.0.0.1:1\"\n");
+    let mut command = home.command(BINARY);
+    command.args(["serve", "--check"]).env("SALON_LISTEN", "127.0.0.1:2");
+    assert!(run(finish(command)).stdout.contains("127.0.0.1:2"), "a variable outweighs the file");
+    let mut command = home.command(BINARY);
+    command.args(["serve", "--check", "--listen", "127.0.0.1:3"]).env("SALON_LISTEN", "127.0.0.1:2");
+    assert!(run(finish(command)).stdout.contains("127.0.0.1:3"), "a flag outweighs a variable");
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    insta::assert_snapshot!(check("listen = \"127.0.0.1:0\"\nlisten_on = 1\n", ""), @"
+    error: salon.toml:2: unknown key `listen_on`
+
+    hint: the keys here are listen, data, dev, plaintext, tls, log, retention, limits, memory, times, http, auth, tracing, audit, topics
+    exit: 2
+    ");
+    insta::assert_snapshot!(check("\n[limits]\nmessage = \"big\"\n", ""), @"
+    error: salon.toml:3: `big` is not a number of bytes such as `65536`, `64KiB` or `1MiB`
+    exit: 2
+    ");
+    insta::assert_snapshot!(check("", "--config nowhere.toml"), @"
+    error: the configuration file `nowhere.toml` could not be read: No such file or directory (os error 2)
+    exit: 2
+    ");
+    insta::assert_snapshot!(check("", "--listen 0.0.0.0:8787"), @"
+    error: `0.0.0.0:8787` is open to other machines, and without TLS tokens travel in the clear
+
+    hint: set `tls.cert` and `tls.key`, or `plaintext = true` (`--plaintext`) behind a proxy that has TLS
+    exit: 2
+    ");
+    insta::assert_snapshot!(check("", "--listen 0.0.0.0:8787 --plaintext --dev"), @"
+    error: `dev` hands a token to anyone who asks, and `0.0.0.0:8787` is open to other machines
+
+    hint: listen on `127.0.0.1`, or leave `dev` out and use `salon token`
+    exit: 2
+    ");
+    insta::assert_snapshot!(check("", "--tls-cert cert.pem"), @"
+    error: a TLS certificate without its key
+
+    hint: set `tls.key` too
+    exit: 2
+    ");
+    insta::assert_snapshot!(check("", "--tls-cert cert.pem --tls-key key.pem"), @"
+    error: `cert.pem` could not be read as PEM: I/O error: No such file or directory (os error 2)
+    exit: 2
+    ");
+    insta::assert_snapshot!(check("", "--jwks keys.json"), @"
+    error: `keys.json`: the key set could not be read: No such file or directory (os error 2)
+    exit: 2
+    ");
+    insta::assert_snapshot!(check("", "--log ,=,"), @"
+    error: `,=,` does not say which log lines there are: invalid filter directive
+
+    hint: use a level (error, warn, info, debug, trace), or directives such as `info,salon_gateway=debug`
+    exit: 2
+    ");
+}
+
+#[test]
+fn a_key_others_can_read_is_a_mistake_too() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    home.write("auth.key", "12345678901234567890123456789012");
+    let key = home.path().join("auth.key");
+    std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o644)).expect("set");
+    insta::assert_snapshot!(run(home.told("serve --check --data .")), @"
+    error: the key file `./auth.key` is open to other users (mode 644)
+
+    hint: run `chmod 600` on it; if others could have read it, delete it and a new key is made, which makes the tokens signed with the old one worthless
+    exit: 2
+    ");
+}

@@ -1,0 +1,87 @@
+use salon_testkit::run;
+
+use crate::salon::Home;
+
+fn told(arguments: &str) -> String {
+    run(Home::new().told(arguments))
+}
+
+#[test]
+fn help_of_salon() {
+    insta::assert_snapshot!(told("--help"));
+}
+
+#[test]
+fn help_of_serve() {
+    insta::assert_snapshot!(told("serve --help"));
+}
+
+#[test]
+fn help_of_token() {
+    insta::assert_snapshot!(told("token --help"));
+}
+
+#[test]
+fn help_of_demo() {
+    insta::assert_snapshot!(told("demo --help"));
+}
+
+#[test]
+fn a_mistake_gets_a_hint() {
+    insta::assert_snapshot!(told("srve"), @"
+    error: unrecognized subcommand 'srve'
+
+      tip: a similar subcommand exists: 'serve'
+
+    Usage: salon <COMMAND>
+
+    hint: `--help` lists what there is
+    exit: 2
+    ");
+    insta::assert_snapshot!(told("serve --listn x"), @"
+    error: unexpected argument '--listn' found
+
+      tip: a similar argument exists: '--listen'
+
+    Usage: salon serve --listen <ADDR>
+
+    hint: `--help` lists what there is
+    exit: 2
+    ");
+    insta::assert_snapshot!(told("serve --listen localhost"), @"
+    error: invalid value 'localhost' for '--listen <ADDR>': `localhost` is not an IP address and port such as `127.0.0.1:8787` or `[::1]:8787`
+
+    hint: `--help` lists what there is
+    exit: 2
+    ");
+    insta::assert_snapshot!(told("serve --max-message huge"), @"
+    error: invalid value 'huge' for '--max-message <SIZE>': `huge` is not a number of bytes such as `65536`, `64KiB` or `1MiB`
+
+    hint: `--help` lists what there is
+    exit: 2
+    ");
+}
+
+#[test]
+fn no_command_shows_the_help_and_is_a_mistake() {
+    let home = Home::new();
+    let (without, with) = run(async { (home.salon("").await, home.salon("--help").await) });
+    assert_eq!((without.code, with.code), (Some(2), Some(0)));
+    assert_eq!(without.stderr, with.stdout);
+}
+
+#[test]
+fn completions_know_the_commands() {
+    for (shell, sign) in [("bash", "complete -F"), ("zsh", "#compdef salon"), ("fish", "complete -c salon")] {
+        let told = told(&format!("completions {shell}"));
+        assert!(told.contains(sign) && told.contains("max-message") && told.ends_with("exit: 0"), "{shell}");
+    }
+}
+
+#[test]
+fn openapi_is_json() {
+    let ran = run(Home::new().salon("openapi"));
+    let description: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert!(description["openapi"].as_str().is_some_and(|version| version.starts_with("3.")));
+    assert!(description["paths"]["/v0/topics/{topic}/messages"]["post"].is_object());
+}

@@ -1,0 +1,112 @@
+use salon_testkit::http::Call;
+use salon_testkit::run;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::salon::{BINARY, Home, Running, finish};
+
+#[test]
+fn it_serves_until_told_to_stop() {
+    let home = Home::new();
+    for signal in ["TERM", "INT"] {
+        run(async {
+            let running = home.serve("").await;
+            let health = Call::new("GET", "/health").send(running.address).await.expect("an answer");
+            assert_eq!(health.status, 200);
+            running.signal(signal).await;
+            let ran = running.end().await;
+            assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        });
+    }
+}
+
+#[test]
+fn a_token_made_beside_it_opens_its_door() {
+    let home = Home::new();
+    run(async {
+        let running = home.serve("").await;
+        let token = home.token("room:alpha", "alice").await;
+        let topics = Call::new("GET", "/v0/topics").bearer(&token).send(running.address).await.expect("an answer");
+        assert_eq!((topics.status, &*topics.body), (200, r#"{"topics":[]}"#));
+    });
+}
+
+#[test]
+fn log_lines_as_json_are_all_json() {
+    let home = Home::new();
+    run(async {
+        let mut command = home.command(BINARY);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
+        let mut running = Running::spawn(command);
+        let told = running.complained("\"serving\"").await;
+        running.signal("TERM").await;
+        let ran = running.end().await;
+        assert_eq!((ran.code, &*ran.stdout), (Some(0), ""));
+        for line in format!("{told}{}", ran.stderr).lines() {
+            let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            assert!(line["level"].is_string() && line["message"].is_string(), "{line}");
+        }
+    });
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let home = Home::new();
+    run(async {
+        let mut running = home.serve("--drain-deadline 1h").await;
+        let token = home.token("room:alpha", "alice").await;
+        // A request whose body never comes keeps the gateway draining.
+        let mut slow = TcpStream::connect(running.address).await.expect("it listens");
+        let head = format!(
+            "POST /v0/topics/room:alpha/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+             Expect: 100-continue\r\nContent-Length: 10\r\n\r\n"
+        );
+        slow.write_all(head.as_bytes()).await.expect("sent");
+        let mut answer = [0; 12];
+        slow.read_exact(&mut answer).await.expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 100", "the gateway waits for the body");
+
+        running.signal("TERM").await;
+        running.complained("stopping").await;
+        running.signal("TERM").await;
+        let ran = running.end().await;
+        assert_eq!(ran.code, Some(1));
+        assert!(ran.stderr.ends_with("stopped at once, as asked twice\n"), "{}", ran.stderr);
+    });
+}
+
+#[test]
+fn a_data_directory_has_one_gateway() {
+    let home = Home::new();
+    run(async {
+        let running = home.serve("").await;
+        Call::new("GET", "/health").send(running.address).await.expect("it has opened its log");
+        let second = home.salon("serve --listen 127.0.0.1:0").await;
+        assert_eq!(second.code, Some(1));
+        let told = second.stderr.replace(&home.path().display().to_string(), "HOME");
+        insta::assert_snapshot!(told, @"
+        error: the log in `HOME/.local/share/salon` is in use by another process
+
+        hint: another gateway runs there; stop it, or choose another directory with `--data`
+        ");
+        running.signal("TERM").await;
+        assert_eq!(running.end().await.code, Some(0), "the first is not disturbed");
+    });
+}
+
+#[test]
+fn an_address_in_use_is_told() {
+    let home = Home::new();
+    run(async {
+        let running = home.serve("").await;
+        let mut command = home.command(BINARY);
+        command.args(["serve", "--data", "other", "--listen", &running.address.to_string()]);
+        let ran = finish(command).await;
+        assert_eq!((ran.code, &*ran.stdout), (Some(1), ""));
+        insta::assert_snapshot!(ran.stderr.replace(&running.address.port().to_string(), "PORT"), @"
+        error: `127.0.0.1:PORT` is in use
+
+        hint: another gateway may be running; choose another port with `--listen`, or 0 for a free one
+        ");
+    });
+}

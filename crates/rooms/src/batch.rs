@@ -1,0 +1,70 @@
+//! Entries that became readable together, and how they look on a wire, encoded once for everyone who takes all of them.
+
+use std::sync::{Arc, OnceLock};
+
+use salon_protocol::Entry;
+
+/// The most bytes of text in one batch of several entries.
+const MOST_BYTES: usize = 128 * 1024;
+
+/// The most entries in one batch.
+const MOST_ENTRIES: usize = 1024;
+
+/// Entries in the log's order, with nothing between them.
+#[derive(Debug)]
+pub struct Batch {
+    entries: Box<[Arc<Entry>]>,
+    bytes: usize,
+    fails_calls: bool,
+    encoded: OnceLock<Box<[u8]>>,
+}
+
+impl Batch {
+    /// The entries, never none.
+    pub fn entries(&self) -> &[Arc<Entry>] {
+        &self.entries
+    }
+
+    /// Bytes of all texts together.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The batch in one piece, as `encode` makes it the first time. Every reader must mean the same encoding.
+    pub fn encoded(&self, encode: impl FnOnce(&[Arc<Entry>]) -> Vec<u8>) -> &[u8] {
+        self.encoded.get_or_init(|| encode(&self.entries).into())
+    }
+
+    /// Whether calls fail by the last of the entries.
+    pub(crate) fn fails_calls(&self) -> bool {
+        self.fails_calls
+    }
+
+    /// The offset of the last entry.
+    pub(crate) fn last(&self) -> u64 {
+        self.entries.last().map_or(0, |entry| entry.position.offset)
+    }
+
+    /// Cuts entries into batches: none too large, and calls fail only by the last entry of one.
+    pub(crate) fn cut(entries: Vec<Arc<Entry>>, mut fails_calls: impl FnMut(&Entry) -> bool) -> Vec<Arc<Self>> {
+        let mut batches = Vec::new();
+        let (mut pending, mut bytes) = (Vec::new(), 0);
+        let count = entries.len();
+        for (at, entry) in entries.into_iter().enumerate() {
+            let fails = fails_calls(&entry);
+            bytes += entry.envelope.text().len();
+            pending.push(entry);
+            if fails || bytes >= MOST_BYTES || pending.len() >= MOST_ENTRIES || at + 1 == count {
+                let entries = std::mem::take(&mut pending).into_boxed_slice();
+                batches.push(Arc::new(Self { entries, bytes, fails_calls: fails, encoded: OnceLock::new() }));
+                bytes = 0;
+            }
+        }
+        batches
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(entries: Vec<Arc<Entry>>) -> Arc<Self> {
+        Self::cut(entries, |_| false).pop().expect("one batch")
+    }
+}
