@@ -193,7 +193,11 @@ mod tests {
                 leases.claim(&topic, &alice, second, Box::new(|| panic!("the newest holder is not superseded")));
             assert_eq!(told.load(Ordering::SeqCst), superseded, "{first:?} then {second:?}");
             drop(older);
-            assert_eq!(leases.roster(&topic), [alice.clone()], "the newer of {first:?} and {second:?} keeps the place");
+            assert_eq!(
+                leases.roster(&topic),
+                std::slice::from_ref(&alice),
+                "the newer of {first:?} and {second:?} keeps the place"
+            );
             drop(newer);
             assert_eq!(leases.roster(&topic), [], "nobody holds the place after {first:?} and {second:?}");
             assert!(leases.table().is_empty(), "an empty topic takes no memory");
@@ -235,6 +239,20 @@ mod tests {
         let (told, lost) = counter();
         let _second = leases.claim(&topic, &alice, Claim::Exclusive, lost);
         assert_eq!(told.load(Ordering::SeqCst), 1, "the claim made in the callback is newer still");
+    }
+
+    #[test]
+    fn whoever_lets_go_before_its_turn_is_not_told() {
+        let (leases, (topic, alice)) = (Leases::default(), names());
+        let second: Arc<Mutex<Option<Lease>>> = Arc::default();
+        let let_go = second.clone();
+        let first = Box::new(move || drop(let_go.lock().expect("unpoisoned").take()));
+        let _first = leases.claim(&topic, &alice, Claim::Shared, first);
+        let (told, lost) = counter();
+        *second.lock().expect("unpoisoned") = Some(leases.claim(&topic, &alice, Claim::Shared, lost));
+        // Both are superseded at once; the first hears of it first, and lets the second go.
+        let _newest = leases.claim(&topic, &alice, Claim::Exclusive, Box::new(|| {}));
+        assert_eq!(told.load(Ordering::SeqCst), 0);
     }
 
     #[test]

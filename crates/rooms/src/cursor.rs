@@ -233,7 +233,10 @@ impl Cursor {
         out: &mut Vec<Happening>,
     ) -> Result<(), CloseReason> {
         match page {
-            Ok(entries) => {
+            Ok(mut entries) => {
+                // The log can be read before the room has heard of its newest entries: those are left to the ring.
+                let head = self.room.ring().head();
+                entries.retain(|entry| entry.position.offset <= head);
                 if entries.is_empty() {
                     // The log had nothing up to where the ring began, so the ring continues from here.
                     self.at = self.at.max(ring_began);

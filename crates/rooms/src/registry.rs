@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use salon_log::{Claim, ReadError, Span, Tail, Tailed, TopicLog};
 use salon_protocol::{
-    CloseReason, Code, Draft, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, Presence,
+    CloseReason, Code, Draft, Entry, EnvelopeId, Kind, Message, Participant, ParticipantId, Position, Presence,
     PresenceEvent, Refusal, TopicName,
 };
 use tokio::sync::{OnceCell, watch};
@@ -26,6 +26,10 @@ use crate::seat::{Place, Seat};
 
 /// How many entries a room takes from its log before it tells anybody of them.
 const MOST_AT_ONCE: usize = 1024;
+
+/// How long a room waits for more comings and goings before it tells of them: when a hundred people enter at once, each of them
+/// would otherwise be told of each of the others by a write of its own.
+const PRESENCE_PAUSE: Duration = Duration::from_millis(1);
 
 /// How often a room looks whether it is still needed.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
@@ -427,6 +431,10 @@ impl Rooms {
 /// Takes what a tail yields, together with what is waiting behind it: a room that is busy telling its readers tells them more at
 /// once the next time.
 async fn take_all(room: &Room, first: Option<Result<Tailed, ReadError>>, tail: &mut Tail) -> Result<(), ReadError> {
+    let only_presence = |entries: &[Arc<Entry>]| entries.iter().all(|entry| entry.envelope.kind() == Kind::Presence);
+    if matches!(&first, Some(Ok(Tailed::Entries(entries))) if only_presence(entries)) {
+        tokio::time::sleep(PRESENCE_PAUSE).await;
+    }
     let mut next = first;
     let mut waiting = Vec::new();
     loop {

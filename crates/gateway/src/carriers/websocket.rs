@@ -23,7 +23,7 @@ use crate::meters::Meters;
 const HIGH_WATER: usize = 64 * 1024;
 
 /// What tungstenite reads at once. Its own default would cost every idle connection 128 KiB.
-const READ_BUFFER: usize = 2 * 1024;
+const READ_BUFFER: usize = 1024;
 
 /// What came from the peer.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! `GET /v0/ws`: MCPx over WebSocket. Every refusal comes before the upgrade, as an HTTP answer.
 
+use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,7 +14,8 @@ use salon_dialects::mcpx::{Mcpx, Options};
 use salon_dialects::{History, Joined, Stamps};
 use salon_log::{Claim, Durability};
 use salon_protocol::{
-    CloseReason, Code, EnvelopeId, McpVersion, PROTOCOL, Participant, ParticipantKind, Refusal, TopicName,
+    CloseReason, Code, EnvelopeId, McpVersion, PROTOCOL, Participant, ParticipantId, ParticipantKind, Refusal,
+    TopicName,
 };
 use salon_rooms::{Admission, Arrival, Deliver};
 
@@ -20,7 +23,7 @@ use crate::audit::AuditKind;
 use crate::auth::Grant;
 use crate::carriers::{Socket, WebSocket};
 use crate::clock;
-use crate::gateway::{Gateway, MOST_HISTORY};
+use crate::gateway::{Counted, Gateway, MOST_HISTORY};
 use crate::http::credentials::{self, SUBPROTOCOL};
 use crate::http::{Peer, Problem, Query, invalid};
 use crate::ledger::Ledger;
@@ -104,8 +107,8 @@ impl Wish {
     ),
     responses(
         (status = 101, description = "Welcome: envelopes both ways, as text frames"),
-        (status = "4XX", body = crate::http::ProblemBody),
-        (status = 503, body = crate::http::ProblemBody),
+        (status = "4XX", description = "Refused", body = crate::http::ProblemBody),
+        (status = 503, description = "Not now", body = crate::http::ProblemBody),
     ),
 )]
 pub(crate) async fn connect(
@@ -150,11 +153,7 @@ pub(crate) async fn connect(
         topic: wish.topic.clone(),
         address: peer.ip(),
     };
-    let session = hold(gateway.clone(), upgrade, arrival, wish, grant, ledger);
-    gateway.spawn(async move {
-        session.await;
-        drop(counted);
-    });
+    gateway.spawn(hold(Held { gateway: gateway.clone(), arrival, wish, grant, ledger, counted }, upgrade));
     Ok(response)
 }
 
@@ -176,12 +175,39 @@ fn handshake(headers: &HeaderMap) -> Result<HeaderValue, Problem> {
     HeaderValue::try_from(accept).map_err(|_| invalid("`Sec-WebSocket-Key` is not acceptable"))
 }
 
-/// Holds one connection from its upgrade to its end.
-async fn hold(gateway: Arc<Gateway>, upgrade: OnUpgrade, arrival: Arrival, wish: Wish, grant: Grant, ledger: Ledger) {
-    let Ok(upgraded) = upgrade.await else { return };
+/// A connection that has its seat and waits for its upgrade.
+struct Held {
+    gateway: Arc<Gateway>,
+    arrival: Arrival,
+    wish: Wish,
+    grant: Grant,
+    ledger: Ledger,
+    counted: (Counted<IpAddr>, Counted<ParticipantId>),
+}
+
+/// Holds one connection from its upgrade to its end. What only the beginning needs is let go of before the long wait: most
+/// connections are idle most of the time, and this is what each of them costs.
+async fn hold(held: Held, upgrade: OnUpgrade) {
+    let meters = held.ledger.meters.clone();
+    let Some((session, counted)) = begin(held, upgrade).await else { return };
+    meters.connections.increment(1);
+    let (reason, ledger) = session.await;
+    meters.connections.decrement(1);
+    if reason == CloseReason::Replaced {
+        ledger.record(AuditKind::Takeover, |event| event.reason(reason.word()));
+    }
+    tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, reason = reason.word(), "disconnected");
+    drop(counted);
+}
+
+type Running = Pin<Box<dyn Future<Output = (CloseReason, Ledger)> + Send>>;
+
+async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Running, (Counted<IpAddr>, Counted<ParticipantId>))> {
+    let upgraded = upgrade.await.ok()?;
+    let Held { gateway, arrival, wish, grant, ledger, counted } = held;
     let Ok(parts) = upgraded.downcast::<TokioIo<Socket>>() else {
         tracing::error!("an upgraded connection is not one of ours");
-        return;
+        return None;
     };
     let limits = gateway.config.limits.envelope();
     // Twice the limit is still read, so that a message just over it gets its refusal and the connection stays usable.
@@ -194,23 +220,15 @@ async fn hold(gateway: Arc<Gateway>, upgrade: OnUpgrade, arrival: Arrival, wish:
     let options = Options { limits, echo: wish.echo, heartbeat: (!heartbeat.is_zero()).then_some(heartbeat) };
     let durability = gateway.rooms.log().durability();
     let joined = Joined {
-        topic: wish.topic.clone(),
         participant: arrival.seat.participant().clone(),
         roster: arrival.roster,
         history: History { enabled: gateway.has_history(&wish.topic), limit: MOST_HISTORY, recent: arrival.recent },
         durability: (durability != Durability::Full).then(|| durability.word()),
+        topic: wish.topic,
     };
     let patience = Patience { ping: times.ping_interval, silence: times.silence_limit, write: times.write_deadline };
     let expires = clock::instant(grant.expires);
-    let meters = gateway.meters.clone();
-
-    meters.connections.increment(1);
-    tracing::debug!(topic = %wish.topic, participant = %grant.participant, "connected");
+    tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, "connected");
     let session = Session::new(arrival.seat, joined, Mcpx::new(options, stamps), socket, patience, expires, ledger);
-    let (reason, ledger) = session.run().await;
-    if reason == CloseReason::Replaced {
-        ledger.record(AuditKind::Takeover, |event| event.reason(reason.word()));
-    }
-    tracing::debug!(topic = %wish.topic, participant = %grant.participant, reason = reason.word(), "disconnected");
-    meters.connections.decrement(1);
+    Some((Box::pin(session.run()), counted))
 }

@@ -38,7 +38,7 @@ pub(super) struct HistoryPage {
         ("limit" = Option<u32>, Query, description = "1 to 1000; 100 unless given"),
         ("before" = Option<String>, Query, description = "An envelope id, or an RFC 3339 time of arrival"),
         ("after" = Option<String>, Query, description = "An envelope id: only what came after it")),
-    responses((status = 200, body = HistoryPage), (status = "4XX", body = super::ProblemBody)),
+    responses((status = 200, description = "One page", body = HistoryPage), (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = [])))]
 pub(super) async fn page(
     State(gateway): State<Arc<Gateway>>,

@@ -33,7 +33,7 @@ fn as_text<S: Serializer>(position: &Position, serializer: S) -> Result<S::Ok, S
     params(("topic" = String, Path)),
     request_body(content = Object, description = "An MCPx envelope", content_type = "application/json"),
     responses((status = 201, description = "Stored", body = Published), (status = 200, description = "Had been stored before", body = Published),
-        (status = "4XX", body = super::ProblemBody), (status = 503, body = super::ProblemBody)),
+        (status = "4XX", description = "Refused", body = super::ProblemBody), (status = 503, description = "Not now", body = super::ProblemBody)),
     security(("bearer" = [])))]
 pub(super) async fn publish(
     State(gateway): State<Arc<Gateway>>,

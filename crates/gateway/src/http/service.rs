@@ -30,7 +30,7 @@ pub(super) struct HealthBody {
 }
 
 #[utoipa::path(get, path = "/health", tag = "service", summary = "Whether the process answers",
-    responses((status = 200, body = HealthBody)))]
+    responses((status = 200, description = "It answers", body = HealthBody)))]
 pub(super) async fn health(State(gateway): State<Arc<Gateway>>) -> Json<HealthBody> {
     Json(HealthBody {
         status: "ok",
@@ -46,7 +46,7 @@ pub(super) struct ReadyBody {
 }
 
 #[utoipa::path(get, path = "/ready", tag = "service", summary = "Whether messages are accepted",
-    responses((status = 200, body = ReadyBody), (status = 503, body = super::ProblemBody)))]
+    responses((status = 200, description = "They are", body = ReadyBody), (status = 503, description = "Not now", body = super::ProblemBody)))]
 pub(super) async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<ReadyBody>, Problem> {
     if *gateway.shutdown.borrow() {
         return Err(Problem::new(Code::Closing, "the gateway is shutting down"));
@@ -59,7 +59,7 @@ pub(super) async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Re
 
 #[utoipa::path(get, path = "/metrics", tag = "service",
     summary = "Counters for Prometheus: to this machine, or to a token with the permission `metrics`",
-    responses((status = 200, content_type = "text/plain", body = String), (status = "4XX", body = super::ProblemBody)))]
+    responses((status = 200, description = "The counters", content_type = "text/plain", body = String), (status = "4XX", description = "Refused", body = super::ProblemBody)))]
 pub(super) async fn metrics(
     State(gateway): State<Arc<Gateway>>,
     Extension(Peer(peer)): Extension<Peer>,
@@ -79,7 +79,7 @@ pub(super) async fn metrics(
 }
 
 #[utoipa::path(get, path = "/v0/openapi.json", tag = "service", summary = "This description",
-    responses((status = 200, content_type = "application/json", body = Object)))]
+    responses((status = 200, description = "OpenAPI", content_type = "application/json", body = Object)))]
 pub(super) async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], super::openapi()).into_response()
 }

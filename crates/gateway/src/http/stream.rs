@@ -28,7 +28,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
     params(("topic" = String, Path),
         ("after" = Option<String>, Query, description = "The last envelope seen; `Last-Event-ID` says the same"),
         ("ticket" = Option<String>, Query, description = "A ticket from POST /v0/tickets in place of a token")),
-    responses((status = 200, content_type = "text/event-stream", body = String), (status = "4XX", body = super::ProblemBody)),
+    responses((status = 200, description = "One event an envelope", content_type = "text/event-stream", body = String), (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = [])))]
 pub(super) async fn follow(
     State(gateway): State<Arc<Gateway>>,

@@ -34,7 +34,7 @@ pub(super) struct TicketBody {
 
 #[utoipa::path(post, path = "/v0/tickets", tag = "MCPx", summary = "Exchange a token for a single-use ticket to one room",
     request_body = TicketRequest,
-    responses((status = 201, body = TicketBody), (status = "4XX", body = super::ProblemBody)),
+    responses((status = 201, description = "The ticket", body = TicketBody), (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = [])))]
 pub(super) async fn issue(
     State(gateway): State<Arc<Gateway>>,

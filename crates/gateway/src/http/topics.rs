@@ -47,7 +47,7 @@ pub(super) struct Participants {
 
 #[utoipa::path(get, path = "/v0/topics", tag = "MCPx", summary = "The topics that the token opens and somebody has entered",
     params(("detail" = Option<bool>, Query, description = "true answers objects instead of names")),
-    responses((status = 200, body = TopicNames), (status = "4XX", body = super::ProblemBody)),
+    responses((status = 200, description = "Their names", body = TopicNames), (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = [])))]
 pub(super) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -74,7 +74,7 @@ pub(super) async fn list(
 
 #[utoipa::path(get, path = "/v0/topics/{topic}/participants", tag = "MCPx", summary = "Who is in a room",
     params(("topic" = String, Path)),
-    responses((status = 200, body = Participants), (status = "4XX", body = super::ProblemBody)),
+    responses((status = 200, description = "Everyone present", body = Participants), (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = [])))]
 pub(super) async fn participants(
     State(gateway): State<Arc<Gateway>>,

@@ -60,7 +60,7 @@ impl Source {
     }
 
     /// Asks the database, in one transaction.
-    fn ask<T: Send + 'static>(
+    pub(super) fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Connection) -> Result<T, Asked> + Send + 'static,
     ) -> Reading<T> {
@@ -251,7 +251,7 @@ enum Older {
 }
 
 /// Why the database gave no answer.
-enum Asked {
+pub(super) enum Asked {
     Gap(Position),
     Fault(Fault),
 }

@@ -14,7 +14,10 @@ use super::writer::Writer;
 
 /// How many topics are looked at, and how many entries removed, before appends get their turn.
 const SLICE_TOPICS: usize = 64;
-const SLICE_ENTRIES: u64 = 512;
+const SLICE_ENTRIES: u64 = 1024;
+
+/// How many topics the writer remembers after settling.
+const MAX_REMEMBERED: usize = 10_000;
 
 /// A walk over all topics.
 pub(super) struct Sweep {
@@ -52,6 +55,10 @@ impl Writer<'_> {
             }
         }
         drop(fresh);
+        // What is settled can be looked up again.
+        if self.known.len() > MAX_REMEMBERED {
+            self.known.clear();
+        }
         *self.source.fresh_mut() = Fresh::default();
         Ok(())
     }

@@ -52,6 +52,12 @@ impl Hub {
         }
     }
 
+    /// How many follow a topic.
+    #[cfg(test)]
+    pub(super) fn count(&self, topic: &TopicName) -> usize {
+        self.lines().by_topic.get(topic).map_or(0, Vec::len)
+    }
+
     fn lay(&self, topic: &TopicName) -> Arc<Line> {
         let mut lines = self.lines();
         let state = LineState { waiting: VecDeque::new(), entries: 0, bytes: 0, broken: true, closed: lines.closed };

@@ -3,6 +3,7 @@
 //! Order within a commit: journal row, commit, readable, tailed, acknowledged. After the first error nothing is written or
 //! acknowledged any more.
 
+use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,9 +26,6 @@ const BATCH_BYTES: usize = 4 << 20;
 
 /// How often retention is looked after.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-
-/// How many topics are remembered from one settling to the next.
-const MAX_REMEMBERED: usize = 10_000;
 
 /// What the writer is asked to do.
 pub(super) enum Request {
@@ -115,33 +113,37 @@ impl<'db> Writer<'db> {
     }
 
     fn recover(&mut self) -> Result<(), Fault> {
-        let mut names: HashMap<i64, (TopicName, u64)> = HashMap::new();
+        let mut names = HashMap::new();
         let mut journal = self.db.prepare("SELECT entries FROM journal ORDER BY number")?;
         let mut rows = journal.query([])?;
         while let Some(row) = rows.next()? {
             let row = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
             for (topic, entry) in journal::read(row, self.source.epoch)? {
-                if !names.contains_key(&topic) {
-                    let name: String =
-                        self.db.query_row("SELECT name FROM topics WHERE topic = ?1", [topic], |row| row.get(0))?;
-                    let name = TopicName::new(&name).map_err(|_| Fault::Topic { name })?;
-                    let settled = settled::extent(self.db, &name)?.head;
-                    names.insert(topic, (name, settled));
-                }
-                let (name, settled) = &names[&topic];
+                let (name, settled) = match names.entry(topic) {
+                    Slot::Occupied(known) => known.into_mut(),
+                    Slot::Vacant(unknown) => unknown.insert(self.name_of(topic)?),
+                };
                 self.source.fresh_mut().extend(name, topic, *settled, &[entry]);
             }
         }
         Ok(())
     }
 
+    /// A topic's name, and the offset of its newest settled entry.
+    fn name_of(&self, topic: i64) -> Result<(TopicName, u64), Fault> {
+        let mut query = self.db.prepare_cached("SELECT name, trimmed FROM topics WHERE topic = ?1")?;
+        let (name, trimmed): (String, _) = query.query_row([topic], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let name = TopicName::new(&name).map_err(|_| Fault::Topic { name })?;
+        Ok((name, settled::extent_of(self.db, topic, trimmed)?.head))
+    }
+
     /// Works until the queue is closed and empty.
     pub(super) fn run(&mut self, requests: &Queue<Request>) {
         let mut waiting = VecDeque::new();
         loop {
-            let patience = match self.sweep {
-                Some(_) => Duration::ZERO,
-                None => SWEEP_INTERVAL.saturating_sub(self.swept.elapsed()),
+            let patience = match self.sweep.is_some() || !self.trims.is_empty() {
+                true => Duration::ZERO,
+                false => SWEEP_INTERVAL.saturating_sub(self.swept.elapsed()),
             };
             let open = requests.take(&mut waiting, patience);
             while !waiting.is_empty() {
@@ -317,7 +319,7 @@ impl<'db> Writer<'db> {
             Some(sweep) => self.continue_sweep(sweep),
             None if due => {
                 let waiting = std::mem::take(&mut self.trims);
-                self.settle().map(|()| Some(Sweep::new(waiting)))
+                self.settle().and_then(|()| self.checkpoint()).map(|()| Some(Sweep::new(waiting)))
             }
             None => return,
         };
@@ -328,11 +330,14 @@ impl<'db> Writer<'db> {
         }
     }
 
+    /// Writes the write-ahead log back. SQLite does so on its own when it is long, but does not say when that fails.
+    fn checkpoint(&self) -> Result<(), Fault> {
+        Ok(self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
+    }
+
     fn settle_or_stop(&mut self) {
         if let Err(fault) = self.settle() {
             self.stop(&fault);
-        } else if self.known.len() > MAX_REMEMBERED {
-            self.known.clear();
         }
     }
 
