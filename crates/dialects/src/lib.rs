@@ -107,7 +107,7 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Propose an envelope to the room.
-    Publish(Ticket, Draft),
+    Publish(Ticket, Box<Draft>),
     /// Say something to the peer.
     Send(StreamId, Frame),
     /// Say no to the peer, for a reason that is counted.

@@ -99,7 +99,7 @@ impl Dialect for Mcpx {
         match Draft::parse(text, &self.options.limits) {
             Ok(draft) => {
                 self.tickets += 1;
-                self.actions.push_back(Action::Publish(Ticket(self.tickets), draft));
+                self.actions.push_back(Action::Publish(Ticket(self.tickets), Box::new(draft)));
             }
             Err(refusal) => self.refuse(&refusal, now),
         }

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::meters::Meters;
 
 /// One connection's ledger.
+#[derive(Clone)]
 pub(crate) struct Ledger {
     pub(crate) meters: Meters,
     pub(crate) audit: Audit,

@@ -37,7 +37,7 @@ use config::{Config, ConfigError};
 use gateway::Gateway;
 use meters::Meters;
 
-pub use server::TlsError;
+pub use server::{TlsError, listen};
 
 /// How often the meters are tidied while nobody reads them.
 const UPKEEP: Duration = Duration::from_secs(10);
@@ -133,7 +133,9 @@ pub async fn serve(
         meters.clone(),
         stop.clone(),
     ));
-    tracing::info!(address = ?listener.local_addr().ok(), "serving");
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(%address, "serving");
+    }
 
     let accepting = server::accept(listener, tls, http::router(gateway.clone()), stop.subscribe());
     tokio::pin!(accepting);

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -29,6 +29,18 @@ const HEAD_BYTES: usize = 64 * 1024;
 
 /// How long to wait when the system gives no more connections.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many connections may wait to be accepted. The usual 128 makes a thousand clients that come back at once wait a second for
+/// the system to try again.
+const BACKLOG: u32 = 4096;
+
+/// Listens on an address, with room for everyone to come back at once.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// Why TLS could not be set up.
 #[derive(Debug, thiserror::Error)]

@@ -63,6 +63,15 @@ pub(crate) struct Session<D> {
     ending: Option<(CloseReason, Instant)>,
 }
 
+/// Runs until the connection is over, and says why it ended.
+impl<D: Dialect + Unpin> Future for Session<D> {
+    type Output = CloseReason;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CloseReason> {
+        self.get_mut().poll_all(cx)
+    }
+}
+
 #[derive(Default)]
 struct Acted {
     anything: bool,
@@ -114,13 +123,7 @@ impl<D: Dialect> Session<D> {
         }
     }
 
-    /// Runs until the connection is over, and says why it ended.
-    pub(crate) async fn run(mut self) -> (CloseReason, Ledger) {
-        let reason = std::future::poll_fn(|cx| self.poll(cx)).await;
-        (reason, self.ledger)
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
+    fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
         let now = Instant::now();
         for _ in 0..ROUNDS {
             let mut progress = self.act(now).anything;
@@ -161,7 +164,7 @@ impl<D: Dialect> Session<D> {
                 }
                 Action::Publish(ticket, draft) => {
                     acted.published = true;
-                    self.publish(ticket, draft, now);
+                    self.publish(ticket, *draft, now);
                 }
                 Action::Close(reason) => {
                     // The seat first: nothing may follow a close frame.

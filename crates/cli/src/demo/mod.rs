@@ -107,7 +107,7 @@ async fn demo(args: &DemoArgs) -> Result<(), Trouble> {
     let scratch = Scratch::new().map_err(Trouble::failed)?;
     let abandoned = scratch.path().to_owned();
     let stop = Stop::on_signals(move || drop(std::fs::remove_dir_all(abandoned)))?;
-    let listener = serve::listen(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port))).await?;
+    let listener = serve::listen(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port)))?;
     let address = listener.local_addr().map_err(Trouble::failed)?;
     let config = Config { listen: address, data: scratch.path().to_owned(), ..Config::default() };
     let tokens = Tokens(Signer::new(&LocalKey::load_or_create(&config.data).map_err(Trouble::failed)?));

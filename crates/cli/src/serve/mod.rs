@@ -34,7 +34,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
 
 async fn serve(config: Config) -> Result<(), Trouble> {
     let stop = Stop::on_signals(|| note(format_args!("stopped at once, as asked twice")))?;
-    let listener = listen(config.listen).await?;
+    let listener = listen(config.listen)?;
     let address = listener.local_addr().map_err(Trouble::failed)?;
     // Before the gateway opens its log, but a connection made from now on waits until it has.
     announce(&config, address);
@@ -43,8 +43,8 @@ async fn serve(config: Config) -> Result<(), Trouble> {
 }
 
 /// Binds the address, or says who might have it.
-pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Trouble> {
-    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Trouble> {
+    salon_gateway::listen(address).map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => Trouble::hinted(
             format_args!("`{address}` is in use"),
             "another gateway may be running; choose another port with `--listen`, or 0 for a free one",

@@ -182,27 +182,29 @@ struct Held {
     wish: Wish,
     grant: Grant,
     ledger: Ledger,
-    counted: (Counted<IpAddr>, Counted<ParticipantId>),
+    counted: Counts,
 }
 
 /// Holds one connection from its upgrade to its end. What only the beginning needs is let go of before the long wait: most
 /// connections are idle most of the time, and this is what each of them costs.
-async fn hold(held: Held, upgrade: OnUpgrade) {
-    let meters = held.ledger.meters.clone();
-    let Some((session, counted)) = begin(held, upgrade).await else { return };
-    meters.connections.increment(1);
-    let (reason, ledger) = session.await;
-    meters.connections.decrement(1);
-    if reason == CloseReason::Replaced {
-        ledger.record(AuditKind::Takeover, |event| event.reason(reason.word()));
+fn hold(held: Held, upgrade: OnUpgrade) -> impl Future<Output = ()> + Send {
+    let ledger = held.ledger.clone();
+    let beginning = Box::pin(begin(held, upgrade));
+    async move {
+        let Some((session, _counted)) = beginning.await else { return };
+        ledger.meters.connections.increment(1);
+        let reason = session.await;
+        ledger.meters.connections.decrement(1);
+        if reason == CloseReason::Replaced {
+            ledger.record(AuditKind::Takeover, |event| event.reason(reason.word()));
+        }
+        tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, reason = reason.word(), "disconnected");
     }
-    tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, reason = reason.word(), "disconnected");
-    drop(counted);
 }
 
-type Running = Pin<Box<dyn Future<Output = (CloseReason, Ledger)> + Send>>;
+type Counts = (Counted<IpAddr>, Counted<ParticipantId>);
 
-async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Running, (Counted<IpAddr>, Counted<ParticipantId>))> {
+async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx>>>, Counts)> {
     let upgraded = upgrade.await.ok()?;
     let Held { gateway, arrival, wish, grant, ledger, counted } = held;
     let Ok(parts) = upgraded.downcast::<TokioIo<Socket>>() else {
@@ -230,5 +232,5 @@ async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Running, (Counted<IpAd
     let expires = clock::instant(grant.expires);
     tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, "connected");
     let session = Session::new(arrival.seat, joined, Mcpx::new(options, stamps), socket, patience, expires, ledger);
-    Some((Box::pin(session.run()), counted))
+    Some((Box::pin(session), counted))
 }
