@@ -92,6 +92,8 @@ impl Installed {
                     "0",
                     "--max-connections-per-address",
                     "0",
+                    "--max-connections-per-participant",
+                    "0",
                     "--data",
                 ])
                 .arg(data.0.join("data")),
