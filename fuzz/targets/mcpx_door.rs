@@ -1,15 +1,8 @@
 //! What the WebSocket door hears: any bytes on the wire, or any frames between any events of the room.
 #![no_main]
 
-// The carrier is the gateway's own affair, so its file is taken in here rather than opened to everybody.
-#[expect(dead_code, reason = "only the half that reads is driven")]
-#[path = "../../crates/gateway/src/carriers/websocket.rs"]
-mod websocket;
-
-use std::io;
-use std::pin::Pin;
+use std::io::{self, Read, Write};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
@@ -19,8 +12,8 @@ use salon_protocol::{
     CloseReason, Code, Draft, Entry, Envelope, EnvelopeId, Kind, Limits, McpVersion, Participant, ParticipantId,
     Position, Refusal, Timestamp, TopicName,
 };
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use websocket::{Received, WebSocket};
+use tungstenite::Message;
+use tungstenite::protocol::{Role, WebSocketConfig, WebSocketContext};
 
 const LIMITS: Limits = Limits { message: 2048, depth: 16, recipients: 4 };
 
@@ -40,36 +33,31 @@ fuzz_target!(|bytes: &[u8]| {
     door.closes(now);
 });
 
-/// The bytes of a WebSocket after its handshake, arriving in pieces.
+/// The bytes of a WebSocket after its handshake, arriving in pieces, through the reader that the carrier uses.
 fn hear_wire(door: &mut Door, chunk: usize, bytes: &[u8], now: Instant) {
     let (early, rest) = bytes.split_at(bytes.len().min(chunk));
-    let mut socket = WebSocket::new(Wire { unread: rest, chunk }, early, Some(HARD_LIMIT));
-    let mut cx = Context::from_waker(Waker::noop());
-    let mut frames = 0;
-    loop {
-        match socket.poll_receive(&mut cx) {
-            Poll::Ready(Received::Frame(Frame::Text(text))) => {
+    let config = WebSocketConfig::default()
+        .read_buffer_size(64)
+        .write_buffer_size(0)
+        .max_message_size(Some(HARD_LIMIT))
+        .max_frame_size(Some(HARD_LIMIT));
+    let mut reader = WebSocketContext::from_partially_read(early.to_vec(), Role::Server, Some(config));
+    let mut wire = Wire { unread: rest, chunk };
+    for _ in 0..=bytes.len() {
+        match reader.read(&mut wire) {
+            Ok(Message::Text(text)) => {
                 assert!(text.len() <= HARD_LIMIT);
                 door.hears(&text, now);
             }
-            Poll::Ready(Received::Frame(Frame::Binary(body))) => {
+            Ok(Message::Binary(body)) => {
                 assert!(body.len() <= HARD_LIMIT);
                 door.hears_binary(&body, now);
             }
-            Poll::Ready(Received::Frame(other)) => panic!("such frames only go out: {other:?}"),
-            Poll::Ready(Received::Control) => {}
-            Poll::Ready(Received::Closed) => break,
-            Poll::Ready(Received::Violation(reason)) => {
-                socket.close(reason);
-                break;
-            }
-            Poll::Pending => panic!("the wire is never empty, it ends"),
+            Ok(_) => {}
+            Err(_) => return,
         }
-        frames += 1;
-        assert!(frames <= bytes.len(), "a frame has at least two bytes");
     }
-    assert!(socket.poll_flush(&mut cx).is_ready());
-    assert!(socket.is_drained() && socket.queued() == 0);
+    panic!("a frame has at least two bytes, so the wire has ended");
 }
 
 /// A wire that gives its bytes in pieces and takes all it is given.
@@ -78,26 +66,22 @@ struct Wire<'a> {
     chunk: usize,
 }
 
-impl AsyncRead for Wire<'_> {
-    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let (now, later) = self.unread.split_at(self.unread.len().min(self.chunk).min(buf.remaining()));
-        buf.put_slice(now);
+impl Read for Wire<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let (now, later) = self.unread.split_at(self.unread.len().min(self.chunk).min(buf.len()));
+        buf[..now.len()].copy_from_slice(now);
         self.unread = later;
-        Poll::Ready(Ok(()))
+        Ok(now.len())
     }
 }
 
-impl AsyncWrite for Wire<'_> {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Poll::Ready(Ok(buf.len()))
+impl Write for Wire<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        Ok(buf.len())
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

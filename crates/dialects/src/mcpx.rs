@@ -154,3 +154,115 @@ impl Dialect for Mcpx {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::History;
+    use insta::assert_snapshot;
+    use salon_protocol::{Entry, Envelope, McpVersion, Position, RpcId, Timestamp, TopicName};
+
+    /// A connection of alice's, with what it says collected as text.
+    struct Wire {
+        dialect: Mcpx,
+        now: Instant,
+    }
+
+    impl Wire {
+        fn open(echo: bool) -> Self {
+            let now = Instant::now();
+            let options = Options { limits: Limits::default(), echo, heartbeat: Some(Duration::from_secs(30)) };
+            let mut wire = Self { dialect: Mcpx::new(options, Stamps::new("s", now, Timestamp(0))), now };
+            let alice = Arc::new(Participant {
+                id: ParticipantId::new("alice").expect("an id"),
+                name: Some("Alice".into()),
+                kind: None,
+                mcp: McpVersion::default(),
+            });
+            wire.dialect.handle_event(
+                Event::Joined(Joined {
+                    topic: TopicName::new("room:a").expect("a name"),
+                    participant: alice.clone(),
+                    roster: vec![alice],
+                    history: History { enabled: true, limit: 1000, recent: Some(vec![chat()]) },
+                    durability: Some("os"),
+                }),
+                now,
+            );
+            wire
+        }
+
+        fn said(&mut self) -> String {
+            std::iter::from_fn(|| self.dialect.poll_action())
+                .map(|action| match action {
+                    Action::Send(_, Frame::Text(text)) | Action::Refuse(_, _, Frame::Text(text)) => format!("{text}\n"),
+                    Action::Send(_, Frame::Entry(entry)) => format!("entry {}\n", entry.envelope.id()),
+                    other => format!("{other:?}\n"),
+                })
+                .collect()
+        }
+
+        fn on(&mut self, event: Event) -> String {
+            self.dialect.handle_event(event, self.now);
+            self.said()
+        }
+    }
+
+    fn chat() -> Arc<Entry> {
+        let text = r#"{"protocol":"mcp-x/v0","id":"c1","ts":"2025-08-17T14:00:00Z","from":"bob","kind":"mcp","payload":{"jsonrpc":"2.0","method":"notifications/chat/message","params":{"text":"hi","n":1.0}}}"#;
+        let envelope = Envelope::restore(text).expect("an envelope");
+        Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), envelope })
+    }
+
+    #[test]
+    fn the_welcome_is_first_and_keeps_the_recent_as_they_were() {
+        let mut wire = Wire::open(true);
+        assert_snapshot!(wire.said(), @r#"{"protocol":"mcp-x/v0","id":"s-1","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"welcome","type":"welcome","participant":{"id":"alice"},"participant_id":"alice","topic":"room:a","participants":[{"id":"alice","name":"Alice","mcp":{"version":"2025-06-18"}}],"history":{"enabled":true,"limit":1000,"recent":[{"protocol":"mcp-x/v0","id":"c1","ts":"2025-08-17T14:00:00Z","from":"bob","kind":"mcp","payload":{"jsonrpc":"2.0","method":"notifications/chat/message","params":{"text":"hi","n":1.0}}}]},"protocol":"mcp-x/v0","gateway":{"id":"system:gateway"},"durability":"os"}}"#);
+    }
+
+    #[test]
+    fn a_refusal_names_what_it_refuses() {
+        let mut wire = Wire::open(true);
+        wire.said();
+        wire.dialect.handle_frame(StreamId::ONLY, Frame::Text(r#"{"id":"x"}"#.into()), wire.now);
+        assert_snapshot!(wire.said(), @r#"{"protocol":"mcp-x/v0","id":"s-2","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","correlation_id":"x","payload":{"event":"error","type":"error","code":"invalid_envelope","message":"`protocol` is missing"}}"#);
+        let failed = Event::CallFailed {
+            request: EnvelopeId::new("r1").expect("an id"),
+            id: RpcId::Number("1".into()),
+            callee: ParticipantId::new("bob").expect("an id"),
+        };
+        assert_snapshot!(wire.on(failed), @r#"{"protocol":"mcp-x/v0","id":"s-3","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","correlation_id":"r1","payload":{"event":"error","type":"error","code":"recipient_not_found","message":"`bob` left before it answered this request"}}"#);
+    }
+
+    #[test]
+    fn only_a_repeated_envelope_is_echoed_here() {
+        let accepted = |repeated| Event::Accepted { ticket: Ticket(1), entry: chat(), repeated };
+        let mut wire = Wire::open(true);
+        wire.said();
+        assert_eq!(wire.on(accepted(false)), "");
+        assert_eq!(wire.on(accepted(true)), "entry c1\n");
+        let mut quiet = Wire::open(false);
+        quiet.said();
+        assert_eq!(quiet.on(accepted(true)), "");
+    }
+
+    #[test]
+    fn a_heartbeat_comes_when_it_is_due() {
+        let mut wire = Wire::open(true);
+        wire.said();
+        wire.dialect.handle_timeout(wire.now + Duration::from_secs(29));
+        assert_eq!(wire.said(), "");
+        wire.dialect.handle_timeout(wire.now + Duration::from_secs(30));
+        assert!(wire.said().contains(r#""ts":"1970-01-01T00:00:30.000Z""#));
+        assert_eq!(wire.dialect.poll_timeout(), Some(wire.now + Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_shutdown_is_said_before_the_close() {
+        let mut wire = Wire::open(true);
+        wire.said();
+        let said = wire.on(Event::Closing(CloseReason::Shutdown));
+        assert!(said.contains(r#""code":"closing""#) && said.ends_with("Close(Shutdown)\n"), "{said}");
+        assert_eq!(wire.on(Event::Closing(CloseReason::Replaced)), "Close(Replaced)\n");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use salon_log::{ReadError, Span, TopicLog};
+use salon_log::{MOST_PAGE_BYTES, ReadError, Span, TopicLog};
 use salon_protocol::{Code, Entry, EnvelopeId, Position, Refusal, Timestamp, TopicName};
 use serde_json::value::RawValue;
 
@@ -37,13 +37,15 @@ pub(crate) async fn read(log: &dyn TopicLog, topic: &TopicName, window: Window<'
         None => None,
         Some(id) => Some(resolve(log, topic, id).await?),
     };
-    // One more than asked for tells whether there is a next page.
+    // One more than asked for tells whether there is a next page; a page cut short by its size has one as well.
     let entries = log.read(topic, span, window.limit + 1).await.map_err(|error| unreadable(&error))?;
+    let bytes: usize = entries.iter().map(|entry| entry.envelope.text().len()).sum();
     let within = |entry: &Arc<Entry>| after.is_none_or(|after| after.in_order(entry.position) == Some(true));
     let mut entries: Vec<_> = entries.into_iter().filter(within).collect();
     let surplus = entries.len().saturating_sub(window.limit);
     entries.drain(..surplus);
-    let next = entries.first().filter(|_| surplus > 0).map(|entry| entry.envelope.id().clone());
+    let next =
+        entries.first().filter(|_| surplus > 0 || bytes >= MOST_PAGE_BYTES).map(|entry| entry.envelope.id().clone());
     Ok(Page { entries, next })
 }
 

@@ -34,13 +34,14 @@ pub use retention::{Retention, RetentionRules};
 /// 8. Reading from a position that retention has removed is an explicit gap, never a silent one.
 /// 9. After a failed write nothing is acknowledged any more, and [`TopicLog::health`] says why.
 ///
-/// Methods that return a future take effect in the order they are called, not in the order the futures are polled: a session may
-/// have many appends in flight and they stay in order.
+/// Appends and claims take effect in the order they are called, not in the order their futures are polled: a session may have many
+/// appends in flight and they stay in order. A read sees everything that was acknowledged before it was called.
 pub trait TopicLog: Send + Sync + 'static {
     /// Appends an envelope. Resolves when it is durable and readable; dropping the future does not undo it.
     fn append(&self, topic: &TopicName, envelope: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>>;
 
-    /// Reads up to `limit` entries, always oldest first.
+    /// Reads up to `limit` entries, always oldest first, and no more once they have [`MOST_PAGE_BYTES`] of text: a page that ends
+    /// there or at its limit may not be the last.
     fn read(
         &self,
         topic: &TopicName,
@@ -82,6 +83,9 @@ pub trait TopicLog: Send + Sync + 'static {
     /// Finishes what was submitted, then takes nothing more.
     fn close(&self) -> BoxFuture<'static, ()>;
 }
+
+/// How many bytes of text end a page, whatever its limit. One entry fits into any page.
+pub const MOST_PAGE_BYTES: usize = 1 << 20;
 
 /// The outcome of an append.
 #[derive(Debug, Clone)]

@@ -305,3 +305,140 @@ pub struct Entry {
     /// The envelope.
     pub envelope: Envelope,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn refused(text: &str) -> String {
+        match Draft::parse(text, &Limits { message: 2000, depth: 8, recipients: 3 }) {
+            Ok(_) => "accepted".into(),
+            Err(refusal) => format!("{refusal} [{}]", refusal.regarding.as_ref().map_or("-", EnvelopeId::as_str)),
+        }
+    }
+
+    /// An envelope in which one field is replaced, or left out.
+    fn with(key: &str, value: &str) -> String {
+        let fields = [
+            ("protocol", "\"mcp-x/v0\""),
+            ("id", "\"e1\""),
+            ("ts", "\"2025-08-17T14:00:00Z\""),
+            ("from", "\"alice\""),
+            ("kind", "\"mcp\""),
+            ("payload", r#"{"jsonrpc":"2.0","method":"notifications/x"}"#),
+        ];
+        let kept = fields.iter().filter(|(name, _)| *name != key).map(|(name, value)| format!("\"{name}\":{value}"));
+        let added = (!value.is_empty()).then(|| format!("\"{key}\":{value}"));
+        format!("{{{}}}", kept.chain(added).collect::<Vec<_>>().join(","))
+    }
+
+    #[test]
+    fn every_field_is_what_it_must_be() {
+        for (key, value, told) in [
+            ("x", "1", "accepted"),
+            ("to", "[]", "accepted"),
+            ("protocol", "\"mcp-x/v1\"", "unsupported_protocol: `protocol` must be \"mcp-x/v0\" [e1]"),
+            ("protocol", "", "invalid_envelope: `protocol` is missing [e1]"),
+            ("id", "", "invalid_envelope: `id` is missing [-]"),
+            ("id", "7", "invalid_envelope: `id` must be a string [-]"),
+            ("id", "\"\"", "invalid_envelope: `id` is not acceptable: it is empty [-]"),
+            (
+                "ts",
+                "\"yesterday\"",
+                "invalid_envelope: `ts` must be an RFC 3339 date and time, such as 2025-08-17T14:00:00Z [e1]",
+            ),
+            (
+                "from",
+                "\"al ice\"",
+                "invalid_envelope: `from` is not acceptable: ' ' is not one of A-Z a-z 0-9 . _ : ~ @ - [e1]",
+            ),
+            ("to", "\"bob\"", "invalid_envelope: `to` must be an array of participant ids [e1]"),
+            ("to", "[\"a\",\"b\",\"c\",\"d\"]", "invalid_envelope: `to` has 4 entries; the limit is 3 [e1]"),
+            ("kind", "\"chat\"", "invalid_envelope: `kind` must be \"mcp\", \"presence\" or \"system\" [e1]"),
+            ("correlation_id", "null", "invalid_envelope: `correlation_id` must be a string [e1]"),
+            ("payload", "[]", "invalid_envelope: `payload` must be an object [e1]"),
+            (
+                "payload",
+                r#"{"jsonrpc":"2.0"}"#,
+                "invalid_envelope: `payload` has neither `method` nor `result` nor `error` [e1]",
+            ),
+            (
+                "payload",
+                r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#,
+                "invalid_envelope: `payload.id` must be a number or a string [e1]",
+            ),
+            (
+                "payload",
+                r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#,
+                "invalid_envelope: a response has either `result` or `error`, not both [e1]",
+            ),
+            ("x", "[[[[[[[[0]]]]]]]]", "too_deep: the message was refused: it is nested deeper than 8 levels [e1]"),
+            (
+                "from",
+                "\"alice\",\"from\":\"bob\"",
+                "invalid_json: the message is not valid JSON: the key \"from\" stands twice in one object [e1]",
+            ),
+        ] {
+            assert_eq!(refused(&with(key, value)), told, "{key}: {value}");
+        }
+        assert_eq!(refused("[]"), "invalid_envelope: an envelope must be a JSON object [-]");
+        assert_eq!(refused(&" ".repeat(2001)), "too_large: the message has 2001 bytes; the limit is 2000 [-]");
+    }
+
+    /// JSON as people and programs write it, which no two libraries print alike.
+    fn raw_json() -> impl Strategy<Value = String> {
+        let number = "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?";
+        let string = r#""([^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u00[0-9a-fA-F]{2}|\\ud83d\\ude0[0-9])*""#;
+        let leaf = prop_oneof![number, string, Just("null".to_owned()), Just("true".to_owned())];
+        leaf.prop_recursive(4, 32, 6, |inner| {
+            let list =
+                prop::collection::vec(inner.clone(), 0..6).prop_map(|items| format!("[ {} ]", items.join(" ,\t")));
+            let object = prop::collection::vec(inner, 0..6).prop_map(|values| {
+                let fields = values.iter().enumerate().map(|(n, value)| format!("\"k{n}\" :{value}"));
+                format!("{{{}\n}}", fields.collect::<Vec<_>>().join(",\r\n "))
+            });
+            prop_oneof![list, object]
+        })
+    }
+
+    proptest! {
+        /// Key order, white space, escapes, unknown fields, `1.0` and integers beyond any machine's: all of it stays.
+        #[test]
+        fn what_is_accepted_is_kept_byte_for_byte(
+            unknown in raw_json(),
+            params in raw_json(),
+            rotation in 0usize..8,
+            gap in "[ \t\r\n]{0,3}",
+        ) {
+            let payload = format!(r#"{{{gap}"params":{{"v":{params}}},"method":"notifications/x","jsonrpc":"2.0"}}"#);
+            let mut fields = vec![
+                format!(r#""x-unknown":{gap}{unknown}"#),
+                r#""protocol":"mcp-x/v0""#.to_owned(),
+                r#""id":"e\u0031""#.to_owned(),
+                r#""ts":"2025-08-17T14:00:00Z""#.to_owned(),
+                r#""from":"alice""#.to_owned(),
+                r#""to":["bob"]"#.to_owned(),
+                r#""kind":"mcp""#.to_owned(),
+                format!(r#""payload":{gap}{payload}"#),
+            ];
+            fields.rotate_left(rotation);
+            let text = format!("{gap}{{{}}}{gap}", fields.join(&format!("{gap},")));
+
+            let envelope = Draft::parse(text.as_str(), &Limits::default()).expect("an envelope").trust();
+            prop_assert_eq!(envelope.text(), text.as_str());
+            prop_assert_eq!(envelope.payload(), payload.as_str());
+            let raw_params = format!(r#"{{"v":{params}}}"#);
+            prop_assert_eq!(envelope.params(), Some(raw_params.as_str()));
+            prop_assert_eq!(envelope.id().as_str(), "e1");
+            prop_assert_eq!(envelope.from().as_str(), "alice");
+            prop_assert_eq!(envelope.to().len(), 1);
+            prop_assert_eq!(Envelope::restore(text).expect("what was accepted can be read again"), envelope);
+        }
+
+        #[test]
+        fn parsing_never_panics(text in "\\PC*") {
+            let _ = Draft::parse(text, &Limits::default());
+        }
+    }
+}

@@ -14,6 +14,8 @@ mod room;
 pub mod rules;
 mod seat;
 mod seating;
+#[cfg(test)]
+mod tests;
 
 pub use batch::Batch;
 pub use bell::{Offer, Outlet};

@@ -50,12 +50,12 @@ pub(crate) struct WebSocket {
 
 impl WebSocket {
     /// Takes a connection after its handshake, with what the peer had sent already. Frames beyond `hard_limit` are not read at all.
-    pub(crate) fn new(io: Socket, early: &[u8], hard_limit: Option<usize>) -> Self {
+    pub(crate) fn new(io: Socket, early: &[u8], hard_limit: usize) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
             .write_buffer_size(0)
-            .max_message_size(hard_limit)
-            .max_frame_size(hard_limit);
+            .max_message_size(Some(hard_limit))
+            .max_frame_size(Some(hard_limit));
         let context = WebSocketContext::from_partially_read(early.to_vec(), Role::Server, Some(config));
         Self { io, context, replies: Vec::new(), queue: Arc::default(), shut: false }
     }

@@ -23,7 +23,7 @@ use crate::audit::AuditKind;
 use crate::auth::Grant;
 use crate::carriers::{Socket, WebSocket};
 use crate::clock;
-use crate::gateway::{Counted, Gateway, MOST_HISTORY};
+use crate::gateway::{Counted, Gateway, MOST_HISTORY, MOST_MESSAGE};
 use crate::http::credentials::{self, SUBPROTOCOL};
 use crate::http::{Peer, Problem, Query, invalid};
 use crate::ledger::Ledger;
@@ -213,7 +213,7 @@ async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx>>
     };
     let limits = gateway.config.limits.envelope();
     // Twice the limit is still read, so that a message just over it gets its refusal and the connection stays usable.
-    let hard_limit = (limits.message > 0).then(|| limits.message.saturating_mul(2));
+    let hard_limit = if limits.message > 0 { limits.message.saturating_mul(2) } else { MOST_MESSAGE };
     let socket = WebSocket::new(parts.io.into_inner(), &parts.read_buf, hard_limit);
 
     let times = gateway.config.times;

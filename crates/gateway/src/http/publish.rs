@@ -5,12 +5,13 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
-use salon_protocol::{Code, Draft, EnvelopeId, Position};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use salon_protocol::{Code, Draft, EnvelopeId, Position, Refusal};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::{Peer, Problem, Query, credentials, invalid};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, MOST_MESSAGE};
 use crate::ledger::Ledger;
 
 #[derive(Serialize, ToSchema)]
@@ -54,11 +55,16 @@ pub(super) async fn publish(
     };
 
     let limits = gateway.config.limits.envelope();
-    let most = if limits.message == 0 { usize::MAX } else { limits.message };
-    let body = axum::body::to_bytes(request.into_body(), most).await.map_err(|_| {
-        ledger.refused(Code::TooLarge);
-        Problem::new(Code::TooLarge, format!("the message could not be read; the limit is {most} bytes"))
+    let most = if limits.message > 0 { limits.message } else { MOST_MESSAGE };
+    let body = Limited::new(request.into_body(), most).collect().await.map_err(|error| {
+        let refusal = match error.downcast_ref::<LengthLimitError>() {
+            Some(_) => Refusal::new(Code::TooLarge, format!("the message is longer than the limit of {most} bytes")),
+            None => Refusal::new(Code::InvalidParameters, "the body could not be read to its end"),
+        };
+        ledger.refused(refusal.code);
+        refusal
     })?;
+    let body = body.to_bytes();
     let text = std::str::from_utf8(&body).map_err(|_| invalid("an envelope is UTF-8 text"))?;
     let outcome = async {
         let draft = Draft::parse(text, &limits)?;

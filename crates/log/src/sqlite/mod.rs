@@ -19,6 +19,7 @@ mod writer;
 use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -321,12 +322,17 @@ fn lock(directory: &Path) -> Result<File, OpenError> {
     };
     fs::create_dir_all(directory).map_err(failed(directory))?;
     let path = directory.join(LOCK);
-    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed(&path))?;
+    let file = private(&path).map_err(failed(&path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: directory.into() }),
         Err(TryLockError::Error(error)) => Err(failed(&path)(error)),
     }
+}
+
+/// Opens a file for writing that only its owner may read, making it where there is none.
+fn private(path: &Path) -> io::Result<File> {
+    File::options().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
 fn spawn(name: &str, path: &Path, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {

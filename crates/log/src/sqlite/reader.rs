@@ -14,10 +14,7 @@ use super::queue::Queue;
 use super::settled::{self, Folded};
 use super::tail::Hub;
 use super::{CLOSED, Fault};
-use crate::{Found, ReadError, Span, Standing, TopicSummary};
-
-/// How many bytes of text a page of a tail may have before it ends.
-const PAGE_BYTES: usize = 1 << 20;
+use crate::{Found, MOST_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
 
 type Reading<T> = BoxFuture<'static, Result<T, ReadError>>;
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
@@ -82,14 +79,9 @@ impl Source {
         answer.boxed()
     }
 
-    /// One page for a tail: bounded in bytes as well.
-    pub(super) fn page(&self, topic: &TopicName, after: Position, limit: usize) -> Reading<Vec<Arc<Entry>>> {
-        self.read_after(topic, after, limit, PAGE_BYTES)
-    }
-
     pub(super) fn read(&self, topic: &TopicName, span: Span, limit: usize) -> Reading<Vec<Arc<Entry>>> {
         match span {
-            Span::After(position) => self.read_after(topic, position, limit, usize::MAX),
+            Span::After(position) => self.read_after(topic, position, limit),
             Span::Newest => {
                 let fresh = self.fresh();
                 let recent = fresh.of(topic);
@@ -117,7 +109,7 @@ impl Source {
         }
     }
 
-    fn read_after(&self, name: &TopicName, after: Position, limit: usize, bytes: usize) -> Reading<Vec<Arc<Entry>>> {
+    pub(super) fn read_after(&self, name: &TopicName, after: Position, limit: usize) -> Reading<Vec<Arc<Entry>>> {
         let (newer, fresh_head) = {
             let fresh = self.fresh();
             let recent = fresh.of(name);
@@ -126,10 +118,10 @@ impl Source {
             };
             if let Some(recent) = recent.filter(here) {
                 let found = recent.after(after.offset);
-                return std::future::ready(Ok(found[..limit.min(found.len())].to_vec())).boxed();
+                return std::future::ready(Ok(found[..page(found.iter(), limit).0].to_vec())).boxed();
             }
             let newer = recent.map_or(&[][..], Recent::entries);
-            (newer[..limit.min(newer.len())].to_vec(), recent.map(Recent::head))
+            (newer[..page(newer.iter(), limit).0].to_vec(), recent.map(Recent::head))
         };
         let (epoch, name) = (self.epoch, name.clone());
         self.ask(move |db| {
@@ -142,10 +134,11 @@ impl Source {
             let Some(topic) = extent.topic else { return Ok(Vec::new()) };
             // What was settled since we looked is in `newer` already.
             let through = newer.first().map_or(extent.head, |entry| entry.position.offset - 1);
-            let mut found = settled::after(db, epoch, topic, (after.offset, through), limit, bytes)?;
+            let mut found = settled::after(db, epoch, topic, (after.offset, through), limit, MOST_PAGE_BYTES)?;
             if found.last().map_or(after.offset, |entry| entry.position.offset) == through {
-                let room = limit - found.len();
-                found.extend(newer.into_iter().take(room));
+                found.extend(newer);
+                let (count, _) = page(found.iter(), limit);
+                found.truncate(count);
             }
             Ok(found)
         })
@@ -160,9 +153,10 @@ impl Source {
         older: Older,
         limit: usize,
     ) -> Reading<Vec<Arc<Entry>>> {
-        let newer = newer[newer.len().saturating_sub(limit)..].to_vec();
+        let (count, bytes) = page(newer.iter().rev(), limit);
+        let newer = newer[newer.len() - count..].to_vec();
         let settled = recent.map(|recent| recent.settled);
-        if newer.len() == limit || settled == Some(0) {
+        if count == limit || bytes >= MOST_PAGE_BYTES || settled == Some(0) {
             return std::future::ready(Ok(newer)).boxed();
         }
         let (epoch, name) = (self.epoch, name.clone());
@@ -176,7 +170,7 @@ impl Source {
                 Older::Before(offset) => extent.head.min(offset.saturating_sub(1)),
                 Older::BeforeTime(time) => settled::newest_before(db, &extent, time)?,
             };
-            let mut found = settled::up_to(db, epoch, topic, through, limit - newer.len())?;
+            let mut found = settled::up_to(db, epoch, topic, through, limit - count, MOST_PAGE_BYTES - bytes)?;
             found.extend(newer);
             Ok(found)
         })
@@ -240,6 +234,19 @@ impl Source {
             Ok(summaries)
         })
     }
+}
+
+/// How many of some entries make a page, and how many bytes of text they have.
+fn page<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>, limit: usize) -> (usize, usize) {
+    let (mut count, mut bytes) = (0, 0);
+    for entry in entries.take(limit) {
+        count += 1;
+        bytes += entry.envelope.text().len();
+        if bytes >= MOST_PAGE_BYTES {
+            break;
+        }
+    }
+    (count, bytes)
 }
 
 /// Which settled entries to read, when no fresh one qualifies.

@@ -1,6 +1,5 @@
 //! The database file: its connections, its tables and how they came to be.
 
-use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -64,6 +63,8 @@ pub(super) fn offset(key: i64) -> u64 {
 /// Opens the connection that writes, making or migrating the database first.
 pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
     let failed = |source| refine(path, source);
+    // Made here, because SQLite would let everybody read it. Its other files get the mode of this one.
+    super::private(path).map_err(|source| OpenError::Files { path: path.into(), source })?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut db = Connection::open_with_flags(path, flags).map_err(failed)?;
     identify(&db, path)?;
@@ -95,7 +96,7 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
 /// what was overwritten takes half the time and half the processor that flushing a longer file does, which matters when every
 /// message is flushed. SQLite takes zeros for what they are, the end of the log.
 fn lengthen(wal: &Path) -> io::Result<()> {
-    let mut file = File::options().create(true).truncate(false).write(true).open(wal)?;
+    let mut file = super::private(wal)?;
     let length = file.seek(io::SeekFrom::End(0))?;
     io::copy(&mut io::repeat(0).take((WAL_PAGES * (PAGE + FRAME_HEADER)).saturating_sub(length)), &mut file)?;
     file.sync_all()

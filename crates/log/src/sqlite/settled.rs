@@ -79,21 +79,28 @@ pub(super) fn after(
     Ok(found)
 }
 
-/// The newest entries up to and with `through`, up to `limit`, oldest first.
+/// The newest entries up to and with `through`, up to `limit`, and no more once they have `bytes`; oldest first.
 pub(super) fn up_to(
     db: &Connection,
     epoch: u32,
     topic: i64,
     through: u64,
     limit: usize,
+    bytes: usize,
 ) -> Result<Vec<Arc<Entry>>, Fault> {
     let mut found = Vec::new();
+    let mut size = 0;
     let mut query = db.prepare_cached(
         "SELECT key, arrived, text FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3",
     )?;
     let mut rows = query.query(params![key(topic, 0), key(topic, through), sql_limit(limit)])?;
     while let Some(row) = rows.next()? {
-        found.push(entry(epoch, row)?);
+        let entry = entry(epoch, row)?;
+        size += entry.envelope.text().len();
+        found.push(entry);
+        if size >= bytes {
+            break;
+        }
     }
     found.reverse();
     Ok(found)

@@ -167,7 +167,7 @@ impl Follower {
     async fn next(&mut self) -> Option<Result<Tailed, ReadError>> {
         while !self.failed {
             if self.reading {
-                match self.source.page(&self.topic, self.at, PAGE_ENTRIES).await {
+                match self.source.read_after(&self.topic, self.at, PAGE_ENTRIES).await {
                     Ok(entries) => match entries.last() {
                         Some(last) => {
                             self.at = last.position;

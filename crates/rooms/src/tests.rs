@@ -1,0 +1,128 @@
+//! What a cursor yields when log and ring are not in step. Everything else about rooms is told as scenes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use salon_log::sqlite::{Options, Sqlite};
+use salon_log::{
+    AppendError, Appended, Claim, Durability, Found, Health, Lease, ReadError, Span, Standing, Tail, TopicLog,
+    TopicSummary,
+};
+use salon_protocol::{Draft, Entry, Envelope, EnvelopeId, Limits, ParticipantId, Position, TopicName};
+use tokio::sync::{Semaphore, watch};
+
+use crate::{Interest, Rate, Rooms, Settings};
+
+/// A real log whose tails come late: each batch waits for a permit.
+struct Late {
+    log: Sqlite,
+    permits: Arc<Semaphore>,
+}
+
+impl TopicLog for Late {
+    fn append(&self, topic: &TopicName, envelope: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>> {
+        self.log.append(topic, envelope)
+    }
+    fn read(
+        &self,
+        topic: &TopicName,
+        span: Span,
+        limit: usize,
+    ) -> BoxFuture<'static, Result<Vec<Arc<Entry>>, ReadError>> {
+        self.log.read(topic, span, limit)
+    }
+    fn tail(&self, topic: &TopicName, after: Position) -> Tail {
+        let permits = self.permits.clone();
+        let late = self.log.tail(topic, after).then(move |tailed| {
+            let permits = permits.clone();
+            async move {
+                permits.acquire().await.expect("never closed").forget();
+                tailed
+            }
+        });
+        Box::pin(late)
+    }
+    fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Found>, ReadError>> {
+        self.log.find(topic, id)
+    }
+    fn standing(&self, topic: &TopicName) -> BoxFuture<'static, Result<Standing, ReadError>> {
+        self.log.standing(topic)
+    }
+    fn claim(
+        &self,
+        topic: &TopicName,
+        participant: &ParticipantId,
+        claim: Claim,
+        lost: Box<dyn FnOnce() + Send + Sync>,
+    ) -> BoxFuture<'static, Result<Lease, ReadError>> {
+        self.log.claim(topic, participant, claim, lost)
+    }
+    fn roster(&self, topic: &TopicName) -> BoxFuture<'static, Result<Vec<ParticipantId>, ReadError>> {
+        self.log.roster(topic)
+    }
+    fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>> {
+        self.log.topics()
+    }
+    fn health(&self) -> watch::Receiver<Health> {
+        self.log.health()
+    }
+    fn durability(&self) -> Durability {
+        self.log.durability()
+    }
+    fn close(&self) -> BoxFuture<'static, ()> {
+        self.log.close()
+    }
+}
+
+fn chat(id: &str) -> Envelope {
+    let text = format!(
+        r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"alice","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"notifications/x"}}}}"#
+    );
+    Draft::parse(text, &Limits::default()).expect("an envelope").trust()
+}
+
+/// A page of the log can be ahead of what the room has heard. Those entries come again by the ring, and must not be told twice.
+#[tokio::test]
+async fn a_page_ahead_of_the_ring_is_not_told_twice() {
+    let permits = Arc::new(Semaphore::new(0));
+    let log = Sqlite::temporary(Options::default()).expect("a log");
+    let log: Arc<dyn TopicLog> = Arc::new(Late { log, permits: permits.clone() });
+    let settings = Settings {
+        ring: 1 << 20,
+        rings: 1 << 20,
+        rate: Rate::default(),
+        participants: 0,
+        grace: Duration::from_secs(45),
+        witness: None,
+    };
+    let rooms = Rooms::new(log.clone(), settings, Box::new(|_| Box::pin(std::future::pending())));
+    let topic = TopicName::new("room:late").expect("a name");
+
+    for id in ["e1", "e2"] {
+        log.append(&topic, chat(id)).await.expect("stored");
+    }
+    // Opens the room, whose ring begins after e2.
+    let first = rooms.observe(&topic, None, Interest::default()).await.expect("a cursor");
+    for id in ["e3", "e4"] {
+        log.append(&topic, chat(id)).await.expect("stored");
+    }
+    // Begins before the ring, so it reads a page of the log, which has e3 and e4 before the room has heard of them.
+    let e1 = EnvelopeId::new("e1").expect("an id");
+    let mut resumed = rooms.observe(&topic, Some(&e1), Interest::default()).await.expect("a cursor");
+    let mut told = Vec::new();
+    resumed.next(&mut told, 1 << 20).await.expect("a page");
+    permits.add_permits(100);
+    log.append(&topic, chat("e5")).await.expect("stored");
+    let ids = |told: &[crate::Happening]| -> Vec<String> {
+        told.iter().flat_map(|h| h.entries()).map(|entry| entry.envelope.id().to_string()).collect()
+    };
+    while ids(&told).last().map(String::as_str) != Some("e5") {
+        resumed.next(&mut told, 1 << 20).await.expect("more");
+    }
+    assert_eq!(ids(&told), ["e2", "e3", "e4", "e5"]);
+    drop((first, resumed));
+    rooms.close().await;
+    log.close().await;
+}
