@@ -123,7 +123,7 @@ pub async fn serve(
     rooms.recover().await?;
 
     let stop = watch::Sender::new(false);
-    let drain_deadline = config.times.drain_deadline;
+    let (drain_deadline, write_deadline) = (config.times.drain_deadline, config.times.write_deadline);
     let gateway = Arc::new(Gateway::new(
         config,
         rooms.clone(),
@@ -137,7 +137,7 @@ pub async fn serve(
         tracing::info!(%address, "serving");
     }
 
-    let accepting = server::accept(listener, tls, http::router(gateway.clone()), stop.subscribe());
+    let accepting = server::accept(listener, tls, http::router(gateway.clone()), write_deadline, stop.subscribe());
     tokio::pin!(accepting);
     let refreshing = async {
         match &jwks {

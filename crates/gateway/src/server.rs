@@ -82,10 +82,11 @@ pub(crate) async fn accept(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     router: Router,
+    write_deadline: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut connections = JoinSet::new();
-    let http = Http { router, stop: stop.clone() };
+    let http = Http { router, write_deadline, stop: stop.clone() };
     loop {
         let accepted = tokio::select! { biased;
             () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
@@ -107,6 +108,7 @@ pub(crate) async fn accept(
 #[derive(Clone)]
 struct Http {
     router: Router,
+    write_deadline: Duration,
     stop: watch::Receiver<bool>,
 }
 
@@ -120,10 +122,10 @@ impl Http {
     async fn try_serve(mut self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let socket = match tls {
-            None => Socket::Plain(Arc::new(stream)),
+            None => Socket::plain(stream, self.write_deadline),
             Some(acceptor) => {
                 let stream = tokio::time::timeout(HEAD_TIME, acceptor.accept(stream)).await??;
-                Socket::Tls(Box::new(stream))
+                Socket::tls(stream, self.write_deadline)
             }
         };
         let router = self.router;

@@ -38,8 +38,6 @@ pub(crate) struct Patience {
     pub(crate) ping: Duration,
     /// How long it may say nothing at all.
     pub(crate) silence: Duration,
-    /// How long it may take no bytes.
-    pub(crate) write: Duration,
 }
 
 /// What a session is made of.
@@ -54,8 +52,6 @@ pub(crate) struct Session<D> {
     patience: Patience,
     next_ping: Instant,
     heard: Instant,
-    /// When the peer last took bytes, or had none to take.
-    took: Instant,
     expires: Instant,
     /// Until when nothing is read, because too much of it was malformed.
     paused: Option<Instant>,
@@ -115,7 +111,6 @@ impl<D: Dialect> Session<D> {
             patience,
             next_ping,
             heard: now,
-            took: now,
             expires,
             paused: None,
             timer: Box::pin(tokio::time::sleep_until(first_deadline.into())),
@@ -131,9 +126,15 @@ impl<D: Dialect> Session<D> {
             progress |= self.poll_room(cx, now);
             progress |= self.poll_peer(cx, now);
             progress |= self.act(now).anything;
-            match self.poll_write(cx, now) {
+            match self.poll_write(cx) {
                 Ok(wrote) => progress |= wrote,
-                Err(_) => return Poll::Ready(self.ending.map_or(CloseReason::Bye, |(reason, _)| reason)),
+                Err(error) => {
+                    let broken = match error.kind() {
+                        io::ErrorKind::TimedOut => CloseReason::TooSlow,
+                        _ => CloseReason::Bye,
+                    };
+                    return Poll::Ready(self.ending.map_or(broken, |(reason, _)| reason));
+                }
             }
             if self.poll_deadlines(cx) {
                 progress = true;
@@ -320,22 +321,18 @@ impl<D: Dialect> Session<D> {
         }
     }
 
-    fn poll_write(&mut self, cx: &mut Context<'_>, now: Instant) -> io::Result<bool> {
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         if self.socket.is_drained() {
-            self.took = now;
             return Ok(false);
         }
         let before = self.socket.queued();
         match self.socket.poll_flush(cx) {
-            Poll::Ready(outcome) => outcome?,
-            Poll::Pending if self.socket.queued() == before => return Ok(false),
-            Poll::Pending => {}
+            Poll::Ready(outcome) => outcome.map(|()| true),
+            Poll::Pending => Ok(self.socket.queued() < before),
         }
-        self.took = now;
-        Ok(true)
     }
 
-    /// Looks after pings, silence, stalled writes, the token's end and the dialect's own timer.
+    /// Looks after pings, silence, the token's end and the dialect's own timer.
     fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> bool {
         if self.timer.as_mut().poll(cx).is_pending() {
             return false;
@@ -352,12 +349,6 @@ impl<D: Dialect> Session<D> {
             self.close(CloseReason::Unresponsive, now);
             return true;
         }
-        if !self.socket.is_drained() && now >= self.took + self.patience.write {
-            // Nothing more can be said to a peer that takes no bytes.
-            self.end(CloseReason::TooSlow, now);
-            self.ending = Some((CloseReason::TooSlow, now));
-            return true;
-        }
         if now >= self.next_ping {
             self.next_ping = now + self.patience.ping;
             self.socket.ping();
@@ -372,9 +363,8 @@ impl<D: Dialect> Session<D> {
     }
 
     fn next_deadline(&self, now: Instant) -> Instant {
-        let stalled = (!self.socket.is_drained()).then(|| self.took + self.patience.write);
         let paused = self.paused.filter(|&until| until > now);
-        [Some(self.expires), Some(self.next_ping), self.dialect.poll_timeout(), stalled, paused]
+        [Some(self.expires), Some(self.next_ping), self.dialect.poll_timeout(), paused]
             .into_iter()
             .flatten()
             .min()

@@ -412,7 +412,7 @@ mod tests {
             gap in "[ \t\r\n]{0,3}",
         ) {
             let payload = format!(r#"{{{gap}"params":{{"v":{params}}},"method":"notifications/x","jsonrpc":"2.0"}}"#);
-            let mut fields = vec![
+            let mut fields = [
                 format!(r#""x-unknown":{gap}{unknown}"#),
                 r#""protocol":"mcp-x/v0""#.to_owned(),
                 r#""id":"e\u0031""#.to_owned(),

@@ -40,6 +40,11 @@ impl Batch {
         self.fails_calls
     }
 
+    /// The entries after an offset.
+    pub(crate) fn after(&self, offset: u64) -> &[Arc<Entry>] {
+        &self.entries[self.entries.partition_point(|entry| entry.position.offset <= offset)..]
+    }
+
     /// The offset of the last entry.
     pub(crate) fn last(&self) -> u64 {
         self.entries.last().map_or(0, |entry| entry.position.offset)

@@ -82,7 +82,8 @@ impl Bell {
         let mut parked = self.parked();
         for (number, batch) in (first..).zip(batches) {
             let Some(place) = &mut *parked else { break };
-            if place.batch != number || self.ended.get().is_some() || batch.fails_calls() {
+            let is_next = place.batch == number && batch.after(place.at).len() == batch.entries().len();
+            if !is_next || self.ended.get().is_some() || batch.fails_calls() {
                 break;
             }
             let taken = match self.wanted(batch) {

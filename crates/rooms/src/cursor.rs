@@ -13,7 +13,6 @@ use salon_protocol::{CloseReason, Entry, Envelope, ParticipantId, Position};
 use crate::batch::Batch;
 use crate::bell::{Bell, Outlet, Parked};
 use crate::fold::FailedCall;
-use crate::ring::Place;
 use crate::room::{Room, Visit};
 
 /// How many entries a cursor that fell behind reads from the log at once.
@@ -99,7 +98,8 @@ pub struct Cursor {
 }
 
 enum Reading {
-    Ring(Place),
+    /// The number of the next batch in the ring.
+    Ring(u64),
     Log(LogPage),
 }
 
@@ -119,7 +119,7 @@ impl Cursor {
         }
         let place = room.ring().seek(after);
         let reading = match place {
-            Some(place) => Reading::Ring(place),
+            Some(next) => Reading::Ring(next),
             None => Reading::Log(LogPage::ask(&room, after)),
         };
         Self { room, _visit: visit, bell, listener, at: after, told: after, reading, behind_since: None }
@@ -140,11 +140,12 @@ impl Cursor {
                 return Poll::Ready(Err(reason));
             }
             match &mut self.reading {
-                Reading::Ring(place) if place.batch == self.room.next_batch() => {
+                Reading::Ring(next) if *next == self.room.next_batch() => {
+                    let next = *next;
                     self.bell.register(cx.waker());
-                    self.bell.park(Parked { batch: place.batch, at: self.at });
+                    self.bell.park(Parked { batch: next, at: self.at });
                     // Looked at again after parking: what came between would otherwise never ring.
-                    if place.batch == self.room.next_batch() && self.bell.ended().is_none() {
+                    if next == self.room.next_batch() && self.bell.ended().is_none() {
                         return Poll::Pending;
                     }
                     self.unpark();
@@ -171,7 +172,7 @@ impl Cursor {
     fn unpark(&mut self) {
         if let Some(parked) = self.bell.unpark() {
             self.at = parked.at;
-            self.reading = Reading::Ring(Place { batch: parked.batch, skip: 0 });
+            self.reading = Reading::Ring(parked.batch);
         }
     }
 
@@ -192,9 +193,9 @@ impl Cursor {
     }
 
     fn read_ring(&mut self, out: &mut Vec<Happening>, budget: usize) {
-        let Reading::Ring(place) = &mut self.reading else { return };
+        let Reading::Ring(next) = &mut self.reading else { return };
         let ring = self.room.ring();
-        let Some(batches) = ring.from(place.batch) else {
+        let Some(batches) = ring.from(*next) else {
             drop(ring);
             self.behind_since.get_or_insert_with(Instant::now);
             self.reading = Reading::Log(LogPage::ask(&self.room, self.at));
@@ -203,8 +204,9 @@ impl Cursor {
         let (mut bytes, mut calls_failed) = (0, false);
         for batch in batches {
             let wanted = |entry: &&Arc<Entry>| self.bell.interest.wants(&entry.envelope);
-            let fresh = &batch.entries()[place.skip..];
-            if place.skip == 0 && fresh.iter().all(|entry| wanted(&entry)) {
+            // A page of the log, or the envelope somebody resumed after, can be ahead of what the room had heard of.
+            let fresh = batch.after(self.at);
+            if fresh.len() == batch.entries().len() && fresh.iter().all(|entry| wanted(&entry)) {
                 bytes += batch.bytes();
                 out.push(Happening::Batch(batch.clone()));
             } else {
@@ -213,8 +215,8 @@ impl Cursor {
                     out.push(Happening::Entry(entry.clone()));
                 }
             }
-            *place = Place { batch: place.batch + 1, skip: 0 };
-            self.at = batch.last();
+            *next += 1;
+            self.at = self.at.max(batch.last());
             calls_failed = batch.fails_calls();
             if calls_failed || bytes >= budget {
                 break;
@@ -233,10 +235,7 @@ impl Cursor {
         out: &mut Vec<Happening>,
     ) -> Result<(), CloseReason> {
         match page {
-            Ok(mut entries) => {
-                // The log can be read before the room has heard of its newest entries: those are left to the ring.
-                let head = self.room.ring().head();
-                entries.retain(|entry| entry.position.offset <= head);
+            Ok(entries) => {
                 if entries.is_empty() {
                     // The log had nothing up to where the ring began, so the ring continues from here.
                     self.at = self.at.max(ring_began);
@@ -259,8 +258,8 @@ impl Cursor {
         }
         let place = self.room.ring().seek(self.at);
         match place {
-            Some(place) => {
-                self.reading = Reading::Ring(place);
+            Some(next) => {
+                self.reading = Reading::Ring(next);
                 self.behind_since = None;
                 self.tell_failed_calls(out);
             }

@@ -41,13 +41,6 @@ pub(crate) struct Ring {
     budget: Arc<Budget>,
 }
 
-/// A cursor's place: the next batch, and how many of its entries are behind the cursor already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) batch: u64,
-    pub(crate) skip: usize,
-}
-
 impl Ring {
     /// An empty ring, complete from `head` on.
     pub(crate) fn new(head: u64, limit: usize, budget: Arc<Budget>) -> Self {
@@ -98,17 +91,12 @@ impl Ring {
         self.evicted + self.batches.len() as u64
     }
 
-    /// The place after an offset; `None` when some entry between is no longer here.
-    pub(crate) fn seek(&self, after: u64) -> Option<Place> {
+    /// The number of the batch that has the entry after an offset; `None` when some entry between is no longer here.
+    pub(crate) fn seek(&self, after: u64) -> Option<u64> {
         if after < self.complete_after {
             return None;
         }
-        let index = self.batches.partition_point(|batch| batch.last() <= after);
-        let skip = self
-            .batches
-            .get(index)
-            .map_or(0, |batch| batch.entries().partition_point(|entry| entry.position.offset <= after));
-        Some(Place { batch: self.evicted + index as u64, skip })
+        Some(self.evicted + self.batches.partition_point(|batch| batch.last() <= after) as u64)
     }
 
     /// The batches from a number on; `None` when it was evicted.
@@ -154,10 +142,9 @@ mod tests {
 
     /// What a cursor after an offset would read.
     fn offsets(ring: &Ring, after: u64) -> Option<Vec<u64>> {
-        let place = ring.seek(after)?;
-        let batches = ring.from(place.batch)?;
-        let offsets = batches.flat_map(|batch| batch.entries().iter().map(|entry| entry.position.offset));
-        Some(offsets.skip(place.skip).collect())
+        let batches = ring.from(ring.seek(after)?)?;
+        let offsets = batches.flat_map(|batch| batch.after(after)).map(|entry| entry.position.offset);
+        Some(offsets.collect())
     }
 
     #[test]

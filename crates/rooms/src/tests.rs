@@ -13,7 +13,7 @@ use salon_log::{
 use salon_protocol::{Draft, Entry, Envelope, EnvelopeId, Limits, ParticipantId, Position, TopicName};
 use tokio::sync::{Semaphore, watch};
 
-use crate::{Interest, Rate, Rooms, Settings};
+use crate::{Cursor, Happening, Interest, Rate, Rooms, Settings};
 
 /// A real log whose tails come late: each batch waits for a permit.
 struct Late {
@@ -83,46 +83,76 @@ fn chat(id: &str) -> Envelope {
     Draft::parse(text, &Limits::default()).expect("an envelope").trust()
 }
 
+/// A room whose ring begins after `e2` and has not heard of `e3` and `e4`, which are in the log.
+struct Behind {
+    rooms: Rooms,
+    log: Arc<dyn TopicLog>,
+    topic: TopicName,
+    permits: Arc<Semaphore>,
+    _first: Cursor,
+}
+
+impl Behind {
+    async fn new() -> Self {
+        let permits = Arc::new(Semaphore::new(0));
+        let log = Sqlite::temporary(Options::default()).expect("a log");
+        let log: Arc<dyn TopicLog> = Arc::new(Late { log, permits: permits.clone() });
+        let settings = Settings {
+            ring: 1 << 20,
+            rings: 1 << 20,
+            rate: Rate::default(),
+            participants: 0,
+            grace: Duration::from_secs(45),
+            witness: None,
+        };
+        let rooms = Rooms::new(log.clone(), settings, Box::new(|_| Box::pin(std::future::pending())));
+        let topic = TopicName::new("room:late").expect("a name");
+        for id in ["e1", "e2"] {
+            log.append(&topic, chat(id)).await.expect("stored");
+        }
+        let first = rooms.observe(&topic, None, Interest::default()).await.expect("a cursor");
+        for id in ["e3", "e4"] {
+            log.append(&topic, chat(id)).await.expect("stored");
+        }
+        Self { rooms, log, topic, permits, _first: first }
+    }
+
+    async fn resume_after(&self, id: &str) -> Cursor {
+        let id = EnvelopeId::new(id).expect("an id");
+        self.rooms.observe(&self.topic, Some(&id), Interest::default()).await.expect("a cursor")
+    }
+
+    /// Lets the room hear of everything, and of `e5`; gives all that a cursor yields until then.
+    async fn catch_up(self, mut cursor: Cursor, mut told: Vec<Happening>) -> Vec<String> {
+        self.permits.add_permits(100);
+        self.log.append(&self.topic, chat("e5")).await.expect("stored");
+        let ids = |told: &[Happening]| -> Vec<String> {
+            told.iter().flat_map(Happening::entries).map(|entry| entry.envelope.id().to_string()).collect()
+        };
+        while ids(&told).last().map(String::as_str) != Some("e5") {
+            cursor.next(&mut told, 1 << 20).await.expect("more");
+        }
+        drop(cursor);
+        self.rooms.close().await;
+        self.log.close().await;
+        ids(&told)
+    }
+}
+
 /// A page of the log can be ahead of what the room has heard. Those entries come again by the ring, and must not be told twice.
 #[tokio::test]
 async fn a_page_ahead_of_the_ring_is_not_told_twice() {
-    let permits = Arc::new(Semaphore::new(0));
-    let log = Sqlite::temporary(Options::default()).expect("a log");
-    let log: Arc<dyn TopicLog> = Arc::new(Late { log, permits: permits.clone() });
-    let settings = Settings {
-        ring: 1 << 20,
-        rings: 1 << 20,
-        rate: Rate::default(),
-        participants: 0,
-        grace: Duration::from_secs(45),
-        witness: None,
-    };
-    let rooms = Rooms::new(log.clone(), settings, Box::new(|_| Box::pin(std::future::pending())));
-    let topic = TopicName::new("room:late").expect("a name");
-
-    for id in ["e1", "e2"] {
-        log.append(&topic, chat(id)).await.expect("stored");
-    }
-    // Opens the room, whose ring begins after e2.
-    let first = rooms.observe(&topic, None, Interest::default()).await.expect("a cursor");
-    for id in ["e3", "e4"] {
-        log.append(&topic, chat(id)).await.expect("stored");
-    }
-    // Begins before the ring, so it reads a page of the log, which has e3 and e4 before the room has heard of them.
-    let e1 = EnvelopeId::new("e1").expect("an id");
-    let mut resumed = rooms.observe(&topic, Some(&e1), Interest::default()).await.expect("a cursor");
+    let behind = Behind::new().await;
+    let mut cursor = behind.resume_after("e1").await;
     let mut told = Vec::new();
-    resumed.next(&mut told, 1 << 20).await.expect("a page");
-    permits.add_permits(100);
-    log.append(&topic, chat("e5")).await.expect("stored");
-    let ids = |told: &[crate::Happening]| -> Vec<String> {
-        told.iter().flat_map(|h| h.entries()).map(|entry| entry.envelope.id().to_string()).collect()
-    };
-    while ids(&told).last().map(String::as_str) != Some("e5") {
-        resumed.next(&mut told, 1 << 20).await.expect("more");
-    }
-    assert_eq!(ids(&told), ["e2", "e3", "e4", "e5"]);
-    drop((first, resumed));
-    rooms.close().await;
-    log.close().await;
+    cursor.next(&mut told, 1 << 20).await.expect("a page");
+    assert_eq!(behind.catch_up(cursor, told).await, ["e2", "e3", "e4", "e5"]);
+}
+
+/// Somebody can resume after an envelope that the room has not heard of yet: it was published a moment ago.
+#[tokio::test]
+async fn resuming_ahead_of_the_ring_tells_only_what_follows() {
+    let behind = Behind::new().await;
+    let cursor = behind.resume_after("e3").await;
+    assert_eq!(behind.catch_up(cursor, Vec::new()).await, ["e4", "e5"]);
 }

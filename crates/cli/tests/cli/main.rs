@@ -7,4 +7,5 @@ mod full_disk;
 mod help;
 mod salon;
 mod serve;
+mod tls;
 mod token;

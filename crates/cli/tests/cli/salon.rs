@@ -100,7 +100,7 @@ impl Running {
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let mut running = Self { child, lines, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
         let line = running.line().await.expect("a line that says where it is");
-        let (_, rest) = line.split_once("http://").expect("an address");
+        let (_, rest) = line.split_once("://").expect("an address");
         let address = rest.split([',', ' ', '/']).next().and_then(|text| text.parse().ok());
         running.address = address.expect("an address and port");
         running

@@ -1,27 +1,57 @@
-//! A connection as bytes, encrypted or not.
+//! A connection as bytes, encrypted or not, with an end to waiting for a peer that takes none.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 
-/// One accepted connection. A plain one can be written to by whoever holds it, which is what makes [`super::WebSocket`] fast.
-pub(crate) enum Socket {
+/// One accepted connection. A write that the peer's side takes nothing of for the write deadline fails as timed out.
+pub(crate) struct Socket {
+    transport: Transport,
+    deadline: Duration,
+    /// Runs while the peer takes nothing.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+enum Transport {
+    /// Can be written to by whoever holds it, which is what makes [`super::WebSocket`] fast.
     Plain(Arc<TcpStream>),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Socket {
+    pub(crate) fn plain(stream: TcpStream, deadline: Duration) -> Self {
+        Self { transport: Transport::Plain(Arc::new(stream)), deadline, stalled: None }
+    }
+
+    pub(crate) fn tls(stream: TlsStream<TcpStream>, deadline: Duration) -> Self {
+        Self { transport: Transport::Tls(Box::new(stream)), deadline, stalled: None }
+    }
+
     /// The stream itself, when nothing stands between it and the bytes.
-    pub(super) fn plain(&self) -> Option<&Arc<TcpStream>> {
-        match self {
-            Self::Plain(stream) => Some(stream),
-            Self::Tls(_) => None,
+    pub(super) fn shared(&self) -> Option<&Arc<TcpStream>> {
+        match &self.transport {
+            Transport::Plain(stream) => Some(stream),
+            Transport::Tls(_) => None,
         }
+    }
+
+    /// Gives up on a peer that has taken nothing for too long.
+    fn limit<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            self.stalled = None;
+            return outcome;
+        }
+        let deadline = self.deadline;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(deadline)));
+        ready!(stalled.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -41,59 +71,56 @@ fn poll_ready<T>(
 }
 
 impl AsyncRead for Socket {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => {
-                let read =
-                    poll_ready(|cx| stream.poll_read_ready(cx), || stream.try_read(buf.initialize_unfilled()), cx);
-                read.map_ok(|count| buf.advance(count))
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match &mut self.transport {
+            Transport::Plain(stream) => {
+                let read = || stream.try_read(buf.initialize_unfilled());
+                poll_ready(|cx| stream.poll_read_ready(cx), read, cx).map_ok(|count| buf.advance(count))
             }
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, buf),
+            Transport::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, buf),
         }
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => poll_ready(|cx| stream.poll_write_ready(cx), || stream.try_write(buf), cx),
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_write(cx, buf),
-        }
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => poll_ready(|cx| stream.poll_write_ready(cx), || stream.try_write_vectored(bufs), cx),
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, bufs),
-        }
+        let written = match &mut self.transport {
+            Transport::Plain(stream) => {
+                poll_ready(|cx| stream.poll_write_ready(cx), || stream.try_write_vectored(bufs), cx)
+            }
+            Transport::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, bufs),
+        };
+        self.limit(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(stream) => stream.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
-        }
+        true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(_) => Poll::Ready(Ok(())),
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
-        }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = match &mut self.transport {
+            Transport::Plain(_) => Poll::Ready(Ok(())),
+            Transport::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
+        };
+        self.limit(cx, flushed)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.transport {
             // While a room still holds the stream its end comes with the last holder instead.
-            Self::Plain(stream) => match Arc::get_mut(stream) {
+            Transport::Plain(stream) => match Arc::get_mut(stream) {
                 Some(stream) => Pin::new(stream).poll_shutdown(cx),
                 None => Poll::Ready(Ok(())),
             },
-            Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
+            Transport::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
         }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct WebSocket {
     /// What tungstenite wrote and the queue has not taken.
     replies: Vec<u8>,
     queue: Arc<Mutex<Queue>>,
+    /// Whether something written may still wait inside the transport.
+    unflushed: bool,
     /// Whether our side has ended.
     shut: bool,
 }
@@ -57,12 +59,12 @@ impl WebSocket {
             .max_message_size(Some(hard_limit))
             .max_frame_size(Some(hard_limit));
         let context = WebSocketContext::from_partially_read(early.to_vec(), Role::Server, Some(config));
-        Self { io, context, replies: Vec::new(), queue: Arc::default(), shut: false }
+        Self { io, context, replies: Vec::new(), queue: Arc::default(), unflushed: false, shut: false }
     }
 
     /// Where a room may write batches itself. Only bytes that need no encryption can be written by another than the owner.
     pub(crate) fn outlet(&self, meters: &Meters) -> Option<Arc<dyn salon_rooms::Outlet>> {
-        let stream = self.io.plain()?.clone();
+        let stream = self.io.shared()?.clone();
         Some(Arc::new(Outlet { stream, queue: self.queue.clone(), meters: meters.clone() }))
     }
 
@@ -77,7 +79,7 @@ impl WebSocket {
 
     /// Whether everything queued has been written.
     pub(crate) fn is_drained(&self) -> bool {
-        self.queue().is_empty()
+        !self.unflushed && self.queue().is_empty()
     }
 
     /// How many bytes wait to be written.
@@ -139,17 +141,17 @@ impl WebSocket {
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut queue = lock(&self.queue);
         while !queue.is_empty() {
-            let written = ready!(queue.with_front(|slices| match slices {
-                [one] => Pin::new(&mut self.io).poll_write(cx, one),
-                several => Pin::new(&mut self.io).poll_write_vectored(cx, several),
-            }))?;
+            let written = ready!(queue.with_front(|slices| Pin::new(&mut self.io).poll_write_vectored(cx, slices)))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             queue.advance(written);
+            self.unflushed = true;
         }
         drop(queue);
-        Pin::new(&mut self.io).poll_flush(cx)
+        ready!(Pin::new(&mut self.io).poll_flush(cx))?;
+        self.unflushed = false;
+        Poll::Ready(Ok(()))
     }
 
     /// Ends our side and waits for the peer to end its own. Closing at once would, with bytes of the peer's still unread, make the

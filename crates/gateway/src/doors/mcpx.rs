@@ -228,7 +228,7 @@ async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx>>
         durability: (durability != Durability::Full).then(|| durability.word()),
         topic: wish.topic,
     };
-    let patience = Patience { ping: times.ping_interval, silence: times.silence_limit, write: times.write_deadline };
+    let patience = Patience { ping: times.ping_interval, silence: times.silence_limit };
     let expires = clock::instant(grant.expires);
     tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, "connected");
     let session = Session::new(arrival.seat, joined, Mcpx::new(options, stamps), socket, patience, expires, ledger);

@@ -47,7 +47,7 @@ fn check(gateway: &Gateway, headers: &HeaderMap) -> Result<Option<HeaderValue>, 
     let forbidden = |message: &str| Problem::new(Code::Forbidden, message);
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !gateway.is_own_host(host) {
-        return Err(forbidden("this gateway does not serve that `Host`; allow it with --host"));
+        return Err(forbidden("this gateway does not serve that `Host`; allow it with --allow-host"));
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(None) };
     let text = origin.to_str().unwrap_or_default();
@@ -55,6 +55,6 @@ fn check(gateway: &Gateway, headers: &HeaderMap) -> Result<Option<HeaderValue>, 
     if same || gateway.allows_origin(text) {
         Ok(Some(origin.clone()))
     } else {
-        Err(forbidden("pages of that `Origin` may not use this gateway; allow it with --origin"))
+        Err(forbidden("pages of that `Origin` may not use this gateway; allow it with --allow-origin"))
     }
 }

@@ -155,8 +155,10 @@ impl<'db> Writer<'db> {
                 break;
             }
             self.sweep_a_little();
+            self.tell_health();
         }
         self.finish();
+        self.tell_health();
     }
 
     fn next_batch(&mut self, waiting: &mut VecDeque<Request>) -> Batch {
@@ -367,7 +369,14 @@ impl<'db> Writer<'db> {
         };
         tracing::error!(%reason, "the log could not be written and takes no more entries");
         self.stopped = Some(reason.clone());
-        self.health.send_replace(Health::Stopped(reason.clone()));
         reason
+    }
+
+    /// Says that the log has stopped, after everyone whose envelope was not stored has been told so.
+    fn tell_health(&self) {
+        if let Some(reason) = &self.stopped {
+            let stopped = Health::Stopped(reason.clone());
+            self.health.send_if_modified(|health| std::mem::replace(health, stopped.clone()) != stopped);
+        }
     }
 }
