@@ -11,11 +11,9 @@ use salon_rooms::Rooms;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::audit::{Audit, AuditEvent, AuditKind};
-use crate::auth::{Grant, Signer, Tickets, Verifier};
-use crate::clock;
+use crate::audit::Audit;
+use crate::auth::{Signer, Tickets, Verifier};
 use crate::config::Config;
-use crate::http::Problem;
 use crate::meters::Meters;
 
 /// The longest page of history.
@@ -106,21 +104,6 @@ impl Gateway {
     pub(crate) fn allows_origin(&self, origin: &str) -> bool {
         self.config.origins.iter().any(|allowed| allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
             || (self.config.dev && is_loopback_origin(origin))
-    }
-
-    /// Notes in the audit trail how an attempt to come in went.
-    pub(crate) fn noted(&self, attempt: Result<Grant, Problem>, peer: IpAddr) -> Result<Grant, Problem> {
-        match &attempt {
-            Ok(grant) => {
-                self.audit.record(AuditEvent::new(AuditKind::AuthOk, clock::now()).grant(grant).address(peer));
-            }
-            Err(problem) => {
-                self.meters.refused(problem.code());
-                let event = AuditEvent::new(AuditKind::AuthFailed, clock::now()).address(peer);
-                self.audit.record(event.code(problem.code()));
-            }
-        }
-        attempt
     }
 }
 

@@ -23,13 +23,23 @@ impl Ledger {
     /// The connection was told no.
     pub(crate) fn refused(&self, code: Code) {
         self.meters.refused(code);
+        self.told_no(code);
+    }
+
+    /// The same where the no is an HTTP answer, which is counted with all others.
+    pub(crate) fn told_no(&self, code: Code) {
         self.record(AuditKind::Refusal, |event| event.code(code));
     }
 
     /// Entries are on their way to the connection's socket.
     pub(crate) fn delivered(&self, happenings: &[Happening]) {
-        for entries in happenings.iter().map(Happening::entries) {
-            self.meters.delivered(entries);
+        for happening in happenings {
+            match happening {
+                Happening::Batch(batch) => self.meters.delivered(batch.entries()),
+                // Read from the log, or part of a batch: how old it is says nothing about how fast we are.
+                Happening::Entry(_) => self.meters.deliveries.increment(1),
+                Happening::CallFailed(_) | Happening::Gap => {}
+            }
         }
     }
 

@@ -59,6 +59,14 @@ pub enum ServeError {
         /// What is wrong.
         why: std::io::Error,
     },
+    /// The audit trail cannot be written.
+    #[error("the audit trail `{path}` cannot be used: {why}")]
+    Audit {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        why: std::io::Error,
+    },
     /// The gateway's own key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyFileError),
@@ -96,10 +104,12 @@ pub fn check(config: &Config) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Opens the log and keys under `config.data` and serves until `shutdown` resolves, then tells everyone, drains and closes.
+/// Opens the log and keys under `config.data`, calls `ready`, and serves until `shutdown` resolves; then tells everyone, drains and
+/// closes.
 pub async fn serve(
     listener: TcpListener,
     config: Config,
+    ready: impl FnOnce() + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     config.validate()?;
@@ -118,8 +128,9 @@ pub async fn serve(
     let meters = Meters::new().map_err(|error| ServeError::Meters(error.to_string()))?;
     let options = salon_log::sqlite::Options { durability: config.durability, retention: config.retention.clone() };
     let log: Arc<dyn TopicLog> = Arc::new(Sqlite::open(&config.data, options)?);
-    let settings = settings(&config, witness(audit.clone()));
-    let rooms = Rooms::new(log.clone(), settings, host::host(log.clone(), config.history_off.clone()));
+    let settings = settings(&config, witness(audit.clone(), meters.clone()));
+    let rooms =
+        Rooms::new(log.clone(), settings, host::host(log.clone(), config.history_off.clone(), config.limits.message));
     rooms.recover().await?;
 
     let stop = watch::Sender::new(false);
@@ -136,6 +147,7 @@ pub async fn serve(
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "serving");
     }
+    ready();
 
     let accepting = server::accept(listener, tls, http::router(gateway.clone()), write_deadline, stop.subscribe());
     tokio::pin!(accepting);
@@ -197,15 +209,18 @@ fn settings(config: &Config, witness: Witness) -> Settings {
     }
 }
 
-/// Keeps joins and leaves in the audit trail.
-fn witness(audit: Audit) -> Witness {
-    Box::new(move |topic: &TopicName, presence| {
-        let kind = match presence.event {
-            PresenceEvent::Join => AuditKind::Join,
-            PresenceEvent::Leave => AuditKind::Leave,
-            PresenceEvent::Heartbeat => return,
-        };
-        audit.record(AuditEvent::new(kind, clock::now()).participant(&presence.participant.id).topic(topic));
+/// Counts what enters the rooms, and keeps joins and leaves in the audit trail.
+fn witness(audit: Audit, meters: Meters) -> Witness {
+    Box::new(move |topic: &TopicName, batch| {
+        meters.appends.increment(batch.entries().len() as u64);
+        for presence in batch.entries().iter().filter_map(|entry| entry.envelope.presence()) {
+            let kind = match presence.event {
+                PresenceEvent::Join => AuditKind::Join,
+                PresenceEvent::Leave => AuditKind::Leave,
+                PresenceEvent::Heartbeat => continue,
+            };
+            audit.record(AuditEvent::new(kind, clock::now()).participant(&presence.participant.id).topic(topic));
+        }
     })
 }
 

@@ -229,7 +229,6 @@ impl<D: Dialect> Session<D> {
     fn settle(&mut self, ticket: Ticket, outcome: Result<Appended, Refusal>, now: Instant) {
         match outcome {
             Ok(Appended { entry, repeated }) => {
-                self.ledger.meters.appends.increment(1);
                 self.dialect.handle_event(Event::Accepted { ticket, entry, repeated }, now);
             }
             Err(refusal) => self.dialect.handle_event(Event::Refused { ticket, refusal }, now),
@@ -364,7 +363,8 @@ impl<D: Dialect> Session<D> {
 
     fn next_deadline(&self, now: Instant) -> Instant {
         let paused = self.paused.filter(|&until| until > now);
-        [Some(self.expires), Some(self.next_ping), self.dialect.poll_timeout(), paused]
+        let silence = self.heard + self.patience.silence;
+        [Some(self.expires), Some(self.next_ping), Some(silence), self.dialect.poll_timeout(), paused]
             .into_iter()
             .flatten()
             .min()

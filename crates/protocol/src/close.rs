@@ -21,8 +21,8 @@ pub enum CloseReason {
     NotUtf8,
     /// One frame was beyond what the carrier reads at all.
     FrameTooLarge,
-    /// The log could not be read or written.
-    LogFailed,
+    /// The gateway failed: its log could not be read, or worse.
+    Internal,
 }
 
 impl CloseReason {
@@ -34,7 +34,7 @@ impl CloseReason {
             Self::ProtocolViolation => 1002,
             Self::NotUtf8 => 1007,
             Self::FrameTooLarge => 1009,
-            Self::LogFailed => 1011,
+            Self::Internal => 1011,
             Self::TokenExpired => 4401,
             Self::TooSlow => 4408,
             Self::Replaced => 4409,
@@ -50,7 +50,7 @@ impl CloseReason {
             Self::ProtocolViolation => "protocol_violation",
             Self::NotUtf8 => "not_utf8",
             Self::FrameTooLarge => "frame_too_large",
-            Self::LogFailed => "log_failed",
+            Self::Internal => "internal",
             Self::TokenExpired => "token_expired",
             Self::TooSlow => "too_slow",
             Self::Replaced => "replaced",
@@ -67,7 +67,7 @@ impl fmt::Display for CloseReason {
             Self::ProtocolViolation => "the WebSocket protocol was violated",
             Self::NotUtf8 => "a text frame must be UTF-8",
             Self::FrameTooLarge => "the frame is far beyond the message limit",
-            Self::LogFailed => "the gateway's log failed",
+            Self::Internal => "the gateway failed; connect again and resume",
             Self::TokenExpired => "the token has expired",
             Self::TooSlow => "too slow to read; connect again and resume",
             Self::Replaced => "replaced by a newer connection of this participant",

@@ -134,7 +134,10 @@ impl Draft {
         let text = text.into();
         if limits.message > 0 && text.len() > limits.message {
             let message = format!("the message has {} bytes; the limit is {}", text.len(), limits.message);
-            return Err(Refusal::new(Code::TooLarge, message));
+            let mut outline = Outline::default();
+            // Only for its id: whatever else may be wrong with it does not matter any more.
+            let _ = scan(&text, limits.depth, &mut outline);
+            return Err(Refusal::new(Code::TooLarge, message).regarding(readable_id(&text, &outline)));
         }
         let mut outline = Outline::default();
         let scanned = scan(&text, limits.depth, &mut outline).map_err(|error| match error {
@@ -383,6 +386,9 @@ mod tests {
             assert_eq!(refused(&with(key, value)), told, "{key}: {value}");
         }
         assert_eq!(refused("[]"), "invalid_envelope: an envelope must be a JSON object [-]");
+        let long = with("x", &format!("\"{}\"", "x".repeat(2000)));
+        let told = format!("too_large: the message has {} bytes; the limit is 2000 [e1]", long.len());
+        assert_eq!(refused(&long), told);
         assert_eq!(refused(&" ".repeat(2001)), "too_large: the message has 2001 bytes; the limit is 2000 [-]");
     }
 

@@ -80,6 +80,7 @@ impl Bell {
     /// Tells of new batches, the first of which has the number `first`.
     pub(crate) fn announce(&self, first: u64, batches: &[Arc<Batch>]) {
         let mut parked = self.parked();
+        let mut queued = false;
         for (number, batch) in (first..).zip(batches) {
             let Some(place) = &mut *parked else { break };
             let is_next = place.batch == number && batch.after(place.at).len() == batch.entries().len();
@@ -96,10 +97,12 @@ impl Bell {
             }
             *place = Parked { batch: number + 1, at: batch.last() };
             if taken == Offer::Queued {
+                // The rest of it is for the session to write, once the socket takes more.
+                queued = true;
                 break;
             }
         }
-        let is_served = parked.is_some_and(|place| place.batch == first + batches.len() as u64);
+        let is_served = !queued && parked.is_some_and(|place| place.batch == first + batches.len() as u64);
         drop(parked);
         if !is_served {
             self.waker.wake();

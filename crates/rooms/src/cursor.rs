@@ -253,7 +253,7 @@ impl Cursor {
             }
             Err(ReadError::Failed(reason)) => {
                 tracing::error!(topic = %self.room.topic, %reason, "a reader's page could not be read");
-                return Err(CloseReason::LogFailed);
+                return Err(CloseReason::Internal);
             }
         }
         let place = self.room.ring().seek(self.at);

@@ -1,6 +1,7 @@
 //! The rooms of this node: opened when somebody comes, put away when nobody is left.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -9,13 +10,14 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use salon_log::{Claim, ReadError, Span, Tail, Tailed, TopicLog};
 use salon_protocol::{
-    CloseReason, Code, Draft, Entry, EnvelopeId, Kind, Message, Participant, ParticipantId, Position, Presence,
-    PresenceEvent, Refusal, TopicName,
+    CloseReason, Code, Draft, Entry, EnvelopeId, Kind, Message, Participant, ParticipantId, Position, PresenceEvent,
+    Refusal, TopicName,
 };
 use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::batch::Batch;
 use crate::bell::Bell;
 use crate::cursor::{Cursor, Deliver, Interest};
 use crate::fold::Fold;
@@ -46,12 +48,12 @@ pub struct Settings {
     pub participants: usize,
     /// How long those whom the log says are present have to come back after a start.
     pub grace: Duration,
-    /// Is told of every join and leave.
+    /// Is told of everything that enters a room.
     pub witness: Option<Witness>,
 }
 
-/// Somebody who is told of every join and leave.
-pub type Witness = Box<dyn Fn(&TopicName, &Presence) + Send + Sync>;
+/// Somebody who is told of everything that enters a room.
+pub type Witness = Box<dyn Fn(&TopicName, &Batch) + Send + Sync>;
 
 pub(crate) struct Common {
     pub(crate) settings: Settings,
@@ -372,8 +374,22 @@ impl Rooms {
         let grace = (!standing.present.is_empty()).then(|| Instant::now() + self.0.common.settings.grace);
         let mut tasks = self.tasks();
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(self.clone().keep(room.clone(), tail, host, grace));
+        tasks.spawn(self.clone().watch_over(room.clone(), tail, host, grace));
         Ok(room)
+    }
+
+    /// Runs a room, and lets go of it should it fail in a way nobody thought of: whoever comes next finds it opened anew.
+    async fn watch_over(self, room: Arc<Room>, tail: Tail, host: BoxFuture<'static, ()>, grace: Option<Instant>) {
+        let kept = AssertUnwindSafe(self.clone().keep(room.clone(), tail, host, grace)).catch_unwind().await;
+        if kept.is_err() {
+            tracing::error!(topic = %room.topic, "a room failed and was closed; this is a defect");
+            room.end(CloseReason::Internal);
+            self.forget(&room);
+        }
+    }
+
+    fn forget(&self, room: &Arc<Room>) {
+        self.open().retain(|_, cell| cell.get().is_none_or(|open| !Arc::ptr_eq(open, room)));
     }
 
     /// Runs a room until it is put away.
@@ -412,9 +428,9 @@ impl Rooms {
         };
         if let Some(error) = failed {
             tracing::error!(topic = %room.topic, %error, "a room had to be closed");
-            room.end(CloseReason::LogFailed);
+            room.end(CloseReason::Internal);
         }
-        self.open().retain(|_, cell| cell.get().is_none_or(|open| !Arc::ptr_eq(open, &room)));
+        self.forget(&room);
     }
 
     /// Forgets a room that nobody uses.

@@ -150,9 +150,8 @@ impl Room {
             }
         }
         if let Some(witness) = &self.common.settings.witness {
-            let entries = batches.iter().flat_map(|batch| batch.entries());
-            for presence in entries.filter_map(|entry| entry.envelope.presence()) {
-                witness(&self.topic, &presence);
+            for batch in &batches {
+                witness(&self.topic, batch);
             }
         }
     }

@@ -56,6 +56,9 @@ fn judge(author: &ParticipantId, envelope: &Envelope, circumstances: &Circumstan
         ));
     };
     match message {
+        Message::Request { method, .. } if &**method == CHAT_METHOD => {
+            Err(Refusal::new(Code::InvalidParameters, "a chat message is a notification: it has no `payload.id`"))
+        }
         Message::Request { .. } => judge_request(envelope, circumstances),
         Message::Response { id, .. } => judge_response(author, envelope, id, circumstances),
         Message::Notification { method } if &**method == CHAT_METHOD && envelope.chat().is_none() => {
@@ -180,6 +183,7 @@ mod tests {
         for wrong in ["", r#","params":{}"#, r#","params":{"text":1}"#, r#","params":{"text":"a","format":"html"}"#] {
             assert_eq!(chat(wrong).split(':').next(), Some("invalid_parameters"), "{wrong}");
         }
+        assert_snapshot!(judge("alice", r#"alice bob - {"jsonrpc":"2.0","id":1,"method":"notifications/chat/message","params":{"text":"hi"}}"#), @"invalid_parameters: a chat message is a notification: it has no `payload.id` [e1]");
         assert_snapshot!(judge("alice", r#"alice * anything {"jsonrpc":"2.0","method":"notifications/x"}"#), @"accepted");
     }
 }

@@ -157,7 +157,7 @@ async fn serve(address: SocketAddr, config: Config) -> Result<Serving, Failure> 
     let serving = tokio::spawn(async move {
         // A gateway nobody holds any more stops as well.
         let shutdown = async { drop(stopped.await) };
-        salon_gateway::serve(listener, config, shutdown).await.map_err(|e| format!("the gateway failed: {e}"))
+        salon_gateway::serve(listener, config, || {}, shutdown).await.map_err(|e| format!("the gateway failed: {e}"))
     });
     Ok((address, stop, serving))
 }

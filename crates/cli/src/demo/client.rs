@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -119,7 +121,10 @@ impl Seat {
         let (hearing, overheard) = mpsc::channel(QUEUE);
         let connection = Connection { socket, id: id.clone(), waiting: HashMap::new(), asked, hearing };
         let connection = tokio::spawn(connection.run(taken));
-        Ok((Self { voice: Voice { id: id.clone(), orders }, requests, overheard, present }, connection))
+        Ok((
+            Self { voice: Voice { id: id.clone(), orders, calls: Arc::default() }, requests, overheard, present },
+            connection,
+        ))
     }
 }
 
@@ -128,13 +133,20 @@ impl Seat {
 pub(crate) struct Voice {
     id: ParticipantId,
     orders: mpsc::Sender<Order>,
+    /// How many requests were made; MCP has no request id twice.
+    calls: Arc<AtomicU64>,
 }
 
 impl Voice {
     /// Asks one participant and waits for the answer.
     pub(crate) async fn call(&self, to: &ParticipantId, method: &str, params: Value) -> Result<Value, CallError> {
-        // A number is what the specification recommends; the envelope's id already is unique.
-        let payload = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut params = params;
+        // A progress token is as unique as the request it belongs to.
+        if let Some(token) = params.pointer_mut("/_meta/progressToken") {
+            *token = number.into();
+        }
+        let payload = json!({ "jsonrpc": "2.0", "id": number, "method": method, "params": params });
         let (id, text) = self.compose(std::slice::from_ref(to), None, payload);
         let (answer, answered) = oneshot::channel();
         self.orders.send(Order::Call(id, text, answer)).await.map_err(|_| CallError::Disconnected)?;

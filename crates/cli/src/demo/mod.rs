@@ -113,7 +113,7 @@ async fn demo(args: &DemoArgs) -> Result<(), Trouble> {
     let tokens = Tokens(Signer::new(&LocalKey::load_or_create(&config.data).map_err(Trouble::failed)?));
 
     let (end, ended) = oneshot::channel::<()>();
-    let mut gateway = tokio::spawn(salon_gateway::serve(listener, config, async { drop(ended.await) }));
+    let mut gateway = tokio::spawn(salon_gateway::serve(listener, config, || {}, async { drop(ended.await) }));
     let played = tokio::select! { biased;
         stopped = &mut gateway => {
             let stopped = stopped.map_err(Trouble::failed)?.map_err(Trouble::failed);

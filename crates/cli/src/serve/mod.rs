@@ -36,10 +36,10 @@ async fn serve(config: Config) -> Result<(), Trouble> {
     let stop = Stop::on_signals(|| note(format_args!("stopped at once, as asked twice")))?;
     let listener = listen(config.listen)?;
     let address = listener.local_addr().map_err(Trouble::failed)?;
-    // Before the gateway opens its log, but a connection made from now on waits until it has.
-    announce(&config, address);
     let data = config.data.display().to_string();
-    salon_gateway::serve(listener, config, stop.asked()).await.map_err(|error| explain(error, &data))
+    let announced = config.clone();
+    let ready = move || announce(&announced, address);
+    salon_gateway::serve(listener, config, ready, stop.asked()).await.map_err(|error| explain(error, &data))
 }
 
 /// Binds the address, or says who might have it.

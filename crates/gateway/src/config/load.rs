@@ -95,7 +95,7 @@ impl Config {
                     "a peer would be gone after {:?} of silence but is only asked every {:?}",
                     self.times.silence_limit, self.times.ping_interval
                 ),
-                "make `times.silence_limit` at least twice `times.ping_interval`",
+                "make `times.silence_limit` more than `times.ping_interval`; three times is usual",
             );
         }
         if self.ring_per_room > self.ring_total {

@@ -24,7 +24,7 @@ use crate::auth::Grant;
 use crate::carriers::{Socket, WebSocket};
 use crate::clock;
 use crate::gateway::{Counted, Gateway, MOST_HISTORY, MOST_MESSAGE};
-use crate::http::credentials::{self, SUBPROTOCOL};
+use crate::http::credentials::{self, Asking, SUBPROTOCOL};
 use crate::http::{Peer, Problem, Query, invalid};
 use crate::ledger::Ledger;
 use crate::session::{Patience, Session};
@@ -110,6 +110,7 @@ impl Wish {
         (status = "4XX", description = "Refused", body = crate::http::ProblemBody),
         (status = 503, description = "Not now", body = crate::http::ProblemBody),
     ),
+    security(("bearer" = []), ()),
 )]
 pub(crate) async fn connect(
     State(gateway): State<Arc<Gateway>>,
@@ -121,22 +122,17 @@ pub(crate) async fn connect(
     let upgrade = upgrade.ok_or_else(|| invalid("this connection cannot be upgraded"))?;
     let query = Query::parse(request.uri().query())?;
     let wish = Wish::read(&query)?;
-    let attempt = credentials::for_stream(&gateway, request.headers(), &query, &wish.topic);
-    let grant = gateway.noted(attempt, peer.ip())?;
-
-    let counted = (
-        gateway.by_address.enter(&peer.ip(), "address")?,
-        gateway.by_participant.enter(&grant.participant, "participant")?,
-    );
-    let admission = Admission {
-        participant: wish.participant(&grant),
-        claim: wish.claim,
-        after: wish.after.clone(),
-        recent: wish.recent.filter(|_| gateway.has_history(&wish.topic)),
-        deliver: wish.deliver,
-        echo: wish.echo,
+    let (headers, topic) = (request.headers(), Some(&wish.topic));
+    let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic }.for_stream()?;
+    let ledger = Ledger {
+        meters: gateway.meters.clone(),
+        audit: gateway.audit.clone(),
+        participant: grant.participant.clone(),
+        topic: wish.topic.clone(),
+        address: peer.ip(),
     };
-    let arrival = gateway.rooms.enter(&wish.topic, admission).await?;
+    let entering = enter(&gateway, peer.ip(), &grant, &wish).await;
+    let (arrival, counted) = entering.inspect_err(|refusal| ledger.told_no(refusal.code))?;
 
     let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
     let headers = response.headers_mut();
@@ -146,15 +142,24 @@ pub(crate) async fn connect(
     if credentials::subprotocols(request.headers()).any(|offered| offered == SUBPROTOCOL) {
         headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
     }
-    let ledger = Ledger {
-        meters: gateway.meters.clone(),
-        audit: gateway.audit.clone(),
-        participant: grant.participant.clone(),
-        topic: wish.topic.clone(),
-        address: peer.ip(),
-    };
     gateway.spawn(hold(Held { gateway: gateway.clone(), arrival, wish, grant, ledger, counted }, upgrade));
     Ok(response)
+}
+
+/// Takes a seat, if there is room for one more.
+async fn enter(gateway: &Gateway, peer: IpAddr, grant: &Grant, wish: &Wish) -> Result<(Arrival, Counts), Refusal> {
+    let counted =
+        (gateway.by_address.enter(&peer, "address")?, gateway.by_participant.enter(&grant.participant, "participant")?);
+    let admission = Admission {
+        participant: wish.participant(grant),
+        claim: wish.claim,
+        after: wish.after.clone(),
+        recent: wish.recent.filter(|_| gateway.has_history(&wish.topic)),
+        deliver: wish.deliver,
+        echo: wish.echo,
+    };
+    let arrival = gateway.rooms.enter(&wish.topic, admission).await?;
+    Ok((arrival, counted))
 }
 
 /// Checks that the request is a WebSocket's, and derives the answer to its key.

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use salon_log::TopicLog;
-use salon_protocol::{Compose, Draft, Entry, EnvelopeId, Kind, Limits, Message, ParticipantId, TopicName};
+use salon_protocol::{Compose, Draft, Entry, EnvelopeId, Kind, Limits, Message, ParticipantId, RpcId, TopicName};
 use salon_rooms::{Desk, Residence};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -28,10 +28,11 @@ const UNLIMITED: Limits = Limits { message: 0, depth: usize::MAX, recipients: 0 
 
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
+const INTERNAL_ERROR: i64 = -32603;
 
 /// The host of every room.
-pub(crate) fn host(log: Arc<dyn TopicLog>, history_off: HashSet<TopicName>) -> salon_rooms::Host {
-    let toolbox = Arc::new(Toolbox { log, history_off });
+pub(crate) fn host(log: Arc<dyn TopicLog>, history_off: HashSet<TopicName>, message_limit: usize) -> salon_rooms::Host {
+    let toolbox = Arc::new(Toolbox { log, history_off, message_limit });
     Box::new(move |residence| {
         let toolbox = toolbox.clone();
         Box::pin(async move { reside(&toolbox, residence).await })
@@ -67,9 +68,9 @@ async fn answer(toolbox: &Toolbox, desk: &Desk, entry: &Entry) {
     let Some(Message::Request { id, method }) = entry.envelope.message() else { return };
     let params = entry.envelope.params();
     let outcome = match &**method {
-        "initialize" => Ok(initialize(params)),
-        "ping" => Ok(json!({})),
-        "tools/list" => Ok(json!({ "tools": tools::descriptions() })),
+        "initialize" => Ok(text(&initialize(params))),
+        "ping" => Ok(text(&json!({}))),
+        "tools/list" => Ok(text(&json!({ "tools": tools::descriptions() }))),
         "tools/call" => toolbox.call(desk, entry, params).await,
         other => Err(RpcError {
             code: METHOD_NOT_FOUND,
@@ -77,28 +78,39 @@ async fn answer(toolbox: &Toolbox, desk: &Desk, entry: &Entry) {
         }),
     };
 
-    #[derive(Serialize)]
-    struct Response<'a> {
-        jsonrpc: &'static str,
-        id: &'a RawValue,
-        #[serde(flatten)]
-        outcome: Outcome,
-    }
-    #[derive(Serialize)]
-    #[serde(rename_all = "snake_case")]
-    enum Outcome {
-        Result(Value),
-        Error(RpcError),
-    }
-    let outcome = outcome.map_or_else(Outcome::Error, Outcome::Result);
-    let id = RawValue::from_string(id.to_json()).expect("a JSON-RPC id is JSON");
-    let response = Response { jsonrpc: "2.0", id: &id, outcome };
     let host = ParticipantId::host();
-    let draft = compose("answer", &host, std::slice::from_ref(entry.envelope.from()), entry.envelope.id(), response);
+    let mut draft = respond(entry, id, &outcome);
+    if toolbox.message_limit > 0 && draft.envelope().text().len() > toolbox.message_limit {
+        let message = format!("the answer is longer than the limit of {} bytes; ask for less", toolbox.message_limit);
+        draft = respond(entry, id, &Err(RpcError { code: INTERNAL_ERROR, message }));
+    }
     if let Err(refusal) = desk.publish(&host, draft).outcome().await {
         // An id conflict is the answer given before a restart.
         tracing::debug!(topic = %desk.topic(), %refusal, "the host's answer was not stored");
     }
+}
+
+fn respond(request: &Entry, id: &RpcId, outcome: &Result<Box<RawValue>, RpcError>) -> Draft {
+    #[derive(Serialize)]
+    struct Response<'a> {
+        jsonrpc: &'static str,
+        id: Box<RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'a RpcError>,
+    }
+    let id = RawValue::from_string(id.to_json()).expect("a JSON-RPC id is JSON");
+    let (result, error) = (outcome.as_deref().ok(), outcome.as_ref().err());
+    let response = Response { jsonrpc: "2.0", id, result, error };
+    let to = std::slice::from_ref(request.envelope.from());
+    compose("answer", &ParticipantId::host(), to, request.envelope.id(), response)
+}
+
+/// A value as JSON text. Envelopes in it stay as they were written: they never become values of ours, which could not hold every
+/// number a peer can write.
+pub(super) fn text(value: &impl Serialize) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).expect("what the host answers has only string keys")
 }
 
 /// An envelope written because of a request.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use salon_log::TopicLog;
 use salon_protocol::{CHAT_METHOD, Entry, EnvelopeId, TopicName};
 use salon_rooms::Desk;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{RpcError, compose};
+use super::{RpcError, compose, text};
 use crate::history::{self, Page, Window};
 
 /// The longest page `history.get` answers, and how many bytes of envelopes fit into one.
@@ -20,6 +21,8 @@ const MOST_BYTES: usize = 256 * 1024;
 pub(super) struct Toolbox {
     pub(super) log: Arc<dyn TopicLog>,
     pub(super) history_off: HashSet<TopicName>,
+    /// The longest answer. Zero is no limit.
+    pub(super) message_limit: usize,
 }
 
 /// The tools as `tools/list` shows them.
@@ -103,7 +106,12 @@ struct Read {
 
 impl Toolbox {
     /// Answers `tools/call`.
-    pub(super) async fn call(&self, desk: &Desk, request: &Entry, params: Option<&str>) -> Result<Value, RpcError> {
+    pub(super) async fn call(
+        &self,
+        desk: &Desk,
+        request: &Entry,
+        params: Option<&str>,
+    ) -> Result<Box<RawValue>, RpcError> {
         let call: Call = serde_json::from_str(params.unwrap_or("{}"))
             .map_err(|error| RpcError::invalid_params(format!("the parameters of a tool call: {error}")))?;
         let arguments = call.arguments.unwrap_or_else(|| json!({}));
@@ -111,42 +119,65 @@ impl Toolbox {
             "chat.say" => say(desk, request, read(&call.name, arguments)?).await,
             "presence.get" => {
                 let Nothing {} = read(&call.name, arguments)?;
-                Ok(structured(json!({ "topic": desk.topic(), "participants": desk.roster() })))
+                Ok(structured(&json!({ "topic": desk.topic(), "participants": desk.roster() })))
             }
             "history.get" => self.history(desk.topic(), read(&call.name, arguments)?).await,
             other => Err(RpcError::invalid_params(format!("the gateway has no tool `{other}`"))),
         }
     }
 
-    async fn history(&self, topic: &TopicName, wish: Read) -> Result<Value, RpcError> {
+    async fn history(&self, topic: &TopicName, wish: Read) -> Result<Box<RawValue>, RpcError> {
         let limit = wish.limit.unwrap_or(20);
         if !(1..=MOST_ENTRIES).contains(&limit) {
             return Err(RpcError::invalid_params(format!("`limit` must be from 1 to {MOST_ENTRIES}")));
         }
-        if self.history_off.contains(topic) {
-            return Ok(structured(json!({ "topic": topic, "enabled": false, "messages": [] })));
+        let mut shown = Shown { enabled: !self.history_off.contains(topic), ..Shown::of(topic) };
+        if !shown.enabled {
+            return Ok(structured(&shown));
         }
         let window = Window { before: wish.before.as_deref(), after: wish.after, limit };
-        let Page { entries, mut next } = match history::read(&*self.log, topic, window).await {
+        let Page { entries, next } = match history::read(&*self.log, topic, window).await {
             Ok(page) => page,
             Err(refusal) => return Ok(failed(&refusal.message)),
         };
         let mut bytes = 0;
-        let mut messages = Vec::new();
         for entry in entries.iter().rev() {
-            bytes += entry.envelope.text().len();
-            if bytes > MOST_BYTES && !messages.is_empty() {
+            let length = entry.envelope.text().len();
+            if length > MOST_BYTES {
+                shown.omitted.push(entry.envelope.id().clone());
+            } else if bytes + length > MOST_BYTES {
                 // The page ends early; the next one begins with what did not fit.
-                break;
+                return Ok(structured(&shown));
+            } else {
+                bytes += length;
+                shown.messages.push(history::raw(entry));
             }
-            next = if messages.len() + 1 < entries.len() { Some(entry.envelope.id().clone()) } else { next };
-            messages.push(history::raw(entry));
+            shown.next = Some(entry.envelope.id().clone());
         }
-        Ok(structured(json!({ "topic": topic, "enabled": true, "messages": messages, "next": next })))
+        shown.next = next;
+        Ok(structured(&shown))
     }
 }
 
-async fn say(desk: &Desk, request: &Entry, say: Say) -> Result<Value, RpcError> {
+/// What `history.get` shows.
+#[derive(Serialize)]
+struct Shown<'a> {
+    topic: &'a TopicName,
+    enabled: bool,
+    messages: Vec<Box<RawValue>>,
+    /// Envelopes too long for an answer, which `GET …/history` has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    omitted: Vec<EnvelopeId>,
+    next: Option<EnvelopeId>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(topic: &'a TopicName) -> Self {
+        Self { topic, enabled: true, messages: Vec::new(), omitted: Vec::new(), next: None }
+    }
+}
+
+async fn say(desk: &Desk, request: &Entry, say: Say) -> Result<Box<RawValue>, RpcError> {
     let mut params = json!({ "text": say.text });
     if let Some(format) = say.format {
         params["format"] = match format {
@@ -159,7 +190,7 @@ async fn say(desk: &Desk, request: &Entry, say: Say) -> Result<Value, RpcError> 
     let draft = compose("say", caller, &[], request.envelope.id(), payload);
     let id = draft.envelope().id().clone();
     match desk.publish(caller, draft).outcome().await {
-        Ok(_) => Ok(structured(json!({ "id": id }))),
+        Ok(_) => Ok(structured(&json!({ "id": id }))),
         Err(refusal) => Ok(failed(&refusal.message)),
     }
 }
@@ -169,11 +200,24 @@ fn read<T: serde::de::DeserializeOwned>(tool: &str, arguments: Value) -> Result<
         .map_err(|error| RpcError::invalid_params(format!("the arguments of `{tool}`: {error}")))
 }
 
-/// A result that programs read as it is and models read as text.
-fn structured(value: Value) -> Value {
-    json!({ "content": [{ "type": "text", "text": value.to_string() }], "structuredContent": value })
+#[derive(Serialize)]
+struct Content<'a> {
+    r#type: &'static str,
+    text: &'a str,
 }
 
-fn failed(message: &str) -> Value {
-    json!({ "content": [{ "type": "text", "text": message }], "isError": true })
+/// A result that programs read as it is and models read as text.
+fn structured(value: &impl Serialize) -> Box<RawValue> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Result<'a> {
+        content: [Content<'a>; 1],
+        structured_content: &'a RawValue,
+    }
+    let structured_content = &*text(value);
+    text(&Result { content: [Content { r#type: "text", text: structured_content.get() }], structured_content })
+}
+
+fn failed(message: &str) -> Box<RawValue> {
+    text(&json!({ "content": [Content { r#type: "text", text: message }], "isError": true }))
 }

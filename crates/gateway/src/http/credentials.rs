@@ -1,10 +1,13 @@
 //! Finding the token in a request: a header, a ticket, or a WebSocket subprotocol. Never in a URL, except in dev mode.
 
+use std::net::IpAddr;
+
 use axum::http::{HeaderMap, header};
 use salon_protocol::{Code, TopicName};
 
 use super::problem::Problem;
 use super::query::Query;
+use crate::audit::{AuditEvent, AuditKind};
 use crate::auth::{AuthError, Grant};
 use crate::clock;
 use crate::gateway::Gateway;
@@ -14,29 +17,59 @@ pub(crate) const SUBPROTOCOL: &str = "mcpx.v0";
 
 const BEARER_SUBPROTOCOL: &str = "bearer.";
 
-/// Verifies whoever asks, by header alone.
-pub(crate) fn by_header(gateway: &Gateway, headers: &HeaderMap, query: &Query) -> Result<Grant, Problem> {
-    refuse_tokens_in_url(gateway, query)?;
-    let token = bearer(headers)?.or_else(|| dev_token(gateway, query)).ok_or(AuthError::Missing)?;
-    Ok(gateway.verifier.verify(token, clock::now())?)
+/// A request that wants in.
+pub(crate) struct Asking<'a> {
+    pub(crate) gateway: &'a Gateway,
+    pub(crate) peer: IpAddr,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) query: &'a Query,
+    /// The topic it wants, when it wants one.
+    pub(crate) topic: Option<&'a TopicName>,
 }
 
-/// Verifies whoever wants a stream or a socket: by header, by ticket, or by subprotocol.
-pub(crate) fn for_stream(
-    gateway: &Gateway,
-    headers: &HeaderMap,
-    query: &Query,
-    topic: &TopicName,
-) -> Result<Grant, Problem> {
-    let now = clock::now();
-    if let Some(ticket) = query.get("ticket") {
-        return Ok(gateway.tickets.redeem(ticket, topic, now)?);
+impl Asking<'_> {
+    /// Verifies whoever asks, by header alone.
+    pub(crate) fn by_header(&self) -> Result<Grant, Problem> {
+        self.noted(self.verify(None))
     }
-    refuse_tokens_in_url(gateway, query)?;
-    let token = bearer(headers)?.or_else(|| subprotocol_token(headers)).or_else(|| dev_token(gateway, query));
-    let grant = gateway.verifier.verify(token.ok_or(AuthError::Missing)?, now)?;
-    grant.require(topic)?;
-    Ok(grant)
+
+    /// Verifies whoever wants a stream or a socket: by header, by ticket, or by subprotocol.
+    pub(crate) fn for_stream(&self) -> Result<Grant, Problem> {
+        match (self.query.get("ticket"), self.topic) {
+            (Some(ticket), Some(topic)) => {
+                let redeemed = self.gateway.tickets.redeem(ticket, topic, clock::now());
+                self.noted(redeemed.map_err(Problem::from))
+            }
+            _ => self.noted(self.verify(subprotocol_token(self.headers))),
+        }
+    }
+
+    fn verify(&self, otherwise: Option<&str>) -> Result<Grant, Problem> {
+        refuse_tokens_in_url(self.gateway, self.query)?;
+        let token = bearer(self.headers)?.or(otherwise).or_else(|| dev_token(self.gateway, self.query));
+        let grant = self.gateway.verifier.verify(token.ok_or(AuthError::Missing)?, clock::now())?;
+        if let Some(topic) = self.topic {
+            grant.require(topic)?;
+        }
+        Ok(grant)
+    }
+
+    /// Keeps in the audit trail how the attempt went.
+    fn noted(&self, attempt: Result<Grant, Problem>) -> Result<Grant, Problem> {
+        let event = match &attempt {
+            Ok(grant) => AuditEvent::new(AuditKind::AuthOk, clock::now()).grant(grant),
+            Err(problem) => {
+                let event = AuditEvent::new(AuditKind::AuthFailed, clock::now());
+                event.code(problem.code()).reason(problem.message().to_owned())
+            }
+        };
+        let event = event.address(self.peer);
+        self.gateway.audit.record(match self.topic {
+            Some(topic) => event.topic(topic),
+            None => event,
+        });
+        attempt
+    }
 }
 
 fn refuse_tokens_in_url(gateway: &Gateway, query: &Query) -> Result<(), Problem> {

@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use salon_protocol::Code;
 
-use super::problem::Problem;
+use super::problem::{Problem, RefusedWith};
 use crate::gateway::Gateway;
 
 const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, OPTIONS");
@@ -18,12 +18,17 @@ const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static("authorization, co
 
 /// Refuses requests for other hosts and from other pages; answers preflights and marks answers for pages that are allowed.
 pub(crate) async fn guard(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
-    let origin = match check(&gateway, request.headers()) {
+    let response = answer(&gateway, request, next).await;
+    if let Some(RefusedWith(code)) = response.extensions().get() {
+        gateway.meters.refused(*code);
+    }
+    response
+}
+
+async fn answer(gateway: &Gateway, request: Request, next: Next) -> Response {
+    let origin = match check(gateway, request.headers()) {
         Ok(origin) => origin,
-        Err(problem) => {
-            gateway.meters.refused(problem.code());
-            return problem.into_response();
-        }
+        Err(problem) => return problem.into_response(),
     };
     let preflight = request.method() == Method::OPTIONS
         && origin.is_some()

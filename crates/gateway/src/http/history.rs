@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{Peer, Problem, Query, credentials, invalid};
+use super::credentials::Asking;
+use super::{Peer, Problem, Query, invalid};
 use crate::gateway::{Gateway, MOST_HISTORY};
 use crate::history::{Page, Window, raw, read};
 
@@ -48,8 +49,9 @@ pub(super) async fn page(
 ) -> Result<Json<HistoryPage>, Problem> {
     let topic = super::topic(path)?;
     let query = Query::parse(request.uri().query())?;
-    let grant = gateway.noted(credentials::by_header(&gateway, request.headers(), &query), peer.ip())?;
-    grant.require(&topic)?;
+    let asking =
+        Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: Some(&topic) };
+    asking.by_header()?;
     let wrong_limit = || invalid("`limit` must be a whole number from 1 to 1000");
     let limit = match query.get("limit") {
         None => DEFAULT_LIMIT,

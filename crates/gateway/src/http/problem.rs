@@ -16,6 +16,10 @@ pub(crate) struct Problem {
     refusal: Refusal,
 }
 
+/// Marks an answer that is a no, for whoever counts them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RefusedWith(pub(crate) Code);
+
 /// What the body of a no looks like.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ProblemBody {
@@ -43,6 +47,10 @@ impl Problem {
 
     pub(crate) fn code(&self) -> Code {
         self.refusal.code
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.refusal.message
     }
 }
 
@@ -80,6 +88,7 @@ impl IntoResponse for Problem {
         let Refusal { code, message, regarding } = self.refusal;
         let body = Json(ProblemBody { error: message, code, id: regarding });
         let mut response = (self.status, body).into_response();
+        response.extensions_mut().insert(RefusedWith(code));
         let mut add = |name, value| response.headers_mut().insert(name, HeaderValue::from_static(value));
         match self.status {
             StatusCode::UNAUTHORIZED => drop(add(header::WWW_AUTHENTICATE, "Bearer realm=\"salon\"")),

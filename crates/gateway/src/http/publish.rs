@@ -10,7 +10,8 @@ use salon_protocol::{Code, Draft, EnvelopeId, Position, Refusal};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::{Peer, Problem, Query, credentials, invalid};
+use super::credentials::Asking;
+use super::{Peer, Problem, Query, invalid};
 use crate::gateway::{Gateway, MOST_MESSAGE};
 use crate::ledger::Ledger;
 
@@ -44,8 +45,9 @@ pub(super) async fn publish(
 ) -> Result<(StatusCode, Json<Published>), Problem> {
     let topic = super::topic(path)?;
     let query = Query::parse(request.uri().query())?;
-    let grant = gateway.noted(credentials::by_header(&gateway, request.headers(), &query), peer.ip())?;
-    grant.require(&topic)?;
+    let asking =
+        Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: Some(&topic) };
+    let grant = asking.by_header()?;
     let ledger = Ledger {
         meters: gateway.meters.clone(),
         audit: gateway.audit.clone(),
@@ -61,7 +63,7 @@ pub(super) async fn publish(
             Some(_) => Refusal::new(Code::TooLarge, format!("the message is longer than the limit of {most} bytes")),
             None => Refusal::new(Code::InvalidParameters, "the body could not be read to its end"),
         };
-        ledger.refused(refusal.code);
+        ledger.told_no(refusal.code);
         refusal
     })?;
     let body = body.to_bytes();
@@ -70,8 +72,7 @@ pub(super) async fn publish(
         let draft = Draft::parse(text, &limits)?;
         gateway.rooms.publish(&topic, &grant.participant, draft).await?.outcome().await
     };
-    let appended = outcome.await.inspect_err(|refusal| ledger.refused(refusal.code))?;
-    gateway.meters.appends.increment(1);
+    let appended = outcome.await.inspect_err(|refusal| ledger.told_no(refusal.code))?;
     let status = if appended.repeated { StatusCode::OK } else { StatusCode::CREATED };
     let entry = appended.entry;
     let published =

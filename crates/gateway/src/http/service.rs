@@ -11,7 +11,8 @@ use salon_protocol::{Code, PROTOCOL, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Peer, Problem, Query, credentials};
+use super::credentials::Asking;
+use super::{Peer, Problem, Query};
 use crate::clock;
 use crate::gateway::Gateway;
 
@@ -65,9 +66,12 @@ pub(super) async fn metrics(
     Extension(Peer(peer)): Extension<Peer>,
     request: Request,
 ) -> Result<Response, Problem> {
-    if !peer.ip().is_loopback() {
+    // A proxy on this machine makes everybody look local, and says so.
+    let forwarded = ["forwarded", "x-forwarded-for"].iter().any(|name| request.headers().contains_key(*name));
+    if forwarded || !peer.ip().is_loopback() {
         let query = Query::parse(request.uri().query())?;
-        let grant = gateway.noted(credentials::by_header(&gateway, request.headers(), &query), peer.ip())?;
+        let headers = request.headers();
+        let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic: None }.by_header()?;
         if !grant.permissions.iter().any(|permission| permission == METRICS_PERMISSION) {
             return Err(Problem::new(Code::Forbidden, "this token lacks the permission `metrics`"));
         }

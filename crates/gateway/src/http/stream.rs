@@ -14,7 +14,8 @@ use salon_rooms::{Cursor, Happening, Interest};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::{Peer, Problem, Query, credentials, invalid};
+use super::credentials::Asking;
+use super::{Peer, Problem, Query, invalid};
 use crate::clock;
 use crate::gateway::{Counted, Gateway};
 use crate::ledger::Ledger;
@@ -27,6 +28,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 #[utoipa::path(get, path = "/v0/topics/{topic}/stream", tag = "MCPx", summary = "Follow a topic as server-sent events",
     params(("topic" = String, Path),
         ("after" = Option<String>, Query, description = "The last envelope seen; `Last-Event-ID` says the same"),
+        ("last-event-id" = Option<String>, Header, description = "What a browser sends of itself when it reconnects"),
         ("ticket" = Option<String>, Query, description = "A ticket from POST /v0/tickets in place of a token")),
     responses((status = 200, description = "One event an envelope", content_type = "text/event-stream", body = String), (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = [])))]
@@ -38,8 +40,9 @@ pub(super) async fn follow(
 ) -> Result<Response, Problem> {
     let topic = super::topic(path)?;
     let query = Query::parse(request.uri().query())?;
-    let attempt = credentials::for_stream(&gateway, request.headers(), &query, &topic);
-    let grant = gateway.noted(attempt, peer.ip())?;
+    let asking =
+        Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: Some(&topic) };
+    let grant = asking.for_stream()?;
     let after = match last_event_id(request.headers())? {
         Some(id) => Some(id),
         None => query.name("after")?,
@@ -118,7 +121,10 @@ impl Follower {
                     None
                 }
             },
-            _ = self.keep_alive.tick() => Some(": still here\n\n".into()),
+            _ = self.keep_alive.tick() => {
+                self.ledger.meters.lag.record(self.cursor.lag() as f64);
+                Some(": still here\n\n".into())
+            }
         }
     }
 }

@@ -10,7 +10,8 @@ use salon_protocol::{ParticipantId, Timestamp, TopicName, TopicPattern};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Peer, Problem, Query, credentials, invalid};
+use super::credentials::Asking;
+use super::{Peer, Problem, Query, invalid};
 use crate::auth::Grant;
 use crate::clock;
 use crate::gateway::Gateway;
@@ -44,9 +45,9 @@ pub(super) async fn issue(
     body: Bytes,
 ) -> Result<(StatusCode, Json<TicketBody>), Problem> {
     let query = Query::parse(uri.query())?;
-    let grant = gateway.noted(credentials::by_header(&gateway, &headers, &query), peer.ip())?;
     let TicketRequest { topic } = read(&body)?;
-    grant.require(&topic)?;
+    let asking = Asking { gateway: &gateway, peer: peer.ip(), headers: &headers, query: &query, topic: Some(&topic) };
+    let grant = asking.by_header()?;
     let ticket = gateway.tickets.issue(&grant, &topic, clock::now())?;
     Ok((StatusCode::CREATED, Json(TicketBody { ticket, expires_in: 30 })))
 }

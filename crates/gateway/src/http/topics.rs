@@ -9,7 +9,8 @@ use salon_protocol::{Code, Participant, Timestamp, TopicName};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Peer, Problem, Query, credentials};
+use super::credentials::Asking;
+use super::{Peer, Problem, Query};
 use crate::gateway::Gateway;
 
 #[derive(Serialize, ToSchema)]
@@ -55,7 +56,8 @@ pub(super) async fn list(
     request: Request,
 ) -> Result<Response, Problem> {
     let query = Query::parse(request.uri().query())?;
-    let grant = gateway.noted(credentials::by_header(&gateway, request.headers(), &query), peer.ip())?;
+    let asking = Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: None };
+    let grant = asking.by_header()?;
     let topics = gateway.rooms.log().topics().await.map_err(|error| {
         tracing::error!(%error, "the topics could not be listed");
         Problem::new(Code::Internal, "the gateway's log could not be read")
@@ -84,8 +86,9 @@ pub(super) async fn participants(
 ) -> Result<Json<Participants>, Problem> {
     let topic = super::topic(path)?;
     let query = Query::parse(request.uri().query())?;
-    let grant = gateway.noted(credentials::by_header(&gateway, request.headers(), &query), peer.ip())?;
-    grant.require(&topic)?;
+    let asking =
+        Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: Some(&topic) };
+    asking.by_header()?;
     let participants = gateway.rooms.roster(&topic).await?;
     Ok(Json(Participants { topic, participants }))
 }
