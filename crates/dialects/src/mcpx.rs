@@ -68,9 +68,19 @@ impl Mcpx {
         Frame::Text(text.into())
     }
 
+    fn error(&mut self, refusal: &Refusal, now: Instant) -> Frame {
+        self.compose(Kind::System, refusal.regarding.as_ref(), system::Error::from(refusal), now)
+    }
+
     fn refuse(&mut self, refusal: &Refusal, now: Instant) {
-        let frame = self.compose(Kind::System, refusal.regarding.as_ref(), system::Error::from(refusal), now);
+        let frame = self.error(refusal, now);
         self.actions.push_back(Action::Refuse(StreamId::ONLY, refusal.code, frame));
+    }
+
+    /// Tells of something that went wrong and that the peer did not cause.
+    fn tell(&mut self, refusal: &Refusal, now: Instant) {
+        let frame = self.error(refusal, now);
+        self.send(frame);
     }
 
     fn welcome(&mut self, joined: Joined, now: Instant) {
@@ -115,15 +125,15 @@ impl Dialect for Mcpx {
             Event::Refused { refusal, .. } => self.refuse(&refusal, now),
             Event::CallFailed { request, callee, .. } => {
                 let message = format!("`{callee}` left before it answered this request");
-                self.refuse(&Refusal::new(Code::RecipientNotFound, message).regarding(Some(request)), now);
+                self.tell(&Refusal::new(Code::RecipientNotFound, message).regarding(Some(request)), now);
             }
             Event::Gap => {
                 let message = "envelopes before the next one are no longer kept, and you have not seen them";
-                self.refuse(&Refusal::new(Code::NotFound, message), now);
+                self.tell(&Refusal::new(Code::NotFound, message), now);
             }
             Event::Closing(reason) => {
                 if reason == CloseReason::Shutdown {
-                    self.refuse(&Refusal::new(Code::Closing, reason.to_string()), now);
+                    self.tell(&Refusal::new(Code::Closing, reason.to_string()), now);
                 }
                 self.actions.push_back(Action::Close(reason));
             }

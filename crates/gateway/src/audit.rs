@@ -22,6 +22,9 @@ use crate::auth::Grant;
 /// How many events may wait for the disk.
 const WAITING: usize = 8192;
 
+/// How many attempts to come in and refusals are kept of one second.
+const MOST_A_SECOND: u32 = 500;
+
 /// The longest reason that is kept, in characters.
 const MAX_REASON_CHARS: usize = 256;
 
@@ -122,10 +125,29 @@ pub struct Audit(Option<Arc<Trail>>);
 struct Trail {
     sender: SyncSender<Message>,
     lost: Arc<AtomicU64>,
+    /// A second, and how many events it has had.
+    budget: Mutex<(u64, u32)>,
     /// `None` once closed.
     writer: Mutex<Option<JoinHandle<()>>>,
     /// The file once more, to make it last at the end.
     file: Option<File>,
+}
+
+impl Trail {
+    /// What anybody can cause as often as they like must not fill the disk: beyond a number a second it is only counted. Who came
+    /// and went is always kept.
+    fn takes(&self, event: &AuditEvent) -> bool {
+        if matches!(event.event, AuditKind::Join | AuditKind::Leave | AuditKind::Takeover) {
+            return true;
+        }
+        let mut budget = self.budget.lock().expect("nothing panics while the audit budget is locked");
+        let second = event.ts.0 / 1000;
+        if budget.0 != second {
+            *budget = (second, 0);
+        }
+        budget.1 += 1;
+        budget.1 <= MOST_A_SECOND
+    }
 }
 
 enum Message {
@@ -155,14 +177,19 @@ impl Audit {
             let lost = lost.clone();
             move || Writer { out: BufWriter::new(out), lost: &lost, failing: false }.run(&receiver)
         })?;
-        Ok(Self(Some(Arc::new(Trail { sender, lost, writer: Mutex::new(Some(writer)), file }))))
+        Ok(Self(Some(Arc::new(Trail {
+            sender,
+            lost,
+            budget: Mutex::default(),
+            writer: Mutex::new(Some(writer)),
+            file,
+        }))))
     }
 
     /// Hands an event over. Never waits.
     pub fn record(&self, event: AuditEvent) {
-        if let Some(trail) = &self.0
-            && trail.sender.try_send(Message::Event(event)).is_err()
-        {
+        let Some(trail) = &self.0 else { return };
+        if !trail.takes(&event) || trail.sender.try_send(Message::Event(event)).is_err() {
             trail.lost.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -120,7 +120,7 @@ pub(crate) struct Tally<K> {
 }
 
 impl<K: Eq + Hash + Clone> Tally<K> {
-    fn new(limit: usize) -> Arc<Self> {
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, counts: Mutex::default() })
     }
 

@@ -129,12 +129,16 @@ pub async fn serve(
     let options = salon_log::sqlite::Options { durability: config.durability, retention: config.retention.clone() };
     let log: Arc<dyn TopicLog> = Arc::new(Sqlite::open(&config.data, options)?);
     let settings = settings(&config, witness(audit.clone(), meters.clone()));
-    let rooms =
-        Rooms::new(log.clone(), settings, host::host(log.clone(), config.history_off.clone(), config.limits.message));
+    let rooms = Rooms::new(
+        log.clone(),
+        settings,
+        host::host(log.clone(), config.history_off.clone(), config.limits.message, local.derive("host")),
+    );
     rooms.recover().await?;
 
     let stop = watch::Sender::new(false);
     let (drain_deadline, write_deadline) = (config.times.drain_deadline, config.times.write_deadline);
+    let most_waiting = config.limits.connections_per_address;
     let gateway = Arc::new(Gateway::new(
         config,
         rooms.clone(),
@@ -149,7 +153,8 @@ pub async fn serve(
     }
     ready();
 
-    let accepting = server::accept(listener, tls, http::router(gateway.clone()), write_deadline, stop.subscribe());
+    let accepting =
+        server::accept(listener, tls, http::router(gateway.clone()), write_deadline, most_waiting, stop.subscribe());
     tokio::pin!(accepting);
     let refreshing = async {
         match &jwks {

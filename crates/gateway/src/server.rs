@@ -1,7 +1,7 @@
 //! Listening: connections come in, become HTTP, and some of those become sessions.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use crate::carriers::Socket;
+use crate::gateway::{Counted, Tally};
 use crate::http::Peer;
 
 /// How long a client may take for the head of a request, or for TLS.
@@ -53,9 +54,19 @@ pub enum TlsError {
         /// What is wrong.
         why: String,
     },
+    /// A file has no certificate in it.
+    #[error("`{0}` has no certificate in it")]
+    Empty(String),
     /// The key and the certificate are not usable together.
-    #[error("the certificate and key are not usable: {0}")]
-    Pair(#[from] rustls::Error),
+    #[error("the certificate `{cert}` and the key `{key}` are not usable together: {why}")]
+    Pair {
+        /// The certificate's file.
+        cert: String,
+        /// The key's file.
+        key: String,
+        /// What is wrong.
+        why: rustls::Error,
+    },
 }
 
 /// Loads a certificate chain and its key.
@@ -67,12 +78,18 @@ pub(crate) fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
     let chain = CertificateDer::pem_file_iter(cert)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| unreadable(cert, error))?;
+    if chain.is_empty() {
+        return Err(TlsError::Empty(cert.display().to_string()));
+    }
     let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, error))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let unusable = |why| TlsError::Pair { cert: cert.display().to_string(), key: key.display().to_string(), why };
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
+        .with_safe_default_protocol_versions()
+        .map_err(unusable)?
         .with_no_client_auth()
-        .with_single_cert(chain, private)?;
+        .with_single_cert(chain, private)
+        .map_err(unusable)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -83,9 +100,12 @@ pub(crate) async fn accept(
     tls: Option<TlsAcceptor>,
     router: Router,
     write_deadline: Duration,
+    most_waiting: usize,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut connections = JoinSet::new();
+    // Rooms and streams are counted where they begin; this bounds those who have not come so far.
+    let waiting = Tally::new(most_waiting);
     let http = Http { router, write_deadline, stop: stop.clone() };
     loop {
         let accepted = tokio::select! { biased;
@@ -94,7 +114,11 @@ pub(crate) async fn accept(
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
         };
         match accepted {
-            Ok((stream, peer)) => drop(connections.spawn(http.clone().serve(stream, peer, tls.clone()))),
+            Ok((stream, peer)) => match waiting.enter(&peer.ip(), "address") {
+                Ok(counted) => drop(connections.spawn(http.clone().serve(stream, peer, tls.clone(), counted))),
+                // Nobody has said yet what they want, so there is nobody to answer.
+                Err(refusal) => tracing::debug!(%peer, %refusal, "a connection was not taken"),
+            },
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -113,7 +137,7 @@ struct Http {
 }
 
 impl Http {
-    async fn serve(self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+    async fn serve(self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>, _counted: Counted<IpAddr>) {
         if let Err(error) = self.try_serve(stream, peer, tls).await {
             tracing::debug!(%error, "a connection ended badly");
         }

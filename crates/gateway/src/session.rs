@@ -22,6 +22,12 @@ use crate::ledger::Ledger;
 /// How many drafts of one session may be on their way into the log.
 const MOST_IN_FLIGHT: usize = 256;
 
+/// How many bytes of text they may have, but for the last of them.
+const MOST_BYTES_IN_FLIGHT: usize = 2 << 20;
+
+/// How long reading pauses, at the most, for one message too many.
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+
 /// How many bytes of entries are taken from the room at once.
 const BATCH: usize = 64 * 1024;
 
@@ -48,6 +54,7 @@ pub(crate) struct Session<D> {
     ledger: Ledger,
     happenings: Vec<Happening>,
     in_flight: VecDeque<Awaited>,
+    bytes_in_flight: usize,
     looking_up: Option<(Ticket, BoxFuture<'static, Result<Appended, Refusal>>)>,
     patience: Patience,
     next_ping: Instant,
@@ -77,6 +84,7 @@ struct Acted {
 struct Awaited {
     ticket: Ticket,
     since: Instant,
+    bytes: usize,
     submission: Submission,
 }
 
@@ -107,6 +115,7 @@ impl<D: Dialect> Session<D> {
             ledger,
             happenings: Vec::new(),
             in_flight: VecDeque::new(),
+            bytes_in_flight: 0,
             looking_up: None,
             patience,
             next_ping,
@@ -123,8 +132,9 @@ impl<D: Dialect> Session<D> {
         for _ in 0..ROUNDS {
             let mut progress = self.act(now).anything;
             progress |= self.poll_outcomes(cx, now);
-            progress |= self.poll_room(cx, now);
+            // The peer before the room: what it has to say must not wait for a quiet moment.
             progress |= self.poll_peer(cx, now);
+            progress |= self.poll_room(cx, now);
             progress |= self.act(now).anything;
             match self.poll_write(cx) {
                 Ok(wrote) => progress |= wrote,
@@ -179,10 +189,18 @@ impl<D: Dialect> Session<D> {
 
     fn publish(&mut self, ticket: Ticket, draft: salon_protocol::Draft, now: Instant) {
         let Some(seat) = &self.seat else { return };
+        let bytes = draft.envelope().text().len();
         match seat.publish(draft) {
-            Publishing::Submitted(submission) => self.in_flight.push_back(Awaited { ticket, since: now, submission }),
+            Publishing::Submitted(submission) => {
+                self.bytes_in_flight += bytes;
+                self.in_flight.push_back(Awaited { ticket, since: now, bytes, submission });
+            }
             Publishing::LookUp(outcome) => self.looking_up = Some((ticket, outcome)),
             Publishing::Refused(refusal) => self.dialect.handle_event(Event::Refused { ticket, refusal }, now),
+            Publishing::Limited(refusal, wait) => {
+                self.pause(wait, now);
+                self.dialect.handle_event(Event::Refused { ticket, refusal }, now);
+            }
         }
     }
 
@@ -208,6 +226,7 @@ impl<D: Dialect> Session<D> {
         while let Some(first) = self.in_flight.front_mut() {
             let Poll::Ready(outcome) = Pin::new(&mut first.submission).poll(cx) else { break };
             let (ticket, since) = (first.ticket, first.since);
+            self.bytes_in_flight -= first.bytes;
             self.in_flight.pop_front();
             self.ledger.meters.append_seconds.record(since.elapsed().as_secs_f64());
             self.settle(ticket, outcome, now);
@@ -281,7 +300,7 @@ impl<D: Dialect> Session<D> {
 
     fn poll_peer(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let mut progress = false;
-        while self.may_read(now) {
+        while self.may_read() {
             let Poll::Ready(received) = self.socket.poll_receive(cx) else { break };
             progress = true;
             self.heard = now;
@@ -302,12 +321,13 @@ impl<D: Dialect> Session<D> {
     }
 
     /// Reading stops while too much is under way, which is how a peer feels back-pressure.
-    fn may_read(&self, now: Instant) -> bool {
+    fn may_read(&self) -> bool {
         self.seat.is_some()
             && self.in_flight.len() < MOST_IN_FLIGHT
+            && self.bytes_in_flight < MOST_BYTES_IN_FLIGHT
             && self.looking_up.is_none()
             && self.socket.has_room()
-            && self.paused.is_none_or(|until| now >= until)
+            && self.paused.is_none()
     }
 
     fn hear(&mut self, frame: Frame, now: Instant) {
@@ -315,9 +335,15 @@ impl<D: Dialect> Session<D> {
         if !self.act(now).published
             && let Some(Err(wait)) = self.seat.as_ref().map(Seat::count_malformed)
         {
-            self.paused = Some(now + wait);
-            self.timer.as_mut().reset((now + wait).into());
+            self.pause(wait, now);
         }
+    }
+
+    /// Reads nothing for a while: whoever sends too much is slowed down rather than answered ever faster.
+    fn pause(&mut self, wait: Duration, now: Instant) {
+        let until = now + wait.min(LONGEST_PAUSE);
+        self.paused = Some(until);
+        self.timer.as_mut().reset(until.into());
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
@@ -340,6 +366,9 @@ impl<D: Dialect> Session<D> {
         if self.ending.is_some() {
             return true;
         }
+        if self.paused.is_some_and(|until| now >= until) {
+            self.paused = None;
+        }
         if now >= self.expires {
             self.close(CloseReason::TokenExpired, now);
             return true;
@@ -356,15 +385,14 @@ impl<D: Dialect> Session<D> {
         if self.dialect.poll_timeout().is_some_and(|at| now >= at) {
             self.dialect.handle_timeout(now);
         }
-        let next = self.next_deadline(now);
+        let next = self.next_deadline();
         self.timer.as_mut().reset(next.into());
         true
     }
 
-    fn next_deadline(&self, now: Instant) -> Instant {
-        let paused = self.paused.filter(|&until| until > now);
+    fn next_deadline(&self) -> Instant {
         let silence = self.heard + self.patience.silence;
-        [Some(self.expires), Some(self.next_ping), Some(silence), self.dialect.poll_timeout(), paused]
+        [Some(self.expires), Some(self.next_ping), Some(silence), self.dialect.poll_timeout(), self.paused]
             .into_iter()
             .flatten()
             .min()

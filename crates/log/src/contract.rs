@@ -12,7 +12,8 @@ use futures_util::{FutureExt, StreamExt};
 use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Timestamp, TopicName};
 
 use crate::{
-    AppendError, Appended, Claim, Health, ReadError, Retention, RetentionRules, Span, Standing, Tail, Tailed, TopicLog,
+    AppendError, Appended, Claim, Health, OpenRequest, ReadError, Retention, RetentionRules, Span, Standing, Tail,
+    Tailed, TopicLog,
 };
 
 /// An engine as the suite needs it.
@@ -114,6 +115,11 @@ pub(crate) async fn append_lines(
         entries.push(append.await.expect("an append of a new id").entry);
     }
     entries
+}
+
+/// The ids of open requests, in order.
+pub(crate) fn asked(open: &[OpenRequest]) -> Vec<String> {
+    open.iter().map(|open| open.request.to_string()).collect()
 }
 
 pub(crate) fn ids<'a>(entries: impl IntoIterator<Item = &'a Arc<Entry>>) -> Vec<String> {
@@ -367,7 +373,7 @@ async fn leases_supersede(engine: &impl Engine) {
 }
 
 fn shown(standing: &Standing) -> (Vec<String>, Vec<String>) {
-    (ids(&standing.present), ids(&standing.unanswered))
+    (ids(&standing.present), asked(&standing.unanswered))
 }
 
 async fn standing_is_a_fold(engine: &impl Engine) {

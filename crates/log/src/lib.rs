@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
-use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Timestamp, TopicName};
+use salon_protocol::{Entry, Envelope, EnvelopeId, Message, ParticipantId, Position, RpcId, Timestamp, TopicName};
 use tokio::sync::watch;
 
 pub use lease::{Claim, Lease};
@@ -151,7 +151,38 @@ pub struct Standing {
     /// The newest join of everyone who has not left since, oldest first.
     pub present: Vec<Arc<Entry>>,
     /// The newest requests that have no answer, oldest first, at most [`Standing::MAX_UNANSWERED`].
-    pub unanswered: Vec<Arc<Entry>>,
+    pub unanswered: Vec<OpenRequest>,
+}
+
+/// A request that nobody has answered: what must be known of it, without its text, which may be long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenRequest {
+    /// The request's envelope.
+    pub request: EnvelopeId,
+    /// Who asked.
+    pub caller: ParticipantId,
+    /// Who was asked.
+    pub callee: ParticipantId,
+    /// Its JSON-RPC id.
+    pub id: RpcId,
+    /// Where it stands.
+    pub offset: u64,
+}
+
+impl OpenRequest {
+    /// What an entry asks, when it is a request to somebody.
+    pub fn of(entry: &Entry) -> Option<Self> {
+        let (Some(Message::Request { id, .. }), [callee]) = (entry.envelope.message(), entry.envelope.to()) else {
+            return None;
+        };
+        Some(Self {
+            request: entry.envelope.id().clone(),
+            caller: entry.envelope.from().clone(),
+            callee: callee.clone(),
+            id: id.clone(),
+            offset: entry.position.offset,
+        })
+    }
 }
 
 impl Standing {

@@ -109,6 +109,11 @@ impl Bell {
         }
     }
 
+    /// Has the cursor look around.
+    pub(crate) fn ring(&self) {
+        self.waker.wake();
+    }
+
     fn wanted(&self, batch: &Batch) -> Wanted {
         if self.interest.deliver == Deliver::All && !self.interest.without_own {
             return Wanted::Everything;

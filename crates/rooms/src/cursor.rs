@@ -263,7 +263,10 @@ impl Cursor {
                 self.behind_since = None;
                 self.tell_failed_calls(out);
             }
-            None if self.behind_since.is_some_and(|since| since.elapsed() > MOST_LAG) => {
+            // The host has nowhere to reconnect from.
+            None if self.bell.interest.deliver != Deliver::Named
+                && self.behind_since.is_some_and(|since| since.elapsed() > MOST_LAG) =>
+            {
                 return Err(CloseReason::TooSlow);
             }
             None => self.reading = Reading::Log(LogPage::ask(&self.room, self.at)),
@@ -272,11 +275,13 @@ impl Cursor {
     }
 
     fn tell_failed_calls(&mut self, out: &mut Vec<Happening>) {
-        if let Some(reader) = &self.bell.interest.reader {
-            let failed = self.room.fold().failed_calls(reader, self.told, self.at);
-            out.extend(failed.into_iter().map(Happening::CallFailed));
-        }
-        self.told = self.at;
+        let Some(reader) = &self.bell.interest.reader else { return };
+        let fold = self.room.fold();
+        // A page of the log can be ahead of the fold; what fails there is told when the fold has come so far.
+        let known = self.at.min(self.room.ring().head());
+        let failed = fold.failed_calls(reader, self.told, known);
+        out.extend(failed.into_iter().map(Happening::CallFailed));
+        self.told = self.told.max(known);
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use salon_log::Standing;
+use salon_log::{OpenRequest, Standing};
 use salon_protocol::{Entry, EnvelopeId, Message, Participant, ParticipantId, PresenceEvent, RpcId};
 
 /// A request whose caller must be told that nobody will answer it.
@@ -35,8 +35,12 @@ pub(crate) struct Call {
 pub(crate) struct Fold {
     roster: BTreeMap<ParticipantId, Arc<Participant>>,
     calls: HashMap<EnvelopeId, Call>,
+    /// How many of them each caller has made.
+    callers: HashMap<ParticipantId, usize>,
     /// Requests in the order they were made, some of them answered since; bounds `calls`.
     asked: VecDeque<EnvelopeId>,
+    /// The offset everything up to which has been taken.
+    through: u64,
 }
 
 impl Fold {
@@ -50,21 +54,26 @@ impl Fold {
                 fold.roster.insert(presence.participant.id.clone(), Arc::new(presence.participant));
             }
         }
-        for entry in &standing.unanswered {
-            fold.ask(entry);
+        for open in &standing.unanswered {
+            fold.ask(open.clone());
             // When exactly the callee left is not kept, so its callers may be told once more than needed.
-            if let Some(call) = fold.calls.get_mut(entry.envelope.id())
+            if let Some(call) = fold.calls.get_mut(&open.request)
                 && !call.callee.is_host()
                 && joined.get(&call.callee).is_none_or(|&since| since > call.asked)
             {
                 call.failed = Some(standing.head.offset);
             }
         }
+        fold.through = standing.head.offset;
         fold
     }
 
-    /// Takes the next entry; says whether some call fails by it.
+    /// Takes the next entry; says whether some call fails by it. What the fold was restored from is not taken twice.
     pub(crate) fn apply(&mut self, entry: &Entry) -> bool {
+        if entry.position.offset <= self.through {
+            return false;
+        }
+        self.through = entry.position.offset;
         if let Some(presence) = entry.envelope.presence() {
             let who = presence.participant.id.clone();
             return match presence.event {
@@ -80,10 +89,10 @@ impl Fold {
             };
         }
         match entry.envelope.message() {
-            Some(Message::Request { .. }) => self.ask(entry),
+            Some(Message::Request { .. }) => OpenRequest::of(entry).is_some_and(|open| self.ask(open)),
             Some(Message::Response { .. }) => {
                 if let Some(request) = entry.envelope.correlation() {
-                    self.calls.remove(request);
+                    self.remove(&request.clone());
                 }
                 false
             }
@@ -92,31 +101,38 @@ impl Fold {
     }
 
     /// Notes a request; says whether it failed at once, because whom it asks left just before it.
-    fn ask(&mut self, entry: &Entry) -> bool {
-        let (Some(Message::Request { id, .. }), [callee]) = (entry.envelope.message(), entry.envelope.to()) else {
-            return false;
-        };
-        let failed = (!self.is_present(callee)).then_some(entry.position.offset);
-        let call = Call {
-            caller: entry.envelope.from().clone(),
-            callee: callee.clone(),
-            id: id.clone(),
-            asked: entry.position.offset,
-            failed,
-            answering: false,
-        };
-        self.calls.insert(entry.envelope.id().clone(), call);
-        self.asked.push_back(entry.envelope.id().clone());
+    fn ask(&mut self, open: OpenRequest) -> bool {
+        let OpenRequest { request, caller, callee, id, offset: asked } = open;
+        let failed = (!self.is_present(&callee)).then_some(asked);
+        *self.callers.entry(caller.clone()).or_default() += 1;
+        let call = Call { caller, callee, id, asked, failed, answering: false };
+        self.calls.insert(request.clone(), call);
+        self.asked.push_back(request);
         self.forget_oldest();
         failed.is_some()
+    }
+
+    fn remove(&mut self, request: &EnvelopeId) {
+        let Some(call) = self.calls.remove(request) else { return };
+        if let Some(count) = self.callers.get_mut(&call.caller) {
+            *count -= 1;
+            if *count == 0 {
+                self.callers.remove(&call.caller);
+            }
+        }
+    }
+
+    /// How many requests of somebody's wait for an answer, failed ones included.
+    pub(crate) fn open_calls(&self, caller: &ParticipantId) -> usize {
+        self.callers.get(caller).copied().unwrap_or(0)
     }
 
     fn forget_oldest(&mut self) {
         while self.calls.len() > Standing::MAX_UNANSWERED {
             match self.asked.pop_front() {
-                Some(oldest) => self.calls.remove(&oldest),
+                Some(oldest) => self.remove(&oldest),
                 None => break,
-            };
+            }
         }
         if self.asked.len() > 2 * self.calls.len() + 64 {
             self.asked.retain(|id| self.calls.contains_key(id));

@@ -25,6 +25,7 @@ use crate::limits::{Rate, Rates};
 use crate::ring::Budget;
 use crate::room::{Publishing, Room, Visit, unreadable, unwritable};
 use crate::seat::{Place, Seat};
+use crate::seating::Seating;
 
 /// How many entries a room takes from its log before it tells anybody of them.
 const MOST_AT_ONCE: usize = 1024;
@@ -191,7 +192,6 @@ impl Rooms {
             None => None,
         };
         let id = admission.participant.id.clone();
-        self.check_population(&room, &id)?;
 
         let bell =
             Bell::new(Interest { reader: Some(id.clone()), deliver: admission.deliver, without_own: !admission.echo });
@@ -203,7 +203,8 @@ impl Rooms {
 
         let (place, began, announcement) = {
             let mut seating = room.seating();
-            let beside = admission.claim == Claim::Shared && seating.is_seated(&id);
+            self.check_population(&seating, &id)?;
+            let beside = admission.claim == Claim::Shared && seating.is_shared(&id);
             let resumed = after.is_some();
             let newcomer = Arc::new(admission.participant);
             let (participant, announce) = match seating.announced(&id) {
@@ -216,7 +217,7 @@ impl Rooms {
                     (newcomer, announce)
                 }
             };
-            seating.sit(&id);
+            seating.sit(&id, admission.claim);
             let place = Place::new(room.clone(), participant.clone(), lease);
             let announcement = announce.then(|| {
                 seating.announce(participant.clone());
@@ -242,9 +243,8 @@ impl Rooms {
         Ok(Arrival { seat: Seat::new(cursor, place), roster, recent })
     }
 
-    fn check_population(&self, room: &Room, id: &ParticipantId) -> Result<(), Refusal> {
+    fn check_population(&self, seating: &Seating, id: &ParticipantId) -> Result<(), Refusal> {
         let limit = self.0.common.settings.participants;
-        let seating = room.seating();
         if limit > 0 && seating.announced(id).is_none() && seating.population() >= limit {
             let message = format!("the room is full; the limit is {limit} participants");
             return Err(Refusal::new(Code::RateLimited, message));
@@ -281,8 +281,8 @@ impl Rooms {
         author: &ParticipantId,
         draft: Draft,
     ) -> Result<Publishing, Refusal> {
-        let visit = self.visit(topic).await.map_err(|error| unreadable(&error))?;
         let is_request = matches!(draft.envelope().message(), Some(Message::Request { .. }));
+        let visit = self.visit(topic).await.map_err(|error| unreadable(&error))?;
         if is_request && !visit.room().fold().is_present(author) {
             let message = "a request wants an answer, and its sender is not in the room to get it; join first";
             let id = draft.envelope().id().clone();
@@ -403,7 +403,12 @@ impl Rooms {
             let outcome = tokio::select! { biased;
                 () = async { drop(closing.wait_for(|closing| *closing).await) } => {
                     room.seating().depart_absent();
-                    break room.see_off().await.err();
+                    let seen_off = room.see_off().await;
+                    // The leaves are in the log; whoever witnesses what enters a room hears of them too.
+                    if let Some(tailed) = tail.next().now_or_never() {
+                        drop(take_all(&room, tailed, &mut tail).await);
+                    }
+                    break seen_off.err();
                 }
                 tailed = tail.next() => take_all(&room, tailed, &mut tail).await,
                 () = room.departure.notified() => room.see_off().await,

@@ -64,6 +64,8 @@ impl Ring {
             self.evict();
         }
         self.complete_after = head;
+        // Whoever was up to date before is behind now, and finds out that it is.
+        self.evicted += 1;
     }
 
     fn evict(&mut self) {

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use salon_log::{AppendError, Appended, ReadError, Standing, TopicLog};
@@ -24,6 +25,9 @@ use crate::registry::Common;
 use crate::ring::Ring;
 use crate::rules::{self, Circumstances, Referent, Refused};
 use crate::seating::Seating;
+
+/// How many requests one participant may have open in a room.
+const MOST_CALLS: usize = 1000;
 
 /// How many readers are told of something before other tasks may run.
 const BELLS_AT_ONCE: usize = 128;
@@ -119,9 +123,14 @@ impl Room {
         let standing = self.log.standing(&self.topic).await?;
         let mut fold = self.fold();
         *fold = Fold::restore(&standing);
-        self.ring.write().expect("no code panics while it holds the ring").restart(resume.offset);
-        drop(fold);
+        let mut ring = self.ring.write().expect("no code panics while it holds the ring");
+        ring.restart(resume.offset);
+        self.next_batch.store(ring.next(), Ordering::Release);
+        drop((ring, fold));
         self.folded.send_replace(resume.offset);
+        for bell in self.listeners().bells.values() {
+            bell.ring();
+        }
         Ok(())
     }
 
@@ -217,10 +226,15 @@ impl Room {
         if !author.is_host()
             && let Err(wait) = self.common.rates.take(author)
         {
-            return Publishing::Refused(self.common.rates.refusal(wait).regarding(Some(id)));
+            return Publishing::Limited(self.common.rates.refusal(wait).regarding(Some(id)), wait);
         }
         let answered = answered_request(draft.envelope()).cloned();
         let mut fold = self.fold();
+        if matches!(draft.envelope().message(), Some(Message::Request { .. })) && fold.open_calls(author) >= MOST_CALLS
+        {
+            let message = format!("{MOST_CALLS} requests of yours wait for an answer; that is the limit in one room");
+            return Publishing::Refused(Refusal::new(Code::RateLimited, message).regarding(Some(id)));
+        }
         let call = answered.as_ref().map(|request| fold.call_mut(request));
         let referent = match &call {
             // The fold knows every request that waits for an answer, but few of those that do not.
@@ -333,6 +347,8 @@ pub(crate) fn now() -> Timestamp {
 pub enum Publishing {
     /// Refused at once.
     Refused(Refusal),
+    /// Refused because there was too much of it; nothing more should be read from this author for the time given.
+    Limited(Refusal, Duration),
     /// On its way into the log; later drafts may follow.
     Submitted(Submission),
     /// The log must be asked first; later drafts of this author wait until it is done.
@@ -343,7 +359,7 @@ impl Publishing {
     /// Waits for the outcome.
     pub async fn outcome(self) -> Result<Appended, Refusal> {
         match self {
-            Self::Refused(refusal) => Err(refusal),
+            Self::Refused(refusal) | Self::Limited(refusal, _) => Err(refusal),
             Self::Submitted(submission) => submission.await,
             Self::LookUp(outcome) => outcome.await,
         }
@@ -362,14 +378,21 @@ impl Future for Submission {
     type Output = Result<Appended, Refusal>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.append.as_mut().poll(cx).map_err(|error| {
-            if let Some((room, request)) = &self.answers
-                && let Some(call) = room.fold().call_mut(request)
-            {
-                call.answering = false;
-            }
-            unwritable(&error).regarding(Some(self.id.clone()))
-        })
+        let outcome = ready!(self.append.as_mut().poll(cx));
+        if outcome.is_ok() {
+            self.answers = None;
+        }
+        Poll::Ready(outcome.map_err(|error| unwritable(&error).regarding(Some(self.id.clone()))))
+    }
+}
+
+impl Drop for Submission {
+    fn drop(&mut self) {
+        if let Some((room, request)) = self.answers.take()
+            && let Some(call) = room.fold().call_mut(&request)
+        {
+            call.answering = false;
+        }
     }
 }
 

@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use salon_log::Claim;
 use salon_protocol::{Participant, ParticipantId};
 
 #[derive(Debug, Default)]
 pub(crate) struct Seating {
-    /// Connections here, by participant; never zero.
-    seats: HashMap<ParticipantId, usize>,
+    /// Connections here, by participant, and how the newest claimed its place; never none.
+    seats: HashMap<ParticipantId, (usize, Claim)>,
     /// Everyone whose join was submitted and whose leave was not.
     announced: HashMap<ParticipantId, Arc<Participant>>,
     /// Participants whose last connection here has gone.
@@ -45,12 +46,19 @@ impl Seating {
         self.announced.insert(participant.id.clone(), participant);
     }
 
-    pub(crate) fn sit(&mut self, id: &ParticipantId) {
-        *self.seats.entry(id.clone()).or_default() += 1;
+    pub(crate) fn sit(&mut self, id: &ParticipantId, claim: Claim) {
+        let (count, newest) = self.seats.entry(id.clone()).or_insert((0, claim));
+        *count += 1;
+        *newest = claim;
+    }
+
+    /// Whether somebody sits here and would let another connection of theirs sit beside.
+    pub(crate) fn is_shared(&self, id: &ParticipantId) -> bool {
+        self.seats.get(id).is_some_and(|(_, claim)| *claim == Claim::Shared)
     }
 
     pub(crate) fn rise(&mut self, id: &ParticipantId) {
-        if let Some(count) = self.seats.get_mut(id) {
+        if let Some((count, _)) = self.seats.get_mut(id) {
             *count -= 1;
             if *count == 0 {
                 self.seats.remove(id);

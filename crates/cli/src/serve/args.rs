@@ -28,7 +28,7 @@ On this machine, data in the usual place:
   salon serve
 
 Open to others, with TLS:
-  salon serve --listen 0.0.0.0:8787 --tls-cert cert.pem --tls-key key.pem
+  salon serve --listen 0.0.0.0:8787 --tls-cert cert.pem --tls-key key.pem --allow-host chat.example
 
 What would be served, without serving it:
   salon serve --check")]

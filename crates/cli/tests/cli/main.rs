@@ -5,6 +5,7 @@ mod crash;
 mod demo;
 mod full_disk;
 mod help;
+mod records;
 mod salon;
 mod serve;
 mod tls;

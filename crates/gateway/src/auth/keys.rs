@@ -74,6 +74,14 @@ impl LocalKey {
         Self::load(&path)
     }
 
+    /// Bytes that nobody can know who does not know the key, the same for the same purpose.
+    pub(crate) fn derive(&self, purpose: &str) -> [u8; 16] {
+        let mut whole = self.0.to_vec();
+        whole.extend_from_slice(purpose.as_bytes());
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &whole);
+        std::array::from_fn(|at| digest.as_ref()[at])
+    }
+
     /// Reads the key of a data directory, where there is one; makes nothing.
     pub fn find(data: &Path) -> Result<Option<Self>, KeyFileError> {
         match Self::load(&data.join(KEY_FILE)) {

@@ -44,8 +44,15 @@ impl Socket {
 
     /// Gives up on a peer that has taken nothing for too long.
     fn limit<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if outcome.is_ready() {
+        let empty = match &self.transport {
+            Transport::Plain(_) => true,
+            // TLS takes some bytes before the peer does.
+            Transport::Tls(stream) => !stream.get_ref().1.wants_write(),
+        };
+        if outcome.is_ready() && empty {
             self.stalled = None;
+        }
+        if outcome.is_ready() {
             return outcome;
         }
         let deadline = self.deadline;

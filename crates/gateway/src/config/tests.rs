@@ -94,7 +94,7 @@ fn settings_that_do_not_go_together_are_refused() {
     insta::assert_snapshot!(refusal("[times]\nping_interval = \"45s\"\n"), @"
     a peer would be gone after 45s of silence but is only asked every 45s
 
-    hint: make `times.silence_limit` at least twice `times.ping_interval`
+    hint: make `times.silence_limit` more than `times.ping_interval`; three times is usual
     ");
     insta::assert_snapshot!(refusal("[memory]\ntotal = \"1MiB\"\n"), @"
     one room may use 4194304 bytes of memory, all together 1048576

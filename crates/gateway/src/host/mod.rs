@@ -31,8 +31,16 @@ const INVALID_PARAMS: i64 = -32602;
 const INTERNAL_ERROR: i64 = -32603;
 
 /// The host of every room.
-pub(crate) fn host(log: Arc<dyn TopicLog>, history_off: HashSet<TopicName>, message_limit: usize) -> salon_rooms::Host {
-    let toolbox = Arc::new(Toolbox { log, history_off, message_limit });
+///
+/// `namespace` is secret: an id that somebody else could foresee, they could take first.
+pub(crate) fn host(
+    log: Arc<dyn TopicLog>,
+    history_off: HashSet<TopicName>,
+    message_limit: usize,
+    namespace: [u8; 16],
+) -> salon_rooms::Host {
+    let namespace = uuid::Uuid::from_bytes(namespace);
+    let toolbox = Arc::new(Toolbox { log, history_off, message_limit, namespace });
     Box::new(move |residence| {
         let toolbox = toolbox.clone();
         Box::pin(async move { reside(&toolbox, residence).await })
@@ -79,10 +87,10 @@ async fn answer(toolbox: &Toolbox, desk: &Desk, entry: &Entry) {
     };
 
     let host = ParticipantId::host();
-    let mut draft = respond(entry, id, &outcome);
+    let mut draft = respond(toolbox, entry, id, &outcome);
     if toolbox.message_limit > 0 && draft.envelope().text().len() > toolbox.message_limit {
         let message = format!("the answer is longer than the limit of {} bytes; ask for less", toolbox.message_limit);
-        draft = respond(entry, id, &Err(RpcError { code: INTERNAL_ERROR, message }));
+        draft = respond(toolbox, entry, id, &Err(RpcError { code: INTERNAL_ERROR, message }));
     }
     if let Err(refusal) = desk.publish(&host, draft).outcome().await {
         // An id conflict is the answer given before a restart.
@@ -90,7 +98,7 @@ async fn answer(toolbox: &Toolbox, desk: &Desk, entry: &Entry) {
     }
 }
 
-fn respond(request: &Entry, id: &RpcId, outcome: &Result<Box<RawValue>, RpcError>) -> Draft {
+fn respond(toolbox: &Toolbox, request: &Entry, id: &RpcId, outcome: &Result<Box<RawValue>, RpcError>) -> Draft {
     #[derive(Serialize)]
     struct Response<'a> {
         jsonrpc: &'static str,
@@ -104,7 +112,7 @@ fn respond(request: &Entry, id: &RpcId, outcome: &Result<Box<RawValue>, RpcError
     let (result, error) = (outcome.as_deref().ok(), outcome.as_ref().err());
     let response = Response { jsonrpc: "2.0", id, result, error };
     let to = std::slice::from_ref(request.envelope.from());
-    compose("answer", &ParticipantId::host(), to, request.envelope.id(), response)
+    compose(toolbox, "answer", &ParticipantId::host(), to, request.envelope.id(), response)
 }
 
 /// A value as JSON text. Envelopes in it stay as they were written: they never become values of ours, which could not hold every
@@ -114,14 +122,15 @@ pub(super) fn text(value: &impl Serialize) -> Box<RawValue> {
 }
 
 /// An envelope written because of a request.
-pub(super) fn compose(
+fn compose(
+    toolbox: &Toolbox,
     purpose: &str,
     from: &ParticipantId,
     to: &[ParticipantId],
     request: &EnvelopeId,
     payload: impl Serialize,
 ) -> Draft {
-    let id = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, format!("{purpose} {request}").as_bytes()).to_string();
+    let id = uuid::Uuid::new_v5(&toolbox.namespace, format!("{purpose} {request}").as_bytes()).to_string();
     let compose = Compose {
         id: &id,
         ts: clock::now(),

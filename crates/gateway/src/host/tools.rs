@@ -23,6 +23,8 @@ pub(super) struct Toolbox {
     pub(super) history_off: HashSet<TopicName>,
     /// The longest answer. Zero is no limit.
     pub(super) message_limit: usize,
+    /// What the ids of the host's envelopes are derived in.
+    pub(super) namespace: uuid::Uuid,
 }
 
 /// The tools as `tools/list` shows them.
@@ -116,7 +118,7 @@ impl Toolbox {
             .map_err(|error| RpcError::invalid_params(format!("the parameters of a tool call: {error}")))?;
         let arguments = call.arguments.unwrap_or_else(|| json!({}));
         match call.name.as_str() {
-            "chat.say" => say(desk, request, read(&call.name, arguments)?).await,
+            "chat.say" => self.say(desk, request, read(&call.name, arguments)?).await,
             "presence.get" => {
                 let Nothing {} = read(&call.name, arguments)?;
                 Ok(structured(&json!({ "topic": desk.topic(), "participants": desk.roster() })))
@@ -157,6 +159,24 @@ impl Toolbox {
         shown.next = next;
         Ok(structured(&shown))
     }
+
+    async fn say(&self, desk: &Desk, request: &Entry, say: Say) -> Result<Box<RawValue>, RpcError> {
+        let mut params = json!({ "text": say.text });
+        if let Some(format) = say.format {
+            params["format"] = match format {
+                SayFormat::Plain => "plain".into(),
+                SayFormat::Markdown => "markdown".into(),
+            };
+        }
+        let payload = json!({ "jsonrpc": "2.0", "method": CHAT_METHOD, "params": params });
+        let caller = request.envelope.from();
+        let draft = compose(self, "say", caller, &[], request.envelope.id(), payload);
+        let id = draft.envelope().id().clone();
+        match desk.publish(caller, draft).outcome().await {
+            Ok(_) => Ok(structured(&json!({ "id": id }))),
+            Err(refusal) => Ok(failed(&refusal.message)),
+        }
+    }
 }
 
 /// What `history.get` shows.
@@ -174,24 +194,6 @@ struct Shown<'a> {
 impl<'a> Shown<'a> {
     fn of(topic: &'a TopicName) -> Self {
         Self { topic, enabled: true, messages: Vec::new(), omitted: Vec::new(), next: None }
-    }
-}
-
-async fn say(desk: &Desk, request: &Entry, say: Say) -> Result<Box<RawValue>, RpcError> {
-    let mut params = json!({ "text": say.text });
-    if let Some(format) = say.format {
-        params["format"] = match format {
-            SayFormat::Plain => "plain".into(),
-            SayFormat::Markdown => "markdown".into(),
-        };
-    }
-    let payload = json!({ "jsonrpc": "2.0", "method": CHAT_METHOD, "params": params });
-    let caller = request.envelope.from();
-    let draft = compose("say", caller, &[], request.envelope.id(), payload);
-    let id = draft.envelope().id().clone();
-    match desk.publish(caller, draft).outcome().await {
-        Ok(_) => Ok(structured(&json!({ "id": id }))),
-        Err(refusal) => Ok(failed(&refusal.message)),
     }
 }
 

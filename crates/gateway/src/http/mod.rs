@@ -1,5 +1,6 @@
 //! Everything the gateway says over plain HTTP.
 
+mod body;
 pub(crate) mod credentials;
 mod guard;
 mod history;

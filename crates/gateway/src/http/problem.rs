@@ -68,7 +68,7 @@ impl From<Refusal> for Problem {
             Code::IdConflict | Code::VersionConflict | Code::CorrelationMismatch => StatusCode::CONFLICT,
             Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-            Code::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            Code::Timeout => StatusCode::REQUEST_TIMEOUT,
             Code::Closing => StatusCode::SERVICE_UNAVAILABLE,
             Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,

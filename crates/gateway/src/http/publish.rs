@@ -5,13 +5,12 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use salon_protocol::{Code, Draft, EnvelopeId, Position, Refusal};
+use salon_protocol::{Draft, EnvelopeId, Position};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::credentials::Asking;
-use super::{Peer, Problem, Query, invalid};
+use super::{Peer, Problem, Query, body, invalid};
 use crate::gateway::{Gateway, MOST_MESSAGE};
 use crate::ledger::Ledger;
 
@@ -58,15 +57,7 @@ pub(super) async fn publish(
 
     let limits = gateway.config.limits.envelope();
     let most = if limits.message > 0 { limits.message } else { MOST_MESSAGE };
-    let body = Limited::new(request.into_body(), most).collect().await.map_err(|error| {
-        let refusal = match error.downcast_ref::<LengthLimitError>() {
-            Some(_) => Refusal::new(Code::TooLarge, format!("the message is longer than the limit of {most} bytes")),
-            None => Refusal::new(Code::InvalidParameters, "the body could not be read to its end"),
-        };
-        ledger.told_no(refusal.code);
-        refusal
-    })?;
-    let body = body.to_bytes();
+    let body = body::read(request.into_body(), most).await.inspect_err(|refusal| ledger.told_no(refusal.code))?;
     let text = std::str::from_utf8(&body).map_err(|_| invalid("an envelope is UTF-8 text"))?;
     let outcome = async {
         let draft = Draft::parse(text, &limits)?;

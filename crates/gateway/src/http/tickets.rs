@@ -3,18 +3,21 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, StatusCode, Uri};
-use salon_protocol::{ParticipantId, Timestamp, TopicName, TopicPattern};
+use axum::extract::{Extension, Request, State};
+use axum::http::StatusCode;
+use salon_protocol::{Code, ParticipantId, Timestamp, TopicName, TopicPattern};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::credentials::Asking;
-use super::{Peer, Problem, Query, invalid};
-use crate::auth::Grant;
+use super::{Peer, Problem, Query, body, invalid};
+use crate::audit::{AuditEvent, AuditKind};
+use crate::auth::{AuthError, Grant};
 use crate::clock;
 use crate::gateway::Gateway;
+
+/// More than any body here needs.
+const MOST_BODY: usize = 4 * 1024;
 
 /// How long a token of dev mode lasts.
 const DEV_TOKEN_MILLIS: u64 = 24 * 60 * 60 * 1000;
@@ -40,14 +43,17 @@ pub(super) struct TicketBody {
 pub(super) async fn issue(
     State(gateway): State<Arc<Gateway>>,
     Extension(Peer(peer)): Extension<Peer>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
+    request: Request,
 ) -> Result<(StatusCode, Json<TicketBody>), Problem> {
-    let query = Query::parse(uri.query())?;
-    let TicketRequest { topic } = read(&body)?;
-    let asking = Asking { gateway: &gateway, peer: peer.ip(), headers: &headers, query: &query, topic: Some(&topic) };
-    let grant = asking.by_header()?;
+    let query = Query::parse(request.uri().query())?;
+    let headers = request.headers();
+    let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic: None }.by_header()?;
+    let TicketRequest { topic } = read(request).await?;
+    let refused = |_: &AuthError| {
+        let event = AuditEvent::new(AuditKind::Refusal, clock::now()).grant(&grant).topic(&topic);
+        gateway.audit.record(event.address(peer.ip()).code(Code::Forbidden));
+    };
+    grant.require(&topic).inspect_err(refused)?;
     let ticket = gateway.tickets.issue(&grant, &topic, clock::now())?;
     Ok((StatusCode::CREATED, Json(TicketBody { ticket, expires_in: 30 })))
 }
@@ -65,16 +71,20 @@ pub(super) struct DevToken {
 }
 
 /// Gives anybody who asks a token for any id. Routed in dev mode alone, which is refused on any address but loopback.
-pub(super) async fn dev_token(State(gateway): State<Arc<Gateway>>, body: Bytes) -> Result<Json<DevToken>, Problem> {
-    let DevTokenRequest { participant, topic } = read(&body)?;
+pub(super) async fn dev_token(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+) -> Result<Json<DevToken>, Problem> {
+    let DevTokenRequest { participant, topic } = read(request).await?;
     if participant.is_reserved() {
-        return Err(crate::auth::AuthError::ReservedId.into());
+        return Err(AuthError::ReservedId.into());
     }
     let now = clock::now();
     let grant = Grant::new(participant, vec![TopicPattern::Exact(topic)], Timestamp(now.0 + DEV_TOKEN_MILLIS));
     Ok(Json(DevToken { token: gateway.signer.sign(&grant, now)? }))
 }
 
-fn read<T: serde::de::DeserializeOwned>(body: &Bytes) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| invalid(format!("the body is not what it must be: {error}")))
+async fn read<T: serde::de::DeserializeOwned>(request: Request) -> Result<T, Problem> {
+    let body = body::read(request.into_body(), MOST_BODY).await?;
+    serde_json::from_slice(&body).map_err(|error| invalid(format!("the body is not what it must be: {error}")))
 }

@@ -10,7 +10,7 @@ use salon_protocol::{
 
 use super::Fault;
 use super::schema::{self, LAST_OFFSET, key};
-use crate::Standing;
+use crate::{OpenRequest, Standing};
 
 /// What is settled of a topic: everything after `trimmed` up to and with `head`, without holes.
 #[derive(Debug, Clone, Copy)]
@@ -149,7 +149,7 @@ pub(super) struct Folded {
     joins: HashMap<ParticipantId, u64>,
     present: BTreeMap<u64, Arc<Entry>>,
     requests: HashMap<EnvelopeId, u64>,
-    unanswered: BTreeMap<u64, Arc<Entry>>,
+    unanswered: BTreeMap<u64, OpenRequest>,
 }
 
 impl Folded {
@@ -181,8 +181,10 @@ impl Folded {
         let (offset, envelope) = (entry.position.offset, &entry.envelope);
         match envelope.message() {
             Some(Message::Request { .. }) => {
-                self.requests.insert(envelope.id().clone(), offset);
-                self.unanswered.insert(offset, entry.clone());
+                if let Some(open) = OpenRequest::of(entry) {
+                    self.requests.insert(open.request.clone(), offset);
+                    self.unanswered.insert(offset, open);
+                }
             }
             Some(Message::Response { .. }) => {
                 if let Some(answered) = envelope.correlation().and_then(|request| self.requests.remove(request)) {

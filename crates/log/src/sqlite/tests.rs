@@ -4,7 +4,9 @@ use futures_util::StreamExt;
 use proptest::prelude::*;
 
 use super::*;
-use crate::contract::{self, append, append_lines, caught_up, follow, ids, line, presence, request, start, topic};
+use crate::contract::{
+    self, append, append_lines, asked, caught_up, follow, ids, line, presence, request, start, topic,
+};
 use crate::{Retention, Tailed};
 
 /// A directory for one test, removed at its end.
@@ -304,7 +306,7 @@ async fn settling_between_two_looks_neither_doubles_nor_hides() {
     assert_eq!(ids(&before.await.expect("a read")), ["j1", "r1", "l1", "a1"]);
     let standing = standing.await.expect("a standing");
     assert_eq!(
-        (standing.head, ids(&standing.present), ids(&standing.unanswered)),
+        (standing.head, ids(&standing.present), asked(&standing.unanswered)),
         (last.position, vec![], vec!["r2".into()])
     );
     assert_eq!(topics.await.expect("a list")[0].entries, 5);
@@ -431,7 +433,10 @@ async fn agree(steps: Vec<Step>) {
                     assert_eq!(log.read(name, Span::Before(position), limit).await.expect("a read"), expected);
                 }
                 let standing = log.standing(name).await.expect("a standing");
-                assert_eq!((ids(&standing.present), ids(&standing.unanswered)), (model.present(), model.unanswered()));
+                assert_eq!(
+                    (ids(&standing.present), asked(&standing.unanswered)),
+                    (model.present(), model.unanswered())
+                );
             }
         }
         let Some((topic, envelope)) = store else { continue };
