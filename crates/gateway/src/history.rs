@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use salon_log::{MOST_PAGE_BYTES, ReadError, Span, TopicLog};
-use salon_protocol::{Code, Entry, EnvelopeId, Position, Refusal, Timestamp, TopicName};
+use salon_log::{MOST_PAGE_BYTES, Span, TopicLog};
+use salon_protocol::{Code, Entry, EnvelopeId, Refusal, Timestamp, TopicName};
+use salon_rooms::{resolve, unreadable};
 use serde_json::value::RawValue;
 
 /// An entry's envelope, byte for byte.
@@ -58,15 +59,4 @@ async fn before(log: &dyn TopicLog, topic: &TopicName, text: &str) -> Result<Spa
         (Err(refusal), Some(time)) if refusal.code == Code::NotFound => Ok(Span::BeforeTime(time)),
         (Err(refusal), _) => Err(refusal),
     }
-}
-
-async fn resolve(log: &dyn TopicLog, topic: &TopicName, id: &EnvelopeId) -> Result<Position, Refusal> {
-    let found = log.find(topic, id).await.map_err(|error| unreadable(&error))?;
-    let unknown = || Refusal::new(Code::NotFound, format!("no envelope `{id}` is kept in this topic"));
-    Ok(found.ok_or_else(unknown)?.entry.position)
-}
-
-fn unreadable(error: &ReadError) -> Refusal {
-    tracing::error!(%error, "the log could not be read");
-    Refusal::new(Code::Internal, "the gateway's log could not be read")
 }

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::str::FromStr;
 
 /// Where an entry stands in its topic's log.
 ///
@@ -28,13 +27,5 @@ impl Position {
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08x}-{}", self.epoch, self.offset)
-    }
-}
-
-impl FromStr for Position {
-    type Err = ();
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (epoch, offset) = text.split_once('-').ok_or(())?;
-        Ok(Self { epoch: u32::from_str_radix(epoch, 16).map_err(drop)?, offset: offset.parse().map_err(drop)? })
     }
 }

@@ -31,14 +31,22 @@ pub(crate) struct Call {
     pub(crate) answering: bool,
 }
 
+/// How many unanswered requests of one caller are remembered.
+const MOST_OF_ONE: usize = 1000;
+
+#[derive(Debug, Default)]
+struct Caller {
+    open: usize,
+    /// Its requests in the order they were made, some of them answered since.
+    asked: VecDeque<EnvelopeId>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
     roster: BTreeMap<ParticipantId, Arc<Participant>>,
     calls: HashMap<EnvelopeId, Call>,
-    /// How many of them each caller has made.
-    callers: HashMap<ParticipantId, usize>,
-    /// Requests in the order they were made, some of them answered since; bounds `calls`.
-    asked: VecDeque<EnvelopeId>,
+    /// The same by caller: what one of them leaves open must not push out what another waits for.
+    callers: HashMap<ParticipantId, Caller>,
     /// The offset everything up to which has been taken.
     through: u64,
 }
@@ -92,7 +100,7 @@ impl Fold {
             Some(Message::Request { .. }) => OpenRequest::of(entry).is_some_and(|open| self.ask(open)),
             Some(Message::Response { .. }) => {
                 if let Some(request) = entry.envelope.correlation() {
-                    self.remove(&request.clone());
+                    self.remove(request);
                 }
                 false
             }
@@ -104,38 +112,37 @@ impl Fold {
     fn ask(&mut self, open: OpenRequest) -> bool {
         let OpenRequest { request, caller, callee, id, offset: asked } = open;
         let failed = (!self.is_present(&callee)).then_some(asked);
-        *self.callers.entry(caller.clone()).or_default() += 1;
-        let call = Call { caller, callee, id, asked, failed, answering: false };
-        self.calls.insert(request.clone(), call);
-        self.asked.push_back(request);
-        self.forget_oldest();
+        let made = self.callers.entry(caller.clone()).or_default();
+        made.open += 1;
+        made.asked.push_back(request.clone());
+        let too_many = made.open > MOST_OF_ONE;
+        self.calls.insert(request, Call { caller: caller.clone(), callee, id, asked, failed, answering: false });
+        if too_many {
+            self.forget_oldest_of(&caller);
+        }
+        if self.calls.len() > Standing::MAX_UNANSWERED {
+            let busiest = self.callers.iter().max_by_key(|(_, made)| made.open).map(|(caller, _)| caller.clone());
+            busiest.iter().for_each(|caller| self.forget_oldest_of(caller));
+        }
         failed.is_some()
+    }
+
+    fn forget_oldest_of(&mut self, caller: &ParticipantId) {
+        while let Some(oldest) = self.callers.get_mut(caller).and_then(|made| made.asked.pop_front()) {
+            if self.calls.contains_key(&oldest) {
+                return self.remove(&oldest);
+            }
+        }
     }
 
     fn remove(&mut self, request: &EnvelopeId) {
         let Some(call) = self.calls.remove(request) else { return };
-        if let Some(count) = self.callers.get_mut(&call.caller) {
-            *count -= 1;
-            if *count == 0 {
-                self.callers.remove(&call.caller);
-            }
-        }
-    }
-
-    /// How many requests of somebody's wait for an answer, failed ones included.
-    pub(crate) fn open_calls(&self, caller: &ParticipantId) -> usize {
-        self.callers.get(caller).copied().unwrap_or(0)
-    }
-
-    fn forget_oldest(&mut self) {
-        while self.calls.len() > Standing::MAX_UNANSWERED {
-            match self.asked.pop_front() {
-                Some(oldest) => self.remove(&oldest),
-                None => break,
-            }
-        }
-        if self.asked.len() > 2 * self.calls.len() + 64 {
-            self.asked.retain(|id| self.calls.contains_key(id));
+        let Some(made) = self.callers.get_mut(&call.caller) else { return };
+        made.open -= 1;
+        if made.open == 0 {
+            self.callers.remove(&call.caller);
+        } else if made.asked.len() > 2 * made.open + 64 {
+            made.asked.retain(|id| self.calls.contains_key(id));
         }
     }
 
@@ -191,5 +198,47 @@ impl Fold {
 
     pub(crate) fn population(&self) -> usize {
         self.roster.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use salon_protocol::Position;
+
+    fn name(text: &str) -> ParticipantId {
+        ParticipantId::new(text).expect("a name")
+    }
+
+    fn open(caller: &str, number: u64) -> OpenRequest {
+        OpenRequest {
+            request: EnvelopeId::new(format!("{caller}-{number}")).expect("an id"),
+            caller: name(caller),
+            callee: name("system:gateway"),
+            id: RpcId::Number("1".into()),
+            offset: number + 1,
+        }
+    }
+
+    #[test]
+    fn one_callers_flood_forgets_only_its_own() {
+        let standing = Standing { head: Position::start(1), present: Vec::new(), unanswered: Vec::new() };
+        let mut fold = Fold::restore(&standing);
+        fold.ask(open("alice", 0));
+        for number in 0..3 * MOST_OF_ONE as u64 {
+            fold.ask(open("mallory", number));
+        }
+        let knows = |fold: &mut Fold, id: &str| fold.call_mut(&EnvelopeId::new(id).expect("an id")).is_some();
+        assert!(knows(&mut fold, "alice-0"));
+        assert!(!knows(&mut fold, "mallory-0"));
+        assert!(knows(&mut fold, "mallory-2999"));
+        assert_eq!(fold.calls.len(), MOST_OF_ONE + 1);
+        for number in 0..20 {
+            for other in 0..MOST_OF_ONE as u64 {
+                fold.ask(open(&format!("crowd-{number}"), other));
+            }
+        }
+        assert_eq!(fold.calls.len(), Standing::MAX_UNANSWERED);
+        assert!(knows(&mut fold, "alice-0"), "the busiest are forgotten first");
     }
 }

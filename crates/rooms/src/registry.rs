@@ -1,17 +1,15 @@
 //! The rooms of this node: opened when somebody comes, put away when nobody is left.
 
 use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, StreamExt};
-use salon_log::{Claim, ReadError, Span, Tail, Tailed, TopicLog};
+use salon_log::{Claim, ReadError, Span, TopicLog};
 use salon_protocol::{
-    CloseReason, Code, Draft, Entry, EnvelopeId, Kind, Message, Participant, ParticipantId, Position, PresenceEvent,
-    Refusal, TopicName,
+    CloseReason, Code, Draft, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, PresenceEvent, Refusal,
+    TopicName,
 };
 use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinSet;
@@ -22,20 +20,11 @@ use crate::bell::Bell;
 use crate::cursor::{Cursor, Deliver, Interest};
 use crate::fold::Fold;
 use crate::limits::{Rate, Rates};
+use crate::publishing::Publishing;
 use crate::ring::Budget;
-use crate::room::{Publishing, Room, Visit, unreadable, unwritable};
+use crate::room::{Room, Visit, resolve, unreadable, unwritable};
 use crate::seat::{Place, Seat};
 use crate::seating::Seating;
-
-/// How many entries a room takes from its log before it tells anybody of them.
-const MOST_AT_ONCE: usize = 1024;
-
-/// How long a room waits for more comings and goings before it tells of them: when a hundred people enter at once, each of them
-/// would otherwise be told of each of the others by a write of its own.
-const PRESENCE_PAUSE: Duration = Duration::from_millis(1);
-
-/// How often a room looks whether it is still needed.
-const HOUSEKEEPING: Duration = Duration::from_secs(60);
 
 /// What all rooms have in common.
 pub struct Settings {
@@ -134,15 +123,15 @@ pub type Host = Box<dyn Fn(Residence) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// The rooms of this node.
 #[derive(Clone)]
-pub struct Rooms(Arc<Inner>);
+pub struct Rooms(pub(crate) Arc<Inner>);
 
-struct Inner {
+pub(crate) struct Inner {
     log: Arc<dyn TopicLog>,
-    common: Arc<Common>,
+    pub(crate) common: Arc<Common>,
     host: Host,
     open: Mutex<HashMap<TopicName, Arc<OnceCell<Arc<Room>>>>>,
     tasks: Mutex<JoinSet<()>>,
-    closing: watch::Sender<bool>,
+    pub(crate) closing: watch::Sender<bool>,
 }
 
 impl Rooms {
@@ -188,7 +177,7 @@ impl Rooms {
         let visit = self.visit(topic).await.map_err(|error| unreadable(&error))?;
         let room = visit.room().clone();
         let after = match &admission.after {
-            Some(id) => Some(self.resolve(topic, id).await?.offset),
+            Some(id) => Some(resolve(&*self.0.log, topic, id).await?.offset),
             None => None,
         };
         let id = admission.participant.id.clone();
@@ -268,7 +257,7 @@ impl Rooms {
         let visit = self.visit(topic).await.map_err(|error| unreadable(&error))?;
         let room = visit.room().clone();
         let began = match after {
-            Some(id) => self.resolve(topic, id).await?.offset,
+            Some(id) => resolve(&*self.0.log, topic, id).await?.offset,
             None => room.ring().head(),
         };
         Ok(Cursor::new(room, Some(visit), Bell::new(interest), began))
@@ -288,7 +277,7 @@ impl Rooms {
             let id = draft.envelope().id().clone();
             return Err(Refusal::new(Code::Forbidden, message).regarding(Some(id)));
         }
-        Ok(visit.room().publish(author, draft))
+        Ok(visit.room().admit(author, draft))
     }
 
     /// Who is in a room.
@@ -301,15 +290,6 @@ impl Rooms {
                 let standing = self.0.log.standing(topic).await.map_err(|error| unreadable(&error))?;
                 Ok(Fold::restore(&standing).roster())
             }
-        }
-    }
-
-    /// Where an envelope stands.
-    async fn resolve(&self, topic: &TopicName, id: &EnvelopeId) -> Result<Position, Refusal> {
-        let found = self.0.log.find(topic, id).await.map_err(|error| unreadable(&error))?;
-        match found {
-            Some(found) => Ok(found.entry.position),
-            None => Err(Refusal::new(Code::NotFound, format!("no envelope `{id}` is kept in this topic"))),
         }
     }
 
@@ -378,113 +358,17 @@ impl Rooms {
         Ok(room)
     }
 
-    /// Runs a room, and lets go of it should it fail in a way nobody thought of: whoever comes next finds it opened anew.
-    async fn watch_over(self, room: Arc<Room>, tail: Tail, host: BoxFuture<'static, ()>, grace: Option<Instant>) {
-        let kept = AssertUnwindSafe(self.clone().keep(room.clone(), tail, host, grace)).catch_unwind().await;
-        if kept.is_err() {
-            tracing::error!(topic = %room.topic, "a room failed and was closed; this is a defect");
-            room.end(CloseReason::Internal);
-            self.forget(&room);
-        }
-    }
-
-    fn forget(&self, room: &Arc<Room>) {
+    pub(crate) fn forget(&self, room: &Arc<Room>) {
         self.open().retain(|_, cell| cell.get().is_none_or(|open| !Arc::ptr_eq(open, room)));
     }
 
-    /// Runs a room until it is put away.
-    async fn keep(self, room: Arc<Room>, mut tail: Tail, host: BoxFuture<'static, ()>, grace: Option<Instant>) {
-        let mut closing = self.0.closing.subscribe();
-        let mut grace = grace;
-        // Not at once: whoever opened the room has yet to visit it.
-        let mut housekeeping = tokio::time::interval_at(Instant::now() + HOUSEKEEPING, HOUSEKEEPING);
-        let mut host = Some(host);
-        let failed = loop {
-            let outcome = tokio::select! { biased;
-                () = async { drop(closing.wait_for(|closing| *closing).await) } => {
-                    room.seating().depart_absent();
-                    let seen_off = room.see_off().await;
-                    // The leaves are in the log; whoever witnesses what enters a room hears of them too.
-                    if let Some(tailed) = tail.next().now_or_never() {
-                        drop(take_all(&room, tailed, &mut tail).await);
-                    }
-                    break seen_off.err();
-                }
-                tailed = tail.next() => take_all(&room, tailed, &mut tail).await,
-                () = room.departure.notified() => room.see_off().await,
-                () = at(grace) => {
-                    grace = None;
-                    room.seating().depart_absent();
-                    room.see_off().await
-                }
-                () = async { if let Some(host) = &mut host { host.await } }, if host.is_some() => {
-                    host = None;
-                    Ok(())
-                }
-                _ = housekeeping.tick() => {
-                    self.0.common.rates.sweep();
-                    if self.put_away(&room) { return }
-                    Ok(())
-                }
-            };
-            if let Err(error) = outcome {
-                break Some(error);
-            }
-        };
-        if let Some(error) = failed {
-            tracing::error!(topic = %room.topic, %error, "a room had to be closed");
-            room.end(CloseReason::Internal);
-        }
-        self.forget(&room);
-    }
-
     /// Forgets a room that nobody uses.
-    fn put_away(&self, room: &Arc<Room>) -> bool {
+    pub(crate) fn put_away(&self, room: &Arc<Room>) -> bool {
         let mut open = self.open();
         let idle = room.is_idle();
         if idle {
             open.remove(&room.topic);
         }
         idle
-    }
-}
-
-/// Takes what a tail yields, together with what is waiting behind it: a room that is busy telling its readers tells them more at
-/// once the next time.
-async fn take_all(room: &Room, first: Option<Result<Tailed, ReadError>>, tail: &mut Tail) -> Result<(), ReadError> {
-    let only_presence = |entries: &[Arc<Entry>]| entries.iter().all(|entry| entry.envelope.kind() == Kind::Presence);
-    if matches!(&first, Some(Ok(Tailed::Entries(entries))) if only_presence(entries)) {
-        tokio::time::sleep(PRESENCE_PAUSE).await;
-    }
-    let mut next = first;
-    let mut waiting = Vec::new();
-    loop {
-        match next {
-            Some(Ok(Tailed::Entries(entries))) if waiting.is_empty() => waiting = entries,
-            Some(Ok(Tailed::Entries(entries))) => waiting.extend(entries),
-            Some(Ok(Tailed::Gap { resume })) => {
-                room.take(std::mem::take(&mut waiting)).await;
-                room.restart(resume).await?;
-            }
-            Some(Err(error)) => return Err(error),
-            None => return Err(ReadError::Failed("the log has ended".into())),
-        }
-        if waiting.len() >= MOST_AT_ONCE {
-            break;
-        }
-        match tail.next().now_or_never() {
-            Some(more) => next = more,
-            None => break,
-        }
-    }
-    room.take(waiting).await;
-    Ok(())
-}
-
-/// Waits for a moment, or for ever.
-async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }

@@ -4,17 +4,14 @@
 //! fold's lock therefore sees fold and ring at the same point of the log.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use salon_log::{AppendError, Appended, ReadError, Standing, TopicLog};
 use salon_protocol::{
-    CloseReason, Code, Compose, Draft, Entry, Envelope, EnvelopeId, Kind, Message, Participant, ParticipantId,
-    Position, Presence, PresenceEvent, Refusal, Timestamp, TopicName,
+    CloseReason, Code, Compose, Entry, EnvelopeId, Kind, Participant, ParticipantId, Position, Presence, PresenceEvent,
+    Refusal, Timestamp, TopicName,
 };
 use tokio::sync::{Notify, watch};
 
@@ -23,11 +20,7 @@ use crate::bell::Bell;
 use crate::fold::Fold;
 use crate::registry::Common;
 use crate::ring::Ring;
-use crate::rules::{self, Circumstances, Referent, Refused};
 use crate::seating::Seating;
-
-/// How many requests one participant may have open in a room.
-const MOST_CALLS: usize = 1000;
 
 /// How many readers are told of something before other tasks may run.
 const BELLS_AT_ONCE: usize = 128;
@@ -215,118 +208,17 @@ impl Room {
         }
         Ok(())
     }
-
-    /// Judges a draft and submits it.
-    pub(crate) fn publish(self: &Arc<Self>, author: &ParticipantId, draft: Draft) -> Publishing {
-        let id = draft.envelope().id().clone();
-        if self.common.is_closing() {
-            let refusal = Refusal::new(Code::Closing, "the gateway is shutting down");
-            return Publishing::Refused(refusal.regarding(Some(id)));
-        }
-        if !author.is_host()
-            && let Err(wait) = self.common.rates.take(author)
-        {
-            return Publishing::Limited(self.common.rates.refusal(wait).regarding(Some(id)), wait);
-        }
-        let answered = answered_request(draft.envelope()).cloned();
-        let mut fold = self.fold();
-        if matches!(draft.envelope().message(), Some(Message::Request { .. })) && fold.open_calls(author) >= MOST_CALLS
-        {
-            let message = format!("{MOST_CALLS} requests of yours wait for an answer; that is the limit in one room");
-            return Publishing::Refused(Refusal::new(Code::RateLimited, message).regarding(Some(id)));
-        }
-        let call = answered.as_ref().map(|request| fold.call_mut(request));
-        let referent = match &call {
-            // The fold knows every request that waits for an answer, but few of those that do not.
-            Some(None) => {
-                drop(fold);
-                return Publishing::LookUp(self.clone().look_up(author.clone(), draft));
-            }
-            Some(Some(call)) => {
-                Referent::Request { callee: call.callee.clone(), id: call.id.clone(), answered: call.answering }
-            }
-            None => Referent::Nothing,
-        };
-        let recipient_present = match draft.envelope().to() {
-            [first, ..] if answered.is_none() => fold.is_present(first),
-            _ => false,
-        };
-        let circumstances = Circumstances { recipient_present, referent };
-        match rules::accept(author, draft, &circumstances) {
-            Ok(envelope) => {
-                if let Some(call) = answered.as_ref().and_then(|request| fold.call_mut(request)) {
-                    call.answering = true;
-                }
-                drop(fold);
-                Publishing::Submitted(self.submit(envelope, answered))
-            }
-            Err(refused) if depends_on_the_moment(refused.1.code) => {
-                drop(fold);
-                Publishing::LookUp(Box::pin(self.clone().retry(refused)))
-            }
-            Err(refused) => Publishing::Refused(refused.1),
-        }
-    }
-
-    fn submit(self: &Arc<Self>, envelope: Envelope, answered: Option<EnvelopeId>) -> Submission {
-        let id = envelope.id().clone();
-        Submission {
-            append: self.log.append(&self.topic, envelope),
-            id,
-            answers: answered.map(|request| (self.clone(), request)),
-        }
-    }
-
-    /// Judges an answer to a request that the fold does not know: answered before, or older than what it remembers.
-    fn look_up(self: Arc<Self>, author: ParticipantId, draft: Draft) -> BoxFuture<'static, Result<Appended, Refusal>> {
-        Box::pin(async move {
-            let request = answered_request(draft.envelope()).cloned();
-            let found = match &request {
-                Some(request) => self.log.find(&self.topic, request).await.map_err(|error| unreadable(&error))?,
-                None => None,
-            };
-            let referent = match found {
-                None => Referent::Nothing,
-                Some(found) => match (found.entry.envelope.message(), found.entry.envelope.to()) {
-                    (Some(Message::Request { id, .. }), [callee]) => {
-                        Referent::Request { callee: callee.clone(), id: id.clone(), answered: !found.unanswered }
-                    }
-                    _ => Referent::NoRequest,
-                },
-            };
-            let circumstances = Circumstances { recipient_present: false, referent };
-            match rules::accept(&author, draft, &circumstances) {
-                Ok(envelope) => self.submit(envelope, request).await,
-                Err(refused) if depends_on_the_moment(refused.1.code) => self.retry(refused).await,
-                Err(refused) => Err(refused.1),
-            }
-        })
-    }
-
-    /// What the room refuses now it may have accepted before: the same envelope again is accepted again.
-    async fn retry(self: Arc<Self>, refused: Refused) -> Result<Appended, Refusal> {
-        let (draft, refusal) = *refused;
-        let found = self.log.find(&self.topic, draft.envelope().id()).await.map_err(|error| unreadable(&error))?;
-        match found {
-            Some(found) if found.entry.envelope.text() == draft.envelope().text() => {
-                Ok(Appended { entry: found.entry, repeated: true })
-            }
-            _ => Err(refusal),
-        }
-    }
 }
 
-/// The request an envelope answers, when it is a response.
-fn answered_request(envelope: &Envelope) -> Option<&EnvelopeId> {
-    matches!(envelope.message(), Some(Message::Response { .. })).then(|| envelope.correlation()).flatten()
+/// Where an envelope stands.
+pub async fn resolve(log: &dyn TopicLog, topic: &TopicName, id: &EnvelopeId) -> Result<Position, Refusal> {
+    let found = log.find(topic, id).await.map_err(|error| unreadable(&error))?;
+    let unknown = || Refusal::new(Code::NotFound, format!("no envelope `{id}` is kept in this topic"));
+    Ok(found.ok_or_else(unknown)?.entry.position)
 }
 
-/// Whether the same draft could have been accepted at another time.
-fn depends_on_the_moment(code: Code) -> bool {
-    matches!(code, Code::RecipientNotFound | Code::CorrelationMismatch)
-}
-
-pub(crate) fn unreadable(error: &ReadError) -> Refusal {
+/// What is said when the log cannot be read; why is for the log lines alone.
+pub fn unreadable(error: &ReadError) -> Refusal {
     tracing::error!(%error, "the log could not be read");
     Refusal::new(Code::Internal, "the gateway's log could not be read")
 }
@@ -341,59 +233,6 @@ pub(crate) fn unwritable(error: &AppendError) -> Refusal {
 pub(crate) fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// What becomes of a draft.
-pub enum Publishing {
-    /// Refused at once.
-    Refused(Refusal),
-    /// Refused because there was too much of it; nothing more should be read from this author for the time given.
-    Limited(Refusal, Duration),
-    /// On its way into the log; later drafts may follow.
-    Submitted(Submission),
-    /// The log must be asked first; later drafts of this author wait until it is done.
-    LookUp(BoxFuture<'static, Result<Appended, Refusal>>),
-}
-
-impl Publishing {
-    /// Waits for the outcome.
-    pub async fn outcome(self) -> Result<Appended, Refusal> {
-        match self {
-            Self::Refused(refusal) | Self::Limited(refusal, _) => Err(refusal),
-            Self::Submitted(submission) => submission.await,
-            Self::LookUp(outcome) => outcome.await,
-        }
-    }
-}
-
-/// A draft on its way into the log.
-pub struct Submission {
-    append: BoxFuture<'static, Result<Appended, AppendError>>,
-    id: EnvelopeId,
-    /// The request it answers, to be answerable again if this fails.
-    answers: Option<(Arc<Room>, EnvelopeId)>,
-}
-
-impl Future for Submission {
-    type Output = Result<Appended, Refusal>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let outcome = ready!(self.append.as_mut().poll(cx));
-        if outcome.is_ok() {
-            self.answers = None;
-        }
-        Poll::Ready(outcome.map_err(|error| unwritable(&error).regarding(Some(self.id.clone()))))
-    }
-}
-
-impl Drop for Submission {
-    fn drop(&mut self) {
-        if let Some((room, request)) = self.answers.take()
-            && let Some(call) = room.fold().call_mut(&request)
-        {
-            call.answering = false;
-        }
-    }
 }
 
 /// Keeps a room from being put away.

@@ -9,7 +9,8 @@ use salon_protocol::{CloseReason, Draft, Participant, ParticipantId, TopicName};
 
 use crate::bell::Outlet;
 use crate::cursor::{Cursor, Happening};
-use crate::room::{Publishing, Room};
+use crate::publishing::Publishing;
+use crate::room::Room;
 
 /// A seat: reads the room from where it began, and publishes to it. Dropping it leaves, unless the participant sits elsewhere.
 pub struct Seat {

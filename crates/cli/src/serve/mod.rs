@@ -47,7 +47,7 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Trouble> {
     salon_gateway::listen(address).map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => Trouble::hinted(
             format_args!("`{address}` is in use"),
-            "another gateway may be running; choose another port with `--listen`, or 0 for a free one",
+            "another gateway may be running; choose another port, or 0 for a free one",
         ),
         ErrorKind::PermissionDenied => Trouble::hinted(
             format_args!("`{address}` may not be used by you"),

@@ -106,7 +106,7 @@ fn an_address_in_use_is_told() {
         insta::assert_snapshot!(ran.stderr.replace(&running.address.port().to_string(), "PORT"), @"
         error: `127.0.0.1:PORT` is in use
 
-        hint: another gateway may be running; choose another port with `--listen`, or 0 for a free one
+        hint: another gateway may be running; choose another port, or 0 for a free one
         ");
     });
 }

@@ -137,30 +137,6 @@ impl AuthError {
             _ => Code::Unauthorized,
         }
     }
-
-    /// One word for metrics and the audit trail.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::TooLong => "too_long",
-            Self::Malformed => "malformed",
-            Self::UnsupportedAlgorithm => "unsupported_algorithm",
-            Self::CriticalExtension => "critical_extension",
-            Self::UnknownKey => "unknown_key",
-            Self::KeyNotNamed => "key_not_named",
-            Self::AlgorithmMismatch => "algorithm_mismatch",
-            Self::BadSignature => "bad_signature",
-            Self::MissingClaim(_) => "missing_claim",
-            Self::InvalidClaim { .. } => "invalid_claim",
-            Self::ReservedId => "reserved_id",
-            Self::Expired => "expired",
-            Self::NotYetValid => "not_yet_valid",
-            Self::TopicNotOpen(_) => "topic_not_open",
-            Self::TicketUnknown => "ticket_unknown",
-            Self::TicketForOtherTopic => "ticket_for_other_topic",
-            Self::TooManyTickets => "too_many_tickets",
-        }
-    }
 }
 
 impl From<AuthError> for Refusal {

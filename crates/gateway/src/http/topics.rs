@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Extension, Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use salon_protocol::{Code, Participant, Timestamp, TopicName};
+use salon_protocol::{Participant, Timestamp, TopicName};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -58,10 +58,7 @@ pub(super) async fn list(
     let query = Query::parse(request.uri().query())?;
     let asking = Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: None };
     let grant = asking.by_header()?;
-    let topics = gateway.rooms.log().topics().await.map_err(|error| {
-        tracing::error!(%error, "the topics could not be listed");
-        Problem::new(Code::Internal, "the gateway's log could not be read")
-    })?;
+    let topics = gateway.rooms.log().topics().await.map_err(|error| salon_rooms::unreadable(&error))?;
     let visible = topics.into_iter().filter(|topic| grant.opens(&topic.name));
     if !query.flag("detail")?.unwrap_or(false) {
         return Ok(Json(TopicNames { topics: visible.map(|topic| topic.name).collect() }).into_response());

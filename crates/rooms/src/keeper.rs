@@ -1,0 +1,128 @@
+//! Keeping a room: one task for as long as it is open, which brings it what its log has and sees off those who have gone.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
+use salon_log::{ReadError, Tail, Tailed};
+use salon_protocol::{CloseReason, Entry, Kind};
+use tokio::time::Instant;
+
+use crate::registry::Rooms;
+use crate::room::Room;
+
+/// How many entries a room takes from its log before it tells anybody of them.
+const MOST_AT_ONCE: usize = 1024;
+
+/// How long a room waits for more comings and goings before it tells of them: when a hundred people enter at once, each of them
+/// would otherwise be told of each of the others by a write of its own.
+const PRESENCE_PAUSE: Duration = Duration::from_millis(3);
+
+/// How often a room looks whether it is still needed.
+const HOUSEKEEPING: Duration = Duration::from_secs(60);
+
+impl Rooms {
+    /// Runs a room, and lets go of it should it fail in a way nobody thought of: whoever comes next finds it opened anew.
+    pub(crate) async fn watch_over(
+        self,
+        room: Arc<Room>,
+        tail: Tail,
+        host: BoxFuture<'static, ()>,
+        grace: Option<Instant>,
+    ) {
+        let kept = AssertUnwindSafe(self.clone().keep(room.clone(), tail, host, grace)).catch_unwind().await;
+        if kept.is_err() {
+            tracing::error!(topic = %room.topic, "a room failed and was closed; this is a defect");
+            room.end(CloseReason::Internal);
+            self.forget(&room);
+        }
+    }
+
+    /// Runs a room until it is put away.
+    async fn keep(self, room: Arc<Room>, mut tail: Tail, host: BoxFuture<'static, ()>, grace: Option<Instant>) {
+        let mut closing = self.0.closing.subscribe();
+        let mut grace = grace;
+        // Not at once: whoever opened the room has yet to visit it.
+        let mut housekeeping = tokio::time::interval_at(Instant::now() + HOUSEKEEPING, HOUSEKEEPING);
+        let mut host = Some(host);
+        let failed = loop {
+            let outcome = tokio::select! { biased;
+                () = async { drop(closing.wait_for(|closing| *closing).await) } => {
+                    room.seating().depart_absent();
+                    let seen_off = room.see_off().await;
+                    // The leaves are in the log; whoever witnesses what enters a room hears of them too.
+                    if let Some(tailed) = tail.next().now_or_never() {
+                        drop(take_all(&room, tailed, &mut tail).await);
+                    }
+                    break seen_off.err();
+                }
+                tailed = tail.next() => take_all(&room, tailed, &mut tail).await,
+                () = room.departure.notified() => room.see_off().await,
+                () = at(grace) => {
+                    grace = None;
+                    room.seating().depart_absent();
+                    room.see_off().await
+                }
+                () = async { if let Some(host) = &mut host { host.await } }, if host.is_some() => {
+                    host = None;
+                    Ok(())
+                }
+                _ = housekeeping.tick() => {
+                    self.0.common.rates.sweep();
+                    if self.put_away(&room) { return }
+                    Ok(())
+                }
+            };
+            if let Err(error) = outcome {
+                break Some(error);
+            }
+        };
+        if let Some(error) = failed {
+            tracing::error!(topic = %room.topic, %error, "a room had to be closed");
+            room.end(CloseReason::Internal);
+        }
+        self.forget(&room);
+    }
+}
+
+/// Takes what a tail yields, together with what is waiting behind it: a room that is busy telling its readers tells them more at
+/// once the next time.
+async fn take_all(room: &Room, first: Option<Result<Tailed, ReadError>>, tail: &mut Tail) -> Result<(), ReadError> {
+    let only_presence = |entries: &[Arc<Entry>]| entries.iter().all(|entry| entry.envelope.kind() == Kind::Presence);
+    if matches!(&first, Some(Ok(Tailed::Entries(entries))) if only_presence(entries)) {
+        tokio::time::sleep(PRESENCE_PAUSE).await;
+    }
+    let mut next = first;
+    let mut waiting = Vec::new();
+    loop {
+        match next {
+            Some(Ok(Tailed::Entries(entries))) if waiting.is_empty() => waiting = entries,
+            Some(Ok(Tailed::Entries(entries))) => waiting.extend(entries),
+            Some(Ok(Tailed::Gap { resume })) => {
+                room.take(std::mem::take(&mut waiting)).await;
+                room.restart(resume).await?;
+            }
+            Some(Err(error)) => return Err(error),
+            None => return Err(ReadError::Failed("the log has ended".into())),
+        }
+        if waiting.len() >= MOST_AT_ONCE {
+            break;
+        }
+        match tail.next().now_or_never() {
+            Some(more) => next = more,
+            None => break,
+        }
+    }
+    room.take(waiting).await;
+    Ok(())
+}
+
+/// Waits for a moment, or for ever.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
