@@ -12,8 +12,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::audit::Audit;
-use crate::auth::{Signer, Tickets, Verifier};
+use crate::auth::{Grant, Signer, Tickets, Verifier};
 use crate::config::Config;
+use crate::ledger::Ledger;
 use crate::meters::Meters;
 
 /// The longest page of history.
@@ -33,8 +34,8 @@ pub(crate) struct Gateway {
     pub(crate) meters: Meters,
     pub(crate) started: Instant,
     pub(crate) shutdown: watch::Sender<bool>,
-    pub(crate) by_participant: Arc<Tally<ParticipantId>>,
-    pub(crate) by_address: Arc<Tally<IpAddr>>,
+    by_participant: Arc<Tally<ParticipantId>>,
+    by_address: Arc<Tally<IpAddr>>,
     sessions: Mutex<JoinSet<()>>,
 }
 
@@ -81,6 +82,23 @@ impl Gateway {
         while sessions.join_next().await.is_some() {}
     }
 
+    /// The ledger of a connection.
+    pub(crate) fn ledger(&self, grant: &Grant, topic: &TopicName, address: IpAddr) -> Ledger {
+        Ledger {
+            meters: self.meters.clone(),
+            audit: self.audit.clone(),
+            participant: grant.participant.clone(),
+            topic: topic.clone(),
+            address,
+        }
+    }
+
+    /// Counts one more connection, until the returned value is dropped.
+    pub(crate) fn count(&self, grant: &Grant, address: IpAddr) -> Result<Counts, Refusal> {
+        let by_address = self.by_address.enter(&address, "address")?;
+        Ok((by_address, self.by_participant.enter(&grant.participant, "participant")?))
+    }
+
     /// Whether a topic's history can be had in pages.
     pub(crate) fn has_history(&self, topic: &TopicName) -> bool {
         !self.config.history_off.contains(topic)
@@ -112,6 +130,9 @@ fn is_loopback_origin(origin: &str) -> bool {
     let name = if host.starts_with("[::1]") { "::1" } else { host.split(':').next().unwrap_or_default() };
     name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
+
+/// A connection that is counted.
+pub(crate) type Counts = (Counted<IpAddr>, Counted<ParticipantId>);
 
 /// How many of something each key has, and how many it may have. Zero is no limit.
 pub(crate) struct Tally<K> {

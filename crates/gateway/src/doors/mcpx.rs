@@ -14,8 +14,7 @@ use salon_dialects::mcpx::{Mcpx, Options};
 use salon_dialects::{History, Joined, Stamps};
 use salon_log::{Claim, Durability};
 use salon_protocol::{
-    CloseReason, Code, EnvelopeId, McpVersion, PROTOCOL, Participant, ParticipantId, ParticipantKind, Refusal,
-    TopicName,
+    CloseReason, Code, EnvelopeId, McpVersion, PROTOCOL, Participant, ParticipantKind, Refusal, TopicName,
 };
 use salon_rooms::{Admission, Arrival, Deliver};
 
@@ -23,7 +22,7 @@ use crate::audit::AuditKind;
 use crate::auth::Grant;
 use crate::carriers::{Socket, WebSocket};
 use crate::clock;
-use crate::gateway::{Counted, Gateway, MOST_HISTORY, MOST_MESSAGE};
+use crate::gateway::{Counts, Gateway, MOST_HISTORY, MOST_MESSAGE};
 use crate::http::credentials::{self, Asking, SUBPROTOCOL};
 use crate::http::{Peer, Problem, Query, invalid};
 use crate::ledger::Ledger;
@@ -124,13 +123,7 @@ pub(crate) async fn connect(
     let wish = Wish::read(&query)?;
     let (headers, topic) = (request.headers(), Some(&wish.topic));
     let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic }.for_stream()?;
-    let ledger = Ledger {
-        meters: gateway.meters.clone(),
-        audit: gateway.audit.clone(),
-        participant: grant.participant.clone(),
-        topic: wish.topic.clone(),
-        address: peer.ip(),
-    };
+    let ledger = gateway.ledger(&grant, &wish.topic, peer.ip());
     let entering = enter(&gateway, peer.ip(), &grant, &wish).await;
     let (arrival, counted) = entering.inspect_err(|refusal| ledger.told_no(refusal.code))?;
 
@@ -148,8 +141,7 @@ pub(crate) async fn connect(
 
 /// Takes a seat, if there is room for one more.
 async fn enter(gateway: &Gateway, peer: IpAddr, grant: &Grant, wish: &Wish) -> Result<(Arrival, Counts), Refusal> {
-    let counted =
-        (gateway.by_address.enter(&peer, "address")?, gateway.by_participant.enter(&grant.participant, "participant")?);
+    let counted = gateway.count(grant, peer)?;
     let admission = Admission {
         participant: wish.participant(grant),
         claim: wish.claim,
@@ -206,8 +198,6 @@ fn hold(held: Held, upgrade: OnUpgrade) -> impl Future<Output = ()> + Send {
         tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, reason = reason.word(), "disconnected");
     }
 }
-
-type Counts = (Counted<IpAddr>, Counted<ParticipantId>);
 
 async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx>>>, Counts)> {
     let upgraded = upgrade.await.ok()?;

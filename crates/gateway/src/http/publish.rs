@@ -12,7 +12,6 @@ use utoipa::ToSchema;
 use super::credentials::Asking;
 use super::{Peer, Problem, Query, body, invalid};
 use crate::gateway::{Gateway, MOST_MESSAGE};
-use crate::ledger::Ledger;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Published {
@@ -47,13 +46,7 @@ pub(super) async fn publish(
     let asking =
         Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: Some(&topic) };
     let grant = asking.by_header()?;
-    let ledger = Ledger {
-        meters: gateway.meters.clone(),
-        audit: gateway.audit.clone(),
-        participant: grant.participant.clone(),
-        topic: topic.clone(),
-        address: peer.ip(),
-    };
+    let ledger = gateway.ledger(&grant, &topic, peer.ip());
 
     let limits = gateway.config.limits.envelope();
     let most = if limits.message > 0 { limits.message } else { MOST_MESSAGE };

@@ -9,7 +9,7 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use salon_protocol::{CloseReason, EnvelopeId, ParticipantId};
+use salon_protocol::{CloseReason, EnvelopeId};
 use salon_rooms::{Cursor, Happening, Interest};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -17,7 +17,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use super::credentials::Asking;
 use super::{Peer, Problem, Query, invalid};
 use crate::clock;
-use crate::gateway::{Counted, Gateway};
+use crate::gateway::{Counts, Gateway};
 use crate::ledger::Ledger;
 
 /// How many bytes of entries go into one piece of the answer.
@@ -47,10 +47,7 @@ pub(super) async fn follow(
         Some(id) => Some(id),
         None => query.name("after")?,
     };
-    let counted = (
-        gateway.by_address.enter(&peer.ip(), "address")?,
-        gateway.by_participant.enter(&grant.participant, "participant")?,
-    );
+    let counted = gateway.count(&grant, peer.ip())?;
     let cursor = gateway.rooms.observe(&topic, after.as_ref(), Interest::default()).await?;
     let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -60,13 +57,7 @@ pub(super) async fn follow(
         keep_alive,
         expires: clock::instant(grant.expires).into(),
         shutdown: gateway.shutdown.subscribe(),
-        ledger: Ledger {
-            meters: gateway.meters.clone(),
-            audit: gateway.audit.clone(),
-            participant: grant.participant,
-            topic,
-            address: peer.ip(),
-        },
+        ledger: gateway.ledger(&grant, &topic, peer.ip()),
         _counted: counted,
     };
     follower.ledger.meters.connections.increment(1);
@@ -97,7 +88,7 @@ struct Follower {
     expires: Instant,
     shutdown: watch::Receiver<bool>,
     ledger: Ledger,
-    _counted: (Counted<std::net::IpAddr>, Counted<ParticipantId>),
+    _counted: Counts,
 }
 
 impl Follower {

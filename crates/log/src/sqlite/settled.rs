@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
 use salon_protocol::{
     Entry, Envelope, EnvelopeId, Message, ParticipantId, Position, PresenceEvent, Timestamp, TopicName,
 };
@@ -63,20 +63,10 @@ pub(super) fn after(
     limit: usize,
     bytes: usize,
 ) -> Result<Vec<Arc<Entry>>, Fault> {
-    let mut found = Vec::new();
-    let mut size = 0;
     let mut query =
         db.prepare_cached("SELECT key, arrived, text FROM entries WHERE key > ?1 AND key <= ?2 ORDER BY key LIMIT ?3")?;
     let mut rows = query.query(params![key(topic, after), key(topic, through), sql_limit(limit)])?;
-    while let Some(row) = rows.next()? {
-        let entry = entry(epoch, row)?;
-        size += entry.envelope.text().len();
-        found.push(entry);
-        if size >= bytes {
-            break;
-        }
-    }
-    Ok(found)
+    entries(epoch, &mut rows, bytes)
 }
 
 /// The newest entries up to and with `through`, up to `limit`, and no more once they have `bytes`; oldest first.
@@ -88,21 +78,26 @@ pub(super) fn up_to(
     limit: usize,
     bytes: usize,
 ) -> Result<Vec<Arc<Entry>>, Fault> {
-    let mut found = Vec::new();
-    let mut size = 0;
     let mut query = db.prepare_cached(
         "SELECT key, arrived, text FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3",
     )?;
     let mut rows = query.query(params![key(topic, 0), key(topic, through), sql_limit(limit)])?;
-    while let Some(row) = rows.next()? {
+    let mut found = entries(epoch, &mut rows, bytes)?;
+    found.reverse();
+    Ok(found)
+}
+
+/// The entries of some rows, and no more once they have `bytes`.
+fn entries(epoch: u32, rows: &mut Rows<'_>, bytes: usize) -> Result<Vec<Arc<Entry>>, Fault> {
+    let mut found = Vec::new();
+    let mut size = 0;
+    while size < bytes
+        && let Some(row) = rows.next()?
+    {
         let entry = entry(epoch, row)?;
         size += entry.envelope.text().len();
         found.push(entry);
-        if size >= bytes {
-            break;
-        }
     }
-    found.reverse();
     Ok(found)
 }
 
