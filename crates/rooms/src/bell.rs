@@ -142,3 +142,72 @@ enum Wanted {
     Some,
     Everything,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+    use salon_protocol::{Compose, Entry, Kind, ParticipantId, Position, Timestamp};
+
+    /// Always does the same with a batch.
+    struct Always(Offer);
+
+    impl Outlet for Always {
+        fn offer(&self, _: &Arc<Batch>) -> Offer {
+            self.0
+        }
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn batch(offset: u64) -> Arc<Batch> {
+        let envelope = Compose {
+            id: "e",
+            ts: Timestamp(0),
+            from: &ParticipantId::host(),
+            to: &[],
+            kind: Kind::System,
+            correlation_id: None,
+            payload: std::collections::BTreeMap::<String, String>::new(),
+        }
+        .envelope();
+        let position = Position { epoch: 1, offset };
+        Batch::of(vec![Arc::new(Entry { position, arrived: Timestamp(0), envelope })])
+    }
+
+    /// Announces batch 7 to a cursor parked before it; says how often its task was woken and where its place is then.
+    fn announce(outcome: Offer) -> (usize, Option<u64>) {
+        let bell = Bell::new(Interest::default());
+        bell.attach(Arc::new(Always(outcome)));
+        let woken = Arc::new(Woken::default());
+        bell.register(&woken.clone().into());
+        bell.park(Parked { batch: 7, at: 100 });
+        bell.announce(7, &[batch(101)]);
+        (woken.0.load(Ordering::Relaxed), bell.unpark().map(|place| place.batch))
+    }
+
+    #[test]
+    fn only_what_was_written_whole_wakes_nobody() {
+        assert_eq!(announce(Offer::Written), (0, Some(8)));
+        assert_eq!(announce(Offer::Queued), (1, Some(8)), "the session must write the rest");
+        assert_eq!(announce(Offer::Busy), (1, Some(7)), "the session must read it itself");
+    }
+
+    #[test]
+    fn a_batch_that_was_partly_read_is_not_handed_over() {
+        let bell = Bell::new(Interest::default());
+        bell.attach(Arc::new(Always(Offer::Written)));
+        bell.park(Parked { batch: 7, at: 101 });
+        bell.announce(7, &[batch(101)]);
+        assert_eq!(bell.unpark(), Some(Parked { batch: 7, at: 101 }));
+    }
+}
