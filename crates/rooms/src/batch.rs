@@ -68,8 +68,24 @@ impl Batch {
         batches
     }
 
+    /// A batch of entries that say nothing, at these offsets.
     #[cfg(test)]
-    pub(crate) fn of(entries: Vec<Arc<Entry>>) -> Arc<Self> {
-        Self::cut(entries, |_| false).pop().expect("one batch")
+    pub(crate) fn of(offsets: &[u64]) -> Arc<Self> {
+        use salon_protocol::{Compose, Kind, ParticipantId, Position, Timestamp};
+        let entry = |&offset: &u64| {
+            let id = offset.to_string();
+            let compose = Compose {
+                id: &id,
+                ts: Timestamp(0),
+                from: &ParticipantId::host(),
+                to: &[],
+                kind: Kind::System,
+                correlation_id: None,
+                payload: std::collections::BTreeMap::<String, String>::new(),
+            };
+            let position = Position { epoch: 1, offset };
+            Arc::new(Entry { position, arrived: Timestamp(0), envelope: compose.envelope() })
+        };
+        Self::cut(offsets.iter().map(entry).collect(), |_| false).pop().expect("one batch")
     }
 }

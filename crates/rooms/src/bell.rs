@@ -149,7 +149,6 @@ mod tests {
     use std::task::Wake;
 
     use super::*;
-    use salon_protocol::{Compose, Entry, Kind, ParticipantId, Position, Timestamp};
 
     /// Always does the same with a batch.
     struct Always(Offer);
@@ -169,21 +168,6 @@ mod tests {
         }
     }
 
-    fn batch(offset: u64) -> Arc<Batch> {
-        let envelope = Compose {
-            id: "e",
-            ts: Timestamp(0),
-            from: &ParticipantId::host(),
-            to: &[],
-            kind: Kind::System,
-            correlation_id: None,
-            payload: std::collections::BTreeMap::<String, String>::new(),
-        }
-        .envelope();
-        let position = Position { epoch: 1, offset };
-        Batch::of(vec![Arc::new(Entry { position, arrived: Timestamp(0), envelope })])
-    }
-
     /// Announces batch 7 to a cursor parked before it; says how often its task was woken and where its place is then.
     fn announce(outcome: Offer) -> (usize, Option<u64>) {
         let bell = Bell::new(Interest::default());
@@ -191,7 +175,7 @@ mod tests {
         let woken = Arc::new(Woken::default());
         bell.register(&woken.clone().into());
         bell.park(Parked { batch: 7, at: 100 });
-        bell.announce(7, &[batch(101)]);
+        bell.announce(7, &[Batch::of(&[101])]);
         (woken.0.load(Ordering::Relaxed), bell.unpark().map(|place| place.batch))
     }
 
@@ -207,7 +191,7 @@ mod tests {
         let bell = Bell::new(Interest::default());
         bell.attach(Arc::new(Always(Offer::Written)));
         bell.park(Parked { batch: 7, at: 101 });
-        bell.announce(7, &[batch(101)]);
+        bell.announce(7, &[Batch::of(&[101])]);
         assert_eq!(bell.unpark(), Some(Parked { batch: 7, at: 101 }));
     }
 }

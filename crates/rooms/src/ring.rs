@@ -122,25 +122,6 @@ fn weigh(batch: &Batch) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use salon_protocol::{Compose, Entry, Kind, ParticipantId, Position, Timestamp};
-
-    fn batch(offsets: &[u64]) -> Arc<Batch> {
-        let entry = |&offset: &u64| {
-            let id = offset.to_string();
-            let compose = Compose {
-                id: &id,
-                ts: Timestamp(0),
-                from: &ParticipantId::host(),
-                to: &[],
-                kind: Kind::System,
-                correlation_id: None,
-                payload: std::collections::BTreeMap::<String, String>::new(),
-            };
-            let position = Position { epoch: 1, offset };
-            Arc::new(Entry { position, arrived: Timestamp(0), envelope: compose.envelope() })
-        };
-        Batch::of(offsets.iter().map(entry).collect())
-    }
 
     /// What a cursor after an offset would read.
     fn offsets(ring: &Ring, after: u64) -> Option<Vec<u64>> {
@@ -152,16 +133,16 @@ mod tests {
     #[test]
     fn a_cursor_finds_its_place_or_is_behind() {
         let budget = Arc::new(Budget::new(usize::MAX));
-        let mut ring = Ring::new(10, 4 * weigh(&batch(&[100])), budget.clone());
+        let mut ring = Ring::new(10, 4 * weigh(&Batch::of(&[100])), budget.clone());
         assert_eq!(offsets(&ring, 10), Some(vec![]));
         assert_eq!(offsets(&ring, 9), None, "what stands between 9 and 10 is not here");
-        ring.push(batch(&[100, 102]));
-        ring.push(batch(&[105, 107]));
+        ring.push(Batch::of(&[100, 102]));
+        ring.push(Batch::of(&[105, 107]));
         assert_eq!(offsets(&ring, 10), Some(vec![100, 102, 105, 107]));
         assert_eq!(offsets(&ring, 100), Some(vec![102, 105, 107]));
         assert_eq!(offsets(&ring, 103), Some(vec![105, 107]));
         assert_eq!(offsets(&ring, 107), Some(vec![]));
-        ring.push(batch(&[110]));
+        ring.push(Batch::of(&[110]));
         assert_eq!(offsets(&ring, 100), None, "102 was evicted with its batch");
         assert_eq!(offsets(&ring, 102), Some(vec![105, 107, 110]));
         assert_eq!(ring.head(), 110);
@@ -173,15 +154,15 @@ mod tests {
 
     #[test]
     fn all_rings_share_one_budget() {
-        let budget = Arc::new(Budget::new(3 * weigh(&batch(&[100]))));
+        let budget = Arc::new(Budget::new(3 * weigh(&Batch::of(&[100]))));
         let mut one = Ring::new(0, usize::MAX, budget.clone());
         let mut two = Ring::new(0, usize::MAX, budget.clone());
         for offset in 100..104 {
-            one.push(batch(&[offset]));
+            one.push(Batch::of(&[offset]));
         }
         assert_eq!(offsets(&one, 100), Some(vec![101, 102, 103]));
-        two.push(batch(&[100]));
-        two.push(batch(&[101]));
+        two.push(Batch::of(&[100]));
+        two.push(Batch::of(&[101]));
         assert_eq!(offsets(&two, 100), Some(vec![101]), "the newest stays, the older goes");
         drop(one);
         drop(two);

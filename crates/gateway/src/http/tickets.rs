@@ -5,13 +5,12 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
-use salon_protocol::{Code, ParticipantId, Timestamp, TopicName, TopicPattern};
+use salon_protocol::{ParticipantId, Timestamp, TopicName, TopicPattern};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::credentials::Asking;
 use super::{Peer, Problem, Query, body, invalid};
-use crate::audit::{AuditEvent, AuditKind};
 use crate::auth::{AuthError, Grant};
 use crate::clock;
 use crate::gateway::Gateway;
@@ -49,11 +48,8 @@ pub(super) async fn issue(
     let headers = request.headers();
     let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic: None }.by_header()?;
     let TicketRequest { topic } = read(request).await?;
-    let refused = |_: &AuthError| {
-        let event = AuditEvent::new(AuditKind::Refusal, clock::now()).grant(&grant).topic(&topic);
-        gateway.audit.record(event.address(peer.ip()).code(Code::Forbidden));
-    };
-    grant.require(&topic).inspect_err(refused)?;
+    let ledger = gateway.ledger(&grant, &topic, peer.ip());
+    grant.require(&topic).inspect_err(|error| ledger.told_no(error.code()))?;
     let ticket = gateway.tickets.issue(&grant, &topic, clock::now())?;
     Ok((StatusCode::CREATED, Json(TicketBody { ticket, expires_in: 30 })))
 }
