@@ -3,6 +3,7 @@
 //! A dialect is a sans-IO state machine, one value per connection: frames and events go in, actions come out, time is an argument.
 //! Deliberately absent: sockets, tasks, tokens, rate limits and the room's rules.
 
+pub mod mcp;
 pub mod mcpx;
 mod stamps;
 

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use crate::audit::Audit;
 use crate::auth::{Grant, Signer, Tickets, Verifier};
 use crate::config::Config;
+use crate::http::Peer;
 use crate::ledger::Ledger;
 use crate::meters::Meters;
 
@@ -93,9 +94,12 @@ impl Gateway {
         }
     }
 
-    /// Counts one more connection, until the returned value is dropped.
-    pub(crate) fn count(&self, grant: &Grant, address: IpAddr) -> Result<Counts, Refusal> {
-        let by_address = self.by_address.enter(&address, "address")?;
+    /// Counts one more connection, until the returned value is dropped. What comes from inside has no address to be counted by.
+    pub(crate) fn count(&self, grant: &Grant, peer: &Peer) -> Result<Counts, Refusal> {
+        let by_address = match peer {
+            Peer::At(address) => Some(self.by_address.enter(&address.ip(), "address")?),
+            Peer::Inside => None,
+        };
         Ok((by_address, self.by_participant.enter(&grant.participant, "participant")?))
     }
 
@@ -132,7 +136,7 @@ fn is_loopback_origin(origin: &str) -> bool {
 }
 
 /// A connection that is counted.
-pub(crate) type Counts = (Counted<IpAddr>, Counted<ParticipantId>);
+pub(crate) type Counts = (Option<Counted<IpAddr>>, Counted<ParticipantId>);
 
 /// How many of something each key has, and how many it may have. Zero is no limit.
 pub(crate) struct Tally<K> {

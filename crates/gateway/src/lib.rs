@@ -1,6 +1,6 @@
 //! The body of Salon: everything between a socket and a room. The only crate that listens.
 //!
-//! [`serve`] is all of it: it takes a listener, a configuration and a shutdown. Deliberately absent: flags and terminals (the
+//! [`serve`] is all of it: it takes a listener (and perhaps a way in from [`inside`]), a configuration and a shutdown. Deliberately absent: flags and terminals (the
 //! binary's) and what may be said in a room (`salon-rooms`).
 
 pub mod audit;
@@ -13,6 +13,7 @@ mod gateway;
 mod history;
 mod host;
 mod http;
+mod inside;
 mod ledger;
 mod meters;
 #[cfg(test)]
@@ -27,7 +28,6 @@ use salon_log::sqlite::Sqlite;
 use salon_log::{Health, TopicLog};
 use salon_protocol::{PresenceEvent, TopicName};
 use salon_rooms::{Rate, Rooms, Settings, Witness};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use audit::{Audit, AuditEvent, AuditKind};
@@ -37,6 +37,7 @@ use config::{Config, ConfigError};
 use gateway::Gateway;
 use meters::Meters;
 
+pub use inside::{Doorway, Entrances, Inside, inside};
 pub use server::{TlsError, listen};
 
 /// How often the meters are tidied while nobody reads them.
@@ -107,11 +108,12 @@ pub fn check(config: &Config) -> Result<(), ServeError> {
 /// Opens the log and keys under `config.data`, calls `ready`, and serves until `shutdown` resolves; then tells everyone, drains and
 /// closes.
 pub async fn serve(
-    listener: TcpListener,
+    entrances: impl Into<Entrances>,
     config: Config,
     ready: impl FnOnce() + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
+    let entrances = entrances.into();
     config.validate()?;
     let tls = config.tls().map(|(cert, key)| server::tls(cert, key)).transpose()?;
     make_private_dir(&config.data)?;
@@ -148,13 +150,13 @@ pub async fn serve(
         meters.clone(),
         stop.clone(),
     ));
-    if let Ok(address) = listener.local_addr() {
+    if let Ok(address) = entrances.listener.local_addr() {
         tracing::info!(%address, "serving");
     }
     ready();
 
     let accepting =
-        server::accept(listener, tls, http::router(gateway.clone()), write_deadline, most_waiting, stop.subscribe());
+        server::accept(entrances, tls, http::router(gateway.clone()), write_deadline, most_waiting, stop.subscribe());
     tokio::pin!(accepting);
     let refreshing = async {
         match &jwks {

@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -21,6 +22,7 @@ use tower::ServiceExt;
 use crate::carriers::Socket;
 use crate::gateway::{Counted, Tally};
 use crate::http::Peer;
+use crate::inside::Entrances;
 
 /// How long a client may take for the head of a request, or for TLS.
 const HEAD_TIME: Duration = Duration::from_secs(15);
@@ -96,13 +98,14 @@ pub(crate) fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
 
 /// Accepts connections until `stop` says so, then lets those that are being answered finish.
 pub(crate) async fn accept(
-    listener: TcpListener,
+    entrances: Entrances,
     tls: Option<TlsAcceptor>,
     router: Router,
     write_deadline: Duration,
     most_waiting: usize,
     mut stop: watch::Receiver<bool>,
 ) {
+    let Entrances { listener, mut doorway } = entrances;
     let mut connections = JoinSet::new();
     // Rooms and streams are counted where they begin; this bounds those who have not come so far.
     let waiting = Tally::new(most_waiting);
@@ -110,6 +113,13 @@ pub(crate) async fn accept(
     loop {
         let accepted = tokio::select! { biased;
             () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
+            from_inside = async { doorway.as_mut()?.accept().await }, if doorway.is_some() => {
+                match from_inside {
+                    Some(stream) => drop(connections.spawn(http.clone().serve_inside(stream))),
+                    None => doorway = None,
+                }
+                continue;
+            }
             accepted = listener.accept() => accepted,
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
         };
@@ -125,7 +135,7 @@ pub(crate) async fn accept(
             }
         }
     }
-    drop(listener);
+    drop((listener, doorway));
     while connections.join_next().await.is_some() {}
 }
 
@@ -138,23 +148,30 @@ struct Http {
 
 impl Http {
     async fn serve(self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>, _counted: Counted<IpAddr>) {
-        if let Err(error) = self.try_serve(stream, peer, tls).await {
-            tracing::debug!(%error, "a connection ended badly");
+        let served = async { self.serve_http(self.secure(stream, tls).await?, Peer::At(peer)).await };
+        told(served.await);
+    }
+
+    async fn serve_inside(self, stream: DuplexStream) {
+        let socket = Socket::memory(stream, self.write_deadline);
+        told(self.serve_http(socket, Peer::Inside).await);
+    }
+
+    async fn secure(&self, stream: TcpStream, tls: Option<TlsAcceptor>) -> io::Result<Socket> {
+        stream.set_nodelay(true)?;
+        match tls {
+            None => Ok(Socket::plain(stream, self.write_deadline)),
+            Some(acceptor) => {
+                let stream = tokio::time::timeout(HEAD_TIME, acceptor.accept(stream)).await??;
+                Ok(Socket::tls(stream, self.write_deadline))
+            }
         }
     }
 
-    async fn try_serve(mut self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) -> io::Result<()> {
-        stream.set_nodelay(true)?;
-        let socket = match tls {
-            None => Socket::plain(stream, self.write_deadline),
-            Some(acceptor) => {
-                let stream = tokio::time::timeout(HEAD_TIME, acceptor.accept(stream)).await??;
-                Socket::tls(stream, self.write_deadline)
-            }
-        };
-        let router = self.router;
+    async fn serve_http(&self, socket: Socket, peer: Peer) -> io::Result<()> {
+        let (router, mut stop) = (self.router.clone(), self.stop.clone());
         let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
-            request.extensions_mut().insert(Peer(peer));
+            request.extensions_mut().insert(peer);
             router.clone().oneshot(request.map(Body::new))
         });
         let connection = hyper::server::conn::http1::Builder::new()
@@ -165,7 +182,7 @@ impl Http {
             .with_upgrades();
         tokio::pin!(connection);
         let ended = tokio::select! { biased;
-            () = async { drop(self.stop.wait_for(|stop| *stop).await) } => None,
+            () = async { drop(stop.wait_for(|stop| *stop).await) } => None,
             ended = &mut connection => Some(ended),
         };
         let ended = match ended {
@@ -176,5 +193,11 @@ impl Http {
             }
         };
         ended.map_err(io::Error::other)
+    }
+}
+
+fn told(ended: io::Result<()>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended badly");
     }
 }

@@ -1,6 +1,7 @@
 //! The JSON-RPC head of an MCP payload. Beyond it a payload is the participants' own affair.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::scan::{Field, Shape};
 use crate::{Code, Refusal};
@@ -22,6 +23,18 @@ impl RpcId {
         match shape {
             Shape::Number => Some(Self::Number(raw.into())),
             Shape::String => serde_json::from_str::<String>(raw).ok().map(|text| Self::String(text.into())),
+            _ => None,
+        }
+    }
+
+    /// Reads an id from JSON; `None` when it is neither a number nor a string.
+    pub fn parse(json: &str) -> Option<Self> {
+        let json = json.trim();
+        match json.as_bytes().first()? {
+            b'"' => Self::read(json, Shape::String),
+            b'-' | b'0'..=b'9' => {
+                serde_json::from_str::<&RawValue>(json).ok().and_then(|raw| Self::read(raw.get(), Shape::Number))
+            }
             _ => None,
         }
     }

@@ -14,6 +14,17 @@ pub enum ParticipantKind {
     Robot,
 }
 
+impl ParticipantKind {
+    /// Its word on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Human => "human",
+            Self::Agent => "agent",
+            Self::Robot => "robot",
+        }
+    }
+}
+
 impl std::str::FromStr for ParticipantKind {
     type Err = &'static str;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -31,7 +42,7 @@ impl std::str::FromStr for ParticipantKind {
 pub struct McpVersion {
     /// The revision of its handshake.
     pub version: String,
-    /// Every revision it takes requests of, where it named more than one.
+    /// Every revision it takes requests of, where it named them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<String>,
 }

@@ -24,6 +24,14 @@ pub struct History<'a> {
     pub recent: Option<Vec<&'a RawValue>>,
 }
 
+/// What a welcome says of what may be sent.
+#[derive(Debug, Serialize)]
+pub struct Bounds {
+    /// Bytes of one envelope; absent where there is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<usize>,
+}
+
 /// The first thing a connection hears. Fields appear under the specification's names and under those that reference clients read.
 #[derive(Debug, Serialize)]
 pub struct Welcome<'a> {
@@ -36,6 +44,7 @@ pub struct Welcome<'a> {
     history: History<'a>,
     protocol: &'static str,
     gateway: Named<'a>,
+    limits: Bounds,
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<&'a str>,
 }
@@ -48,6 +57,7 @@ impl<'a> Welcome<'a> {
         participants: &'a [&'a Participant],
         history: History<'a>,
         gateway: &'a ParticipantId,
+        limits: Bounds,
         durability: Option<&'a str>,
     ) -> Self {
         Self {
@@ -60,6 +70,7 @@ impl<'a> Welcome<'a> {
             history,
             protocol: PROTOCOL,
             gateway: Named { id: gateway },
+            limits,
             durability,
         }
     }

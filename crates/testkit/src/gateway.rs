@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use salon_gateway::auth::{Grant, LocalKey, Signer};
 use salon_gateway::config::{Config, Durable};
+use salon_gateway::{Entrances, Inside};
 use salon_protocol::{ParticipantId, Timestamp, TopicName};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -89,6 +90,7 @@ pub struct Gateway {
     config: Config,
     address: SocketAddr,
     signer: Signer,
+    inside: Inside,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<Result<(), Failure>>,
     // Last, so that it is removed when nothing uses it any more.
@@ -102,13 +104,18 @@ impl Gateway {
         let config = Config { data: data.path().to_owned(), ..options.config };
         let key = LocalKey::load_or_create(data.path()).map_err(|e| e.to_string())?;
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (address, stop, serving) = serve(free, config.clone()).await?;
-        Ok(Self { config, address, signer: Signer::new(&key), stop, serving, _data: data })
+        let (address, inside, stop, serving) = serve(free, config.clone()).await?;
+        Ok(Self { config, address, signer: Signer::new(&key), inside, stop, serving, _data: data })
     }
 
     /// Where it listens; the same after a restart.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The way in from inside this process; another one after a restart.
+    pub fn inside(&self) -> &Inside {
+        &self.inside
     }
 
     /// Makes a token with the gateway's own key.
@@ -131,7 +138,7 @@ impl Gateway {
 
     /// Tries to serve a second time from the same data, and tells how that ended.
     pub async fn rival(&self) -> Result<Result<(), Failure>, Failure> {
-        let (_, stop, serving) = serve(SocketAddr::from(([127, 0, 0, 1], 0)), self.config.clone()).await?;
+        let (_, _, stop, serving) = serve(SocketAddr::from(([127, 0, 0, 1], 0)), self.config.clone()).await?;
         // It is told to stop at once: one that could start would end well.
         Ok(end(stop, serving).await)
     }
@@ -142,24 +149,26 @@ impl Gateway {
         let stop = std::mem::replace(&mut self.stop, stop);
         let serving = std::mem::replace(&mut self.serving, tokio::spawn(async { Ok(()) }));
         end(stop, serving).await?;
-        (self.address, self.stop, self.serving) = serve(self.address, self.config.clone()).await?;
+        (self.address, self.inside, self.stop, self.serving) = serve(self.address, self.config.clone()).await?;
         Ok(())
     }
 }
 
-type Serving = (SocketAddr, oneshot::Sender<()>, JoinHandle<Result<(), Failure>>);
+type Serving = (SocketAddr, Inside, oneshot::Sender<()>, JoinHandle<Result<(), Failure>>);
 
 async fn serve(address: SocketAddr, config: Config) -> Result<Serving, Failure> {
     let listener = TcpListener::bind(address).await.map_err(|e| format!("{address} cannot be listened on: {e}"))?;
     let address = listener.local_addr().map_err(|e| e.to_string())?;
     let (stop, stopped) = oneshot::channel();
     let config = Config { listen: address, ..config };
+    let (inside, doorway) = salon_gateway::inside();
+    let entrances = Entrances::from(listener).and(doorway);
     let serving = tokio::spawn(async move {
         // A gateway nobody holds any more stops as well.
         let shutdown = async { drop(stopped.await) };
-        salon_gateway::serve(listener, config, || {}, shutdown).await.map_err(|e| format!("the gateway failed: {e}"))
+        salon_gateway::serve(entrances, config, || {}, shutdown).await.map_err(|e| format!("the gateway failed: {e}"))
     });
-    Ok((address, stop, serving))
+    Ok((address, inside, stop, serving))
 }
 
 async fn end(stop: oneshot::Sender<()>, serving: JoinHandle<Result<(), Failure>>) -> Result<(), Failure> {

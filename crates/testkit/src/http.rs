@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::{Failure, within};
@@ -59,13 +60,22 @@ impl Call {
         let tcp = TcpStream::connect(address).await.map_err(|e| format!("no connection to {address}: {e}"))?;
         // Small frames wait for nobody: a test is a conversation.
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
+        self.open_over(tcp, &address.to_string()).await
+    }
+
+    /// As [`Call::open`], over a connection that is there already.
+    pub(crate) async fn open_over(
+        &self,
+        io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        host: &str,
+    ) -> Result<hyper::Response<Incoming>, Failure> {
         let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await.map_err(|e| e.to_string())?;
+            hyper::client::conn::http1::handshake(TokioIo::new(io)).await.map_err(|e| e.to_string())?;
         // Ends with the connection, which ends with the answer's body.
         tokio::spawn(connection.with_upgrades());
         let mut request = hyper::Request::builder().method(self.method.as_str()).uri(self.path.as_str());
         if !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-            request = request.header("Host", address.to_string());
+            request = request.header("Host", host);
         }
         if !self.body.is_empty() && !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
             request = request.header("Content-Type", "application/json");

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use futures_util::{SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
@@ -27,6 +27,17 @@ pub enum Event {
     Broken,
 }
 
+/// Any 16 bytes do: the key guards against caches, not against people.
+const KEY: &str = "c2Fsb24tdGVzdGtpdC0wMQ==";
+
+/// A call that asks for a WebSocket.
+fn upgrade(call: Call) -> Call {
+    call.header("Connection", "Upgrade")
+        .header("Upgrade", "websocket")
+        .header("Sec-WebSocket-Version", "13")
+        .header("Sec-WebSocket-Key", KEY)
+}
+
 /// One WebSocket.
 #[derive(Debug)]
 pub struct Socket {
@@ -38,29 +49,31 @@ pub struct Socket {
 impl Socket {
     /// Connects; a refusal before the upgrade is handed back whole.
     pub async fn connect(address: SocketAddr, call: Call) -> Result<Result<Self, Answer>, Failure> {
-        // Any 16 bytes do: the key guards against caches, not against people.
-        let key = "c2Fsb24tdGVzdGtpdC0wMQ==";
-        let call = call
-            .header("Connection", "Upgrade")
-            .header("Upgrade", "websocket")
-            .header("Sec-WebSocket-Version", "13")
-            .header("Sec-WebSocket-Key", key);
-        within(&format!("the upgrade of {}", call.path), async {
-            let response = call.open(address).await?;
-            if response.status() != 101 {
-                return Ok(Err(Answer::read(response).await?));
-            }
-            let headers = header_list(&response);
-            let header = |name: &str| headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
-            if header("sec-websocket-accept") != Some(derive_accept_key(key.as_bytes())) {
-                return Err("the upgrade has the wrong Sec-WebSocket-Accept".into());
-            }
-            let upgraded = hyper::upgrade::on(response).await.map_err(|e| format!("the upgrade failed: {e}"))?;
-            let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
-            let stream = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, Some(config)).await;
-            Ok(Ok(Self { stream, subprotocol: header("sec-websocket-protocol") }))
-        })
-        .await?
+        let call = upgrade(call);
+        let what = format!("the upgrade of {}", call.path);
+        within(&what, async { Self::upgraded(call.open(address).await?).await }).await?
+    }
+
+    /// Connects over a connection made of memory.
+    pub async fn connect_inside(memory: DuplexStream, call: Call) -> Result<Result<Self, Answer>, Failure> {
+        let call = upgrade(call);
+        let what = format!("the upgrade of {} from inside", call.path);
+        within(&what, async { Self::upgraded(call.open_over(memory, "inside.invalid").await?).await }).await?
+    }
+
+    async fn upgraded(response: hyper::Response<hyper::body::Incoming>) -> Result<Result<Self, Answer>, Failure> {
+        if response.status() != 101 {
+            return Ok(Err(Answer::read(response).await?));
+        }
+        let headers = header_list(&response);
+        let header = |name: &str| headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+        if header("sec-websocket-accept") != Some(derive_accept_key(KEY.as_bytes())) {
+            return Err("the upgrade has the wrong Sec-WebSocket-Accept".into());
+        }
+        let upgraded = hyper::upgrade::on(response).await.map_err(|e| format!("the upgrade failed: {e}"))?;
+        let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
+        let stream = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, Some(config)).await;
+        Ok(Ok(Self { stream, subprotocol: header("sec-websocket-protocol") }))
     }
 
     /// Sends a text frame.

@@ -3,6 +3,7 @@
 //! Each trial has a gateway of its own.
 
 mod bad_frames;
+mod inside;
 mod room;
 mod slow_readers;
 mod violations;
@@ -22,6 +23,7 @@ fn main() -> std::process::ExitCode {
     for &engine in Engine::ALL {
         trials.extend(files.iter().map(|(name, path)| scene_trial(name, path, engine)));
         trials.extend(bad_frames::trials(engine));
+        trials.extend(inside::trials(engine));
         trials.extend(violations::trials(engine));
         trials.extend(slow_readers::trials(engine));
     }

@@ -10,7 +10,7 @@ use super::{Finding, Tree};
 const PAGE: &str = "docs/conformance.md";
 const FRAMES: &str = "tests/scenes/src/bad_frames.rs";
 /// The one thing a row may say instead of naming a test.
-const NOT_THE_GATEWAYS: &str = "binds the client library (later)";
+const NOT_THE_GATEWAYS: &str = "binds the user's program";
 /// The key words, and what is said without one.
 const LEVELS: &[&str] = &["MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY", "states"];
 

@@ -32,6 +32,8 @@ const RULES: &[Rule] = &[
     rule("salon-cli", EVERYTHING),
     rule("salon-testkit", EVERYTHING),
     rule("scenes", TESTS),
+    rule("interop", TESTS),
+    rule("test-servers", &[]),
     rule("bench", TESTS),
     rule("xtask", &[]),
 ];
@@ -49,7 +51,7 @@ const EVERYTHING: &[&str] = &[
 
 /// The test kit is for what is itself a test.
 const TESTS: &[&str] =
-    &["salon-protocol", "salon-log", "salon-rooms", "salon-gateway", "salon-client", "salon-testkit"];
+    &["salon-protocol", "salon-log", "salon-rooms", "salon-gateway", "salon-client", "salon-guests", "salon-testkit"];
 
 /// Crates from outside that have one home each.
 const HOMES: &[(&str, &[&str])] = &[
@@ -59,7 +61,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("clap_complete", &["salon-cli"]),
     ("rusqlite", &["salon-log"]),
     ("async-nats", &["salon-log"]),
-    ("anyhow", &["salon-cli", "bench"]),
+    ("anyhow", &["salon-cli", "bench", "test-servers"]),
 ];
 
 pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Finding> {

@@ -42,7 +42,9 @@ impl Source {
 
     /// Whether the whole file serves tests alone.
     pub(crate) fn is_tests(&self) -> bool {
-        self.path.starts_with("crates/testkit/") || self.path.starts_with("tests/") || self.is_test_module()
+        // The servers that tests bring into rooms are no tests: a slow tool has to be slow.
+        let test_package = self.path.starts_with("tests/") && !self.path.starts_with("tests/servers/");
+        self.path.starts_with("crates/testkit/") || test_package || self.is_test_module()
     }
 
     /// Whether the file is some crate's tests, as opposed to what runs tests.

@@ -1,4 +1,4 @@
-//! A connection as bytes, encrypted or not, with an end to waiting for a peer that takes none.
+//! A connection as bytes, encrypted or not or made of memory, with an end to waiting for a peer that takes none.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
@@ -23,6 +23,8 @@ enum Transport {
     /// Can be written to by whoever holds it, which is what makes [`super::WebSocket`] fast.
     Plain(Arc<TcpStream>),
     Tls(Box<TlsStream<TcpStream>>),
+    /// The peer is in this process.
+    Memory(DuplexStream),
 }
 
 impl Socket {
@@ -34,18 +36,22 @@ impl Socket {
         Self { transport: Transport::Tls(Box::new(stream)), deadline, stalled: None }
     }
 
+    pub(crate) fn memory(stream: DuplexStream, deadline: Duration) -> Self {
+        Self { transport: Transport::Memory(stream), deadline, stalled: None }
+    }
+
     /// The stream itself, when nothing stands between it and the bytes.
     pub(super) fn shared(&self) -> Option<&Arc<TcpStream>> {
         match &self.transport {
             Transport::Plain(stream) => Some(stream),
-            Transport::Tls(_) => None,
+            Transport::Tls(_) | Transport::Memory(_) => None,
         }
     }
 
     /// Gives up on a peer that has taken nothing for too long.
     fn limit<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         let empty = match &self.transport {
-            Transport::Plain(_) => true,
+            Transport::Plain(_) | Transport::Memory(_) => true,
             // TLS takes some bytes before the peer does.
             Transport::Tls(stream) => !stream.get_ref().1.wants_write(),
         };
@@ -85,6 +91,7 @@ impl AsyncRead for Socket {
                 poll_ready(|cx| stream.poll_read_ready(cx), read, cx).map_ok(|count| buf.advance(count))
             }
             Transport::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, buf),
+            Transport::Memory(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
@@ -104,6 +111,7 @@ impl AsyncWrite for Socket {
                 poll_ready(|cx| stream.poll_write_ready(cx), || stream.try_write_vectored(bufs), cx)
             }
             Transport::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, bufs),
+            Transport::Memory(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
         };
         self.limit(cx, written)
     }
@@ -114,7 +122,7 @@ impl AsyncWrite for Socket {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = match &mut self.transport {
-            Transport::Plain(_) => Poll::Ready(Ok(())),
+            Transport::Plain(_) | Transport::Memory(_) => Poll::Ready(Ok(())),
             Transport::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
         };
         self.limit(cx, flushed)
@@ -128,6 +136,7 @@ impl AsyncWrite for Socket {
                 None => Poll::Ready(Ok(())),
             },
             Transport::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
+            Transport::Memory(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -7,6 +7,7 @@ use salon_protocol::TopicName;
 use serde::Deserialize;
 
 use super::ConfigError;
+use super::guest::{GuestKey, GuestOf};
 use super::value::{Address, Count, Deadline, Depth, Durable, Format, HostName, KeysAt, Origin, Size, Span};
 
 /// Every setting, where it was given. The file has this form; the command line fills the same from variables and flags.
@@ -78,6 +79,7 @@ impl TryFrom<String> for TopicKey {
 pub struct TopicOf {
     pub history: Option<bool>,
     pub retention: RetentionOf,
+    pub guests: BTreeMap<GuestKey, GuestOf>,
 }
 
 impl Overrides {

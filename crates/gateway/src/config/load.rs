@@ -8,6 +8,7 @@ use salon_log::Retention;
 
 use super::Config;
 use super::file::{LimitsOf, Overrides, RetentionOf, TimesOf, TopicKey, TopicOf};
+use super::guest::{Guest, GuestKey};
 use super::value::{Address, Count, Deadline, Depth, Durable, Format, HostName, KeysAt, Origin, Size, Span};
 
 /// Why a configuration cannot be used.
@@ -61,7 +62,7 @@ impl Config {
             topics = config.apply(Overrides::from_file(path)?);
         }
         topics.extend(config.apply(overrides));
-        config.apply_topics(topics);
+        config.apply_topics(topics, file.unwrap_or(Path::new("")));
         config.validate()?;
         Ok(config)
     }
@@ -148,11 +149,17 @@ impl Config {
         topics
     }
 
-    fn apply_topics(&mut self, topics: BTreeMap<TopicKey, TopicOf>) {
+    fn apply_topics(&mut self, topics: BTreeMap<TopicKey, TopicOf>, file: &Path) {
         for (TopicKey(name), topic) in topics {
             if topic.history == Some(false) {
                 self.history_off.insert(name.clone());
             }
+            self.guests.extend(topic.guests.into_iter().map(|(GuestKey(id), terms)| Guest {
+                topic: name.clone(),
+                id,
+                file: file.to_owned(),
+                terms,
+            }));
             self.retention.topics.insert(name, narrowed(self.retention.default, topic.retention));
         }
     }

@@ -5,6 +5,7 @@
 //! any file but the configuration's own.
 
 mod file;
+mod guest;
 mod load;
 mod settings;
 mod value;
@@ -24,10 +25,12 @@ pub use file::{
     AuditOf, AuthOf, HttpOf, LimitsOf, Log, MemoryOf, Overrides, RetentionOf, TimesOf, Tls, TopicKey, TopicOf,
     TracingOf,
 };
+pub use guest::{Guest, GuestKey, GuestOf, Private, Server};
 pub use load::ConfigError;
 pub use settings::{SETTINGS, Setting};
 pub use value::{
-    Address, Count, Deadline, Depth, Durable, Format, HostName, KeysAt, LogFormat, Origin, Size, Span, Unfit,
+    Address, Count, Deadline, Depth, DisplayName, Durable, Feature, Format, HostName, KeysAt, Kind, LogFormat, Origin,
+    Size, Span, Transport, Unfit,
 };
 
 /// Every setting the gateway runs by.
@@ -51,6 +54,8 @@ pub struct Config {
     pub retention: RetentionRules,
     /// Topics without history.
     pub history_off: HashSet<TopicName>,
+    /// MCP servers that whoever runs the gateway brings into topics. The gateway itself starts none.
+    pub guests: Vec<Guest>,
     /// Bounds on what one participant or address may do.
     pub limits: Limits,
     /// Bytes of recent entries kept in memory for one room.
@@ -134,6 +139,7 @@ impl Default for Config {
             durability: Durability::Full,
             retention: RetentionRules::default(),
             history_off: HashSet::new(),
+            guests: Vec::new(),
             limits: Limits {
                 message: envelope.message,
                 depth: envelope.depth,

@@ -64,6 +64,22 @@ fn mistakes_are_told_by_file_and_line() {
 
     hint: did you mean `history`?
     ");
+    insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.\"a b\"]\ncommand = \"x\"\n"), @"salon.toml:1: `a b` is not a participant's id: ' ' is not one of A-Z a-z 0-9 . _ : ~ @ -");
+    insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.\"system:x\"]\ncommand = \"x\"\n"), @"salon.toml:1: ids that begin with `system:` are the gateway's own");
+    insta::assert_snapshot!(refusal("dev = true\n[topics.\"room:a\".guests.files]\ndisabled = true\n"), @"salon.toml:2: a guest needs `command` or `url`");
+    insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\ncommand = \"x\"\nurl = \"http://x\"\n"), @"salon.toml:1: a guest has either `command` or `url`, not both");
+    insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\ncommand = \"x\"\nheaders = { a = \"b\" }\n"), @"salon.toml:1: `headers` goes with `url`, not with `command`");
+    insta::assert_snapshot!(refusal("[topics.\"room:a\".guests]\nfiles = { url = \"http://x\", args = [] }\n"), @"salon.toml:2: `args` goes with `command`, not with `url`");
+    insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\nurl = \"http://x\"\ntransport = \"smoke\"\n"), @"salon.toml:3: `smoke` is not one of `http`, `sse`");
+    insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\ncommand = \"x\"\nexpose = [\"tools\", \"rooms\"]\n"), @"salon.toml:3: `rooms` is not one of `tools`, `resources`, `prompts`");
+    insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\ncommand = \"x\"\nkind = \"alien\"\n"), @"salon.toml:3: `alien` is not one of `human`, `agent`, `robot`");
+    insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\ncommand = \"x\"\ntimeout = 30\n"), @"salon.toml:3: `30` is not a length of time more than 0 such as `30s` or `5m`");
+    insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\ncommand = \"x\"\nenvFile = \".env\"\n"), @"
+    salon.toml:3: unknown key `envFile`
+
+    hint: did you mean `env_file`?
+    ");
+    insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\ncommand = \"x\"\nenv = { PORT = 1 }\n"), @"salon.toml:3: invalid type: integer `1`, expected a string");
     insta::assert_snapshot!(refusal("listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"\n"), @"salon.toml:2: duplicate key");
     insta::assert_snapshot!(refusal("listen = \n"), @"salon.toml:1: string values must be quoted, expected literal string");
     insta::assert_snapshot!(refusal("\n\n[limits\n"), @"salon.toml:3: unclosed table, expected `]`");
@@ -214,6 +230,7 @@ fn every_setting_arrives() {
             topics: {},
         },
         history_off: {},
+        guests: [],
         limits: Limits {
             message: 3,
             depth: 4,
@@ -280,6 +297,37 @@ fn a_topic_keeps_what_it_says_and_inherits_the_rest() {
 }
 
 #[test]
+fn guests_arrive_as_they_are_written_and_show_no_secret() {
+    let file = r#"
+        [topics."room:lab".guests.files]
+        command = "npx"
+        args = ["-y", "server", "${HOME}"]
+        env = { TOKEN = "${TOKEN:-none}", A = "b" }
+        cwd = "sub"
+        env_file = ".env"
+        name = "Files"
+        kind = "robot"
+        isolated = true
+        expose = ["tools", "prompts"]
+        timeout = "5m"
+        disabled = true
+        [topics."room:lab".guests.web]
+        url = "https://mcp.example/?key=secret"
+        headers = { Authorization = "Bearer ${KEY}" }
+        transport = "sse"
+    "#;
+    let config = load(file, "").expect("a configuration");
+    let [files, web] = &config.guests[..] else { panic!("two guests") };
+    assert!(files.file.ends_with("salon.toml"));
+    let Server::Command { command, args, env, .. } = &files.terms.server else { panic!("a command") };
+    assert_eq!((&*command.0, &args.0[2][..]), ("npx", "${HOME}"));
+    assert_eq!(env.0.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>(), ["A=b", "TOKEN=${TOKEN:-none}"]);
+    let Server::Url { url, headers, .. } = &web.terms.server else { panic!("a URL") };
+    assert_eq!((&*url.0, &*headers.0["Authorization"]), ("https://mcp.example/?key=secret", "Bearer ${KEY}"));
+    insta::assert_snapshot!(format!("{:?} {:?}", files.terms, web.terms), @r#"GuestOf { server: Command { command: …, args: …, env: …, cwd: Some("sub"), env_file: Some(".env") }, name: Some("Files"), kind: Some(Robot), isolated: true, expose: Some(["tools", "prompts"]), timeout: Some(300s), disabled: true } GuestOf { server: Url { url: …, headers: …, transport: Some("sse") }, name: None, kind: None, isolated: false, expose: None, timeout: None, disabled: false }"#);
+}
+
+#[test]
 fn the_data_directory_is_where_such_things_go() {
     let directory = |xdg: Option<&str>, home: Option<&str>| data_directory(xdg.map(Into::into), home.map(Into::into));
     assert_eq!(directory(Some("/x"), Some("/h")), Path::new("/x/salon"));
@@ -337,6 +385,10 @@ impl<'de> Deserializer<'de> for Probe<'_> {
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         self.found.borrow_mut().insert(self.path.to_owned());
+        // A guest is refused without it.
+        if self.path.ends_with(".command") {
+            return visitor.visit_some(serde::de::value::StrDeserializer::new("server"));
+        }
         visitor.visit_none()
     }
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use salon_log::Durability;
+use salon_protocol::ParticipantKind;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 use crate::auth::jwks::JwksSource;
@@ -143,6 +144,30 @@ value!(
         "json" => Some(LogFormat::Json),
         _ => None,
     }
+);
+value!(
+    /// What a participant is.
+    Kind(ParticipantKind),
+    "one of `human`, `agent`, `robot`",
+    |text| text.parse().ok()
+);
+value!(
+    /// A name shown to people.
+    DisplayName(String),
+    "a name of at most 256 characters, none of them a control character",
+    |text| (text.chars().count() <= 256 && !text.chars().any(char::is_control)).then(|| text.to_owned())
+);
+value!(
+    /// What of an MCP server a room may use.
+    Feature(String),
+    "one of `tools`, `resources`, `prompts`",
+    |text| ["tools", "resources", "prompts"].contains(&text).then(|| text.to_owned())
+);
+value!(
+    /// How an MCP server at a URL is spoken to.
+    Transport(String),
+    "one of `http`, `sse`",
+    |text| ["http", "sse"].contains(&text).then(|| text.to_owned())
 );
 
 /// How log lines look.

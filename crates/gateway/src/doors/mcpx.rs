@@ -1,6 +1,5 @@
 //! `GET /v0/ws`: MCPx over WebSocket. Every refusal comes before the upgrade, as an HTTP answer.
 
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,6 +30,12 @@ use crate::session::{Patience, Session};
 /// The longest display name.
 const MOST_NAME_CHARS: usize = 256;
 
+/// The most MCP revisions one participant may name.
+const MOST_REVISIONS: usize = 8;
+
+/// The revision from which on there is no handshake.
+const FIRST_WITHOUT_HANDSHAKE: &str = "2026-07-28";
+
 /// What the query of a connection asks for.
 struct Wish {
     topic: TopicName,
@@ -41,6 +46,7 @@ struct Wish {
     echo: bool,
     deliver: Deliver,
     claim: Claim,
+    mcp: McpVersion,
 }
 
 impl Wish {
@@ -72,6 +78,7 @@ impl Wish {
                 Some(_) => return Err(invalid("`deliver` must be all or directed")),
             },
             claim: if query.flag("share")?.unwrap_or(false) { Claim::Shared } else { Claim::Exclusive },
+            mcp: query.get("mcp").map_or(Ok(McpVersion::default()), revisions)?,
         })
     }
 
@@ -81,9 +88,34 @@ impl Wish {
             id: grant.participant.clone(),
             name: grant.name.clone().or_else(|| self.name.clone()),
             kind: grant.kind.or(self.kind),
-            mcp: McpVersion::default(),
+            mcp: self.mcp.clone(),
         }
     }
+}
+
+/// What a participant says it speaks. The revision of its handshake is the room's default where that is among them, else the newest
+/// that has a handshake.
+fn revisions(list: &str) -> Result<McpVersion, Problem> {
+    let versions: Vec<String> = list.split(',').take(MOST_REVISIONS + 1).map(String::from).collect();
+    let doubled = versions.iter().enumerate().any(|(at, revision)| versions[..at].contains(revision));
+    if versions.len() > MOST_REVISIONS || doubled || !versions.iter().all(|revision| is_date(revision)) {
+        return Err(invalid(format!(
+            "`mcp` must be 1 to {MOST_REVISIONS} different revisions of MCP, such as 2025-06-18,2026-07-28"
+        )));
+    }
+    let usual = McpVersion::default().version;
+    let with_handshake = versions.iter().filter(|revision| revision.as_str() < FIRST_WITHOUT_HANDSHAKE);
+    let version = if versions.contains(&usual) { Some(&usual) } else { with_handshake.max() };
+    let version = version.unwrap_or(&versions[0]).clone();
+    Ok(McpVersion { version, versions })
+}
+
+fn is_date(text: &str) -> bool {
+    text.len() == 10
+        && text
+            .bytes()
+            .enumerate()
+            .all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() })
 }
 
 /// Opens a connection.
@@ -102,6 +134,7 @@ impl Wish {
         ("echo" = Option<bool>, Query, description = "false leaves out one's own envelopes"),
         ("deliver" = Option<String>, Query, description = "directed: only broadcasts and what names me"),
         ("share" = Option<bool>, Query, description = "true sits beside one's other connections instead of replacing them"),
+        ("mcp" = Option<String>, Query, description = "The MCP revisions one takes requests of, separated by commas; at most 8"),
         ("ticket" = Option<String>, Query, description = "A ticket from POST /v0/tickets in place of a token"),
     ),
     responses(
@@ -113,7 +146,7 @@ impl Wish {
 )]
 pub(crate) async fn connect(
     State(gateway): State<Arc<Gateway>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(peer): Extension<Peer>,
     mut request: Request,
 ) -> Result<Response, Problem> {
     let accept = handshake(request.headers())?;
@@ -124,7 +157,7 @@ pub(crate) async fn connect(
     let (headers, topic) = (request.headers(), Some(&wish.topic));
     let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic }.for_stream()?;
     let ledger = gateway.ledger(&grant, &wish.topic, peer.ip());
-    let entering = enter(&gateway, peer.ip(), &grant, &wish).await;
+    let entering = enter(&gateway, &peer, &grant, &wish).await;
     let (arrival, counted) = entering.inspect_err(|refusal| ledger.told_no(refusal.code))?;
 
     let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
@@ -140,7 +173,7 @@ pub(crate) async fn connect(
 }
 
 /// Takes a seat, if there is room for one more.
-async fn enter(gateway: &Gateway, peer: IpAddr, grant: &Grant, wish: &Wish) -> Result<(Arrival, Counts), Refusal> {
+async fn enter(gateway: &Gateway, peer: &Peer, grant: &Grant, wish: &Wish) -> Result<(Arrival, Counts), Refusal> {
     let counted = gateway.count(grant, peer)?;
     let admission = Admission {
         participant: wish.participant(grant),
@@ -228,4 +261,43 @@ async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx>>
     tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, "connected");
     let session = Session::new(arrival.seat, joined, Mcpx::new(options, stamps), socket, patience, expires, ledger);
     Some((Box::pin(session), counted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revisions_are_dates_and_one_of_them_is_the_handshakes() {
+        let told = |list: &str| match revisions(list) {
+            Ok(mcp) => format!("{list} → {} of {:?}", mcp.version, mcp.versions),
+            Err(problem) => format!("{list} → {}: {}", problem.code(), problem.message()),
+        };
+        let lists = [
+            "2025-06-18",
+            "2026-07-28,2025-06-18,2025-11-25",
+            "2024-11-05,2026-07-28,2025-03-26",
+            "2026-07-28",
+            "2027-01-01,2026-07-28",
+            "",
+            "latest",
+            "2025-06-18,",
+            "2025-6-18",
+            "2025-06-18,2025-06-18",
+            "2001-01-01,2002-01-01,2003-01-01,2004-01-01,2005-01-01,2006-01-01,2007-01-01,2008-01-01,2009-01-01",
+        ];
+        insta::assert_snapshot!(lists.map(told).join("\n"), @r#"
+        2025-06-18 → 2025-06-18 of ["2025-06-18"]
+        2026-07-28,2025-06-18,2025-11-25 → 2025-06-18 of ["2026-07-28", "2025-06-18", "2025-11-25"]
+        2024-11-05,2026-07-28,2025-03-26 → 2025-03-26 of ["2024-11-05", "2026-07-28", "2025-03-26"]
+        2026-07-28 → 2026-07-28 of ["2026-07-28"]
+        2027-01-01,2026-07-28 → 2027-01-01 of ["2027-01-01", "2026-07-28"]
+         → invalid_parameters: `mcp` must be 1 to 8 different revisions of MCP, such as 2025-06-18,2026-07-28
+        latest → invalid_parameters: `mcp` must be 1 to 8 different revisions of MCP, such as 2025-06-18,2026-07-28
+        2025-06-18, → invalid_parameters: `mcp` must be 1 to 8 different revisions of MCP, such as 2025-06-18,2026-07-28
+        2025-6-18 → invalid_parameters: `mcp` must be 1 to 8 different revisions of MCP, such as 2025-06-18,2026-07-28
+        2025-06-18,2025-06-18 → invalid_parameters: `mcp` must be 1 to 8 different revisions of MCP, such as 2025-06-18,2026-07-28
+        2001-01-01,2002-01-01,2003-01-01,2004-01-01,2005-01-01,2006-01-01,2007-01-01,2008-01-01,2009-01-01 → invalid_parameters: `mcp` must be 1 to 8 different revisions of MCP, such as 2025-06-18,2026-07-28
+        "#);
+    }
 }

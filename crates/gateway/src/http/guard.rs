@@ -1,6 +1,7 @@
 //! Before any handler: is the request meant for this gateway (`Host`), and does its page have any business here (`Origin`)?
 //!
-//! A browser on the same machine can be made to call a loopback server by any page; these two checks are what stops it.
+//! A browser on the same machine can be made to call a loopback server by any page; these two checks are what stops it. No browser
+//! comes from inside this process, so what does may name the gateway as it likes.
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use salon_protocol::Code;
 
+use super::Peer;
 use super::problem::{Problem, RefusedWith};
 use crate::gateway::Gateway;
 
@@ -26,7 +28,8 @@ pub(crate) async fn guard(State(gateway): State<Arc<Gateway>>, request: Request,
 }
 
 async fn answer(gateway: &Gateway, request: Request, next: Next) -> Response {
-    let origin = match check(gateway, request.headers()) {
+    let inside = matches!(request.extensions().get(), Some(Peer::Inside));
+    let origin = match check(gateway, request.headers(), inside) {
         Ok(origin) => origin,
         Err(problem) => return problem.into_response(),
     };
@@ -48,10 +51,10 @@ async fn answer(gateway: &Gateway, request: Request, next: Next) -> Response {
 }
 
 /// The origin to mark the answer for, when the request names one that is allowed.
-fn check(gateway: &Gateway, headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
+fn check(gateway: &Gateway, headers: &HeaderMap, inside: bool) -> Result<Option<HeaderValue>, Problem> {
     let forbidden = |message: &str| Problem::new(Code::Forbidden, message);
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !gateway.is_own_host(host) {
+    if !inside && !gateway.is_own_host(host) {
         return Err(forbidden("this gateway does not serve that `Host`; allow it with --allow-host"));
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(None) };

@@ -43,7 +43,7 @@ pub(super) struct HistoryPage {
     security(("bearer" = [])))]
 pub(super) async fn page(
     State(gateway): State<Arc<Gateway>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(peer): Extension<Peer>,
     path: Result<Path<String>, axum::extract::rejection::PathRejection>,
     request: Request,
 ) -> Result<Json<HistoryPage>, Problem> {

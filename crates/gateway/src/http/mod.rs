@@ -13,7 +13,7 @@ mod stream;
 mod tickets;
 mod topics;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::Path;
@@ -30,7 +30,22 @@ pub(crate) use query::Query;
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
+pub(crate) enum Peer {
+    /// From a socket.
+    At(SocketAddr),
+    /// From this process, over a connection made of memory.
+    Inside,
+}
+
+impl Peer {
+    /// The address it came from; this machine's own where it came from inside.
+    pub(crate) fn ip(&self) -> IpAddr {
+        match self {
+            Self::At(address) => address.ip(),
+            Self::Inside => Ipv4Addr::LOCALHOST.into(),
+        }
+    }
+}
 
 /// Every address of the gateway.
 pub(crate) fn router(gateway: Arc<Gateway>) -> Router {

@@ -37,7 +37,7 @@ fn as_text<S: Serializer>(position: &Position, serializer: S) -> Result<S::Ok, S
     security(("bearer" = [])))]
 pub(super) async fn publish(
     State(gateway): State<Arc<Gateway>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(peer): Extension<Peer>,
     path: Result<Path<String>, axum::extract::rejection::PathRejection>,
     request: Request,
 ) -> Result<(StatusCode, Json<Published>), Problem> {

@@ -63,7 +63,7 @@ pub(super) async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Re
     responses((status = 200, description = "The counters", content_type = "text/plain", body = String), (status = "4XX", description = "Refused", body = super::ProblemBody)))]
 pub(super) async fn metrics(
     State(gateway): State<Arc<Gateway>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(peer): Extension<Peer>,
     request: Request,
 ) -> Result<Response, Problem> {
     // A proxy on this machine makes everybody look local, and says so.

@@ -34,7 +34,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
     security(("bearer" = [])))]
 pub(super) async fn follow(
     State(gateway): State<Arc<Gateway>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(peer): Extension<Peer>,
     path: Result<Path<String>, axum::extract::rejection::PathRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -47,7 +47,7 @@ pub(super) async fn follow(
         Some(id) => Some(id),
         None => query.name("after")?,
     };
-    let counted = gateway.count(&grant, peer.ip())?;
+    let counted = gateway.count(&grant, &peer)?;
     let cursor = gateway.rooms.observe(&topic, after.as_ref(), Interest::default()).await?;
     let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -41,7 +41,7 @@ pub(super) struct TicketBody {
     security(("bearer" = [])))]
 pub(super) async fn issue(
     State(gateway): State<Arc<Gateway>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(peer): Extension<Peer>,
     request: Request,
 ) -> Result<(StatusCode, Json<TicketBody>), Problem> {
     let query = Query::parse(request.uri().query())?;

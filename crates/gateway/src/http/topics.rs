@@ -52,7 +52,7 @@ pub(super) struct Participants {
     security(("bearer" = [])))]
 pub(super) async fn list(
     State(gateway): State<Arc<Gateway>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(peer): Extension<Peer>,
     request: Request,
 ) -> Result<Response, Problem> {
     let query = Query::parse(request.uri().query())?;
@@ -77,7 +77,7 @@ pub(super) async fn list(
     security(("bearer" = [])))]
 pub(super) async fn participants(
     State(gateway): State<Arc<Gateway>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(peer): Extension<Peer>,
     path: Result<Path<String>, axum::extract::rejection::PathRejection>,
     request: Request,
 ) -> Result<Json<Participants>, Problem> {

@@ -45,11 +45,13 @@ impl Stage {
                 }
                 json!({"id": id, "to": [to], "payload": payload}).to_string()
             }
-            Outgoing::Answer { request, id, result } => {
-                let asked = self.sent.get(request).ok_or_else(|| format!("nobody ever sent {request}"))?;
-                let asked = parse(asked)?;
+            Outgoing::Answer { request, id, result, failed } => {
+                let request = &substitute(request, &self.bindings);
+                let asked = self.sent.get(request).or_else(|| self.heard.get(request));
+                let asked = parse(asked.ok_or_else(|| format!("nobody ever sent {request}"))?)?;
                 let result = result.as_deref().map_or(Ok(json!({})), parse)?;
-                let payload = json!({"id": asked["payload"]["id"], "result": result});
+                let outcome = if *failed { "error" } else { "result" };
+                let payload = json!({"id": asked["payload"]["id"], outcome: result});
                 json!({"id": id, "to": [asked["from"]], "correlation_id": request, "payload": payload}).to_string()
             }
         };

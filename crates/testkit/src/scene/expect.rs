@@ -32,7 +32,9 @@ impl Stage {
             }
             Incoming::Json(expected) => {
                 let came = self.next_value(who, Wanted::Frame).await?;
-                compare(expected, &came, &mut self.bindings).map_err(|told| format!("{told}\n  in {came}"))
+                compare(expected, &came, &mut self.bindings).map_err(|told| format!("{told}\n  in {came}"))?;
+                self.hear(&came);
+                Ok(())
             }
             Incoming::Presence { event, of, more } => {
                 let wanted = match *event {
@@ -81,8 +83,16 @@ impl Stage {
                 _ => return Err("nobody can wait for this".into()),
             };
             if found {
+                self.hear(&came);
                 return Ok(());
             }
+        }
+    }
+
+    /// Remembers an envelope that may be answered later.
+    fn hear(&mut self, came: &Value) {
+        if let Some(id) = came["id"].as_str() {
+            self.heard.entry(id.to_owned()).or_insert_with(|| came.to_string());
         }
     }
 

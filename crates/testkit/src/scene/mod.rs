@@ -26,7 +26,8 @@
 //!
 //! **Sending.** `W sends JSON` fills in what is missing of `protocol`, `ts`, `from`, `kind` and `payload.jsonrpc`; `W sends raw TEXT`
 //! fills in nothing. For short: `W says TEXT as ID`, `W notifies X|everyone as ID`, `W calls X [METHOD] as ID [PARAMS]`,
-//! `W answers REQUEST as ID [RESULT]`, `W repeats ID`, `W posts to TOPIC JSON → STATUS [JSON]`, and
+//! `W answers REQUEST as ID [RESULT]` or `… as ID error ERROR` (the request was sent in the scene, or it is `$X`, the id of one that
+//! somebody got as JSON), `W repeats ID`, `W posts to TOPIC JSON → STATUS [JSON]`, and
 //! `W floods COUNT until refused CODE`.
 //!
 //! **Receiving.** `W gets ID …`: exactly the bytes that were sent under these ids, in this order. `W gets JSON`: a frame that has at
@@ -121,7 +122,7 @@ pub(crate) enum Outgoing {
     Chat { text: String, id: String },
     Notify { to: Option<String>, id: String },
     Call { to: String, method: String, id: String, params: Option<String> },
-    Answer { request: String, id: String, result: Option<String> },
+    Answer { request: String, id: String, result: Option<String>, failed: bool },
     Repeat { id: String },
 }
 

@@ -205,7 +205,8 @@ fn outgoing(verb: &str, mut words: Words<'_>) -> Result<Outgoing, Failure> {
             let request = words.word("a request's id")?.to_owned();
             words.demand("as")?;
             let id = words.word("an id")?.to_owned();
-            Ok(Outgoing::Answer { request, id, result: words.optional_json()? })
+            let failed = words.eat("error");
+            Ok(Outgoing::Answer { request, id, failed, result: words.optional_json()? })
         }
         "repeats" => {
             let id = words.word("an id")?.to_owned();
@@ -357,7 +358,7 @@ mod tests {
         assert_snapshot!(read("alice sends raw  {\"a\" :1}"), @r#"Send { who: Who("alice"), what: Raw("{\"a\" :1}") }"#);
         assert_snapshot!(read("alice calls bob as c1"), @r#"Send { who: Who("alice"), what: Call { to: "bob", method: "tools/list", id: "c1", params: None } }"#);
         assert_snapshot!(read("alice calls bob ping as c1 {}"), @r#"Send { who: Who("alice"), what: Call { to: "bob", method: "ping", id: "c1", params: Some("{}") } }"#);
-        assert_snapshot!(read("bob answers c1 as r1 {\"ok\":true}"), @r#"Send { who: Who("bob"), what: Answer { request: "c1", id: "r1", result: Some("{\"ok\":true}") } }"#);
+        assert_snapshot!(read("bob answers c1 as r1 {\"ok\":true}"), @r#"Send { who: Who("bob"), what: Answer { request: "c1", id: "r1", result: Some("{\"ok\":true}"), failed: false } }"#);
         assert_snapshot!(read("alice posts to r {\"id\":\"e1\"} → 2xx"), @r#"Post { who: Who("alice"), topic: "r", envelope: "{\"id\":\"e1\"}", answer: Expected { status: "2xx", headers: [], listing: None, json: None } }"#);
     }
 

@@ -28,6 +28,7 @@ pub(crate) async fn play(scene: &Scene, engine: Engine) -> Result<(), Failure> {
         gateway,
         connections: BTreeMap::new(),
         sent: BTreeMap::new(),
+        heard: BTreeMap::new(),
         bindings: bindings.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         transcript: Vec::new(),
         fences: 0,
@@ -48,6 +49,8 @@ pub(crate) struct Stage {
     pub(crate) connections: BTreeMap<Who, Connection>,
     /// What was first sent under an id.
     pub(crate) sent: BTreeMap<String, String>,
+    /// What somebody got as JSON, by its id.
+    pub(crate) heard: BTreeMap<String, String>,
     pub(crate) bindings: Bindings,
     pub(crate) transcript: Vec<String>,
     pub(crate) fences: usize,

@@ -1,0 +1,39 @@
+//! An agent that repeats what it is given, as a tool and in the chat.
+//!
+//! ```text
+//! SALON_TOKEN=… cargo run -p salon-client --example echo_agent -- room:lab
+//! ```
+
+use std::env;
+use std::error::Error;
+
+use salon_client::protocol::ParticipantKind;
+use salon_client::{Client, Event, Gateway, StaticToken, ToolCall, Toolbox};
+use serde_json::json;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let gateway = env::var("SALON_GATEWAY").unwrap_or_else(|_| "http://127.0.0.1:8787".into());
+    let token = env::var("SALON_TOKEN").map_err(|_| "SALON_TOKEN is not set: `salon token` makes one")?;
+    let topic = env::args().nth(1).unwrap_or_else(|| "room:lab".into()).parse()?;
+
+    let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+    let tools = Toolbox::new("echo").tool("say", "Repeats what it is given", schema, |call: ToolCall| async move {
+        Ok(call.argument::<String>("text")?.into())
+    });
+
+    let client = Client::new(Gateway::new(&gateway)?, StaticToken::new(token));
+    let (room, mut events) = client.room(topic).kind(ParticipantKind::Agent).offer(tools).join_listening().await?;
+
+    while let Some(event) = events.next().await {
+        let Event::Envelope(envelope) = event else { continue };
+        // What names this agent is for it; its own lines are not.
+        if let Some(chat) = envelope.chat()
+            && envelope.from() != room.id()
+            && chat.text.contains(room.id().as_str())
+        {
+            room.reply(envelope.id(), &format!("{} said: {}", envelope.from(), chat.text)).await?;
+        }
+    }
+    Err(room.ended().await.into())
+}

@@ -1,0 +1,206 @@
+//! A request on its way: its progress, its answer, its end.
+
+use std::time::Duration;
+
+use salon_protocol::{Envelope, EnvelopeId, ParticipantId, RpcId};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::{CallError, Room, RpcError};
+
+/// How long a call waits without hearing anything, unless told otherwise.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a callee that asks something back may wait for it, and so the call with it: a person may have to think.
+const ASKED_BACK: Duration = Duration::from_secs(600);
+
+/// How many reports of progress wait for somebody to look at them; more are left out.
+const PROGRESS: usize = 64;
+
+/// How a call is getting on.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Progress {
+    /// How far it is.
+    pub progress: f64,
+    /// Where it will end, when that is known.
+    #[serde(default)]
+    pub total: Option<f64>,
+    /// What it is doing.
+    #[serde(default)]
+    pub message: Option<String>,
+}
+
+/// A request on its way. Dropping it before its answer cancels it.
+///
+/// The time it may take is renewed by every report of progress; a callee that asks something back has ten minutes for it.
+pub struct Call {
+    room: Room,
+    id: EnvelopeId,
+    number: u64,
+    callee: ParticipantId,
+    timeout: Duration,
+    deadline: Instant,
+    signs: mpsc::Receiver<Sign>,
+    answer: oneshot::Receiver<Result<Box<RawValue>, CallError>>,
+    /// The answer, when it came while progress was looked at.
+    early: Option<Result<Box<RawValue>, CallError>>,
+    over: bool,
+}
+
+/// A sign that the callee is at work.
+enum Sign {
+    Progress(Progress),
+    AskedBack,
+}
+
+/// The other end of a [`Call`].
+pub(crate) struct Waiting {
+    pub(crate) callee: ParticipantId,
+    number: u64,
+    answer: oneshot::Sender<Result<Box<RawValue>, CallError>>,
+    signs: mpsc::Sender<Sign>,
+}
+
+impl Waiting {
+    /// Hands over the answer.
+    pub(crate) fn answer(self, envelope: &Envelope) {
+        #[derive(Deserialize)]
+        struct Response {
+            result: Option<Box<RawValue>>,
+            error: Option<RpcError>,
+        }
+        let outcome = match serde_json::from_str::<Response>(envelope.payload()) {
+            Ok(Response { error: Some(error), .. }) => Err(CallError::Answered(error)),
+            Ok(Response { result: Some(result), .. }) => Ok(result),
+            Ok(_) => Err(CallError::Unreadable("it has neither a result nor an error".into())),
+            Err(error) => Err(CallError::Unreadable(error.to_string())),
+        };
+        // Whoever asked may have stopped waiting.
+        let _ = self.answer.send(outcome);
+    }
+
+    pub(crate) fn fail(self, why: CallError) {
+        // Whoever asked may have stopped waiting.
+        let _ = self.answer.send(Err(why));
+    }
+
+    /// Hands over a report of progress, if it is about this call.
+    pub(crate) fn tell(&self, envelope: &Envelope) {
+        #[derive(Deserialize)]
+        struct Params {
+            #[serde(rename = "progressToken")]
+            token: u64,
+            #[serde(flatten)]
+            progress: Progress,
+        }
+        let params = envelope.params().and_then(|params| serde_json::from_str::<Params>(params).ok());
+        if let Some(params) = params.filter(|params| params.token == self.number) {
+            // Progress is news, not a record: what nobody looked at in time is left out.
+            let _ = self.signs.try_send(Sign::Progress(params.progress));
+        }
+    }
+
+    /// The callee asked something back because of this call.
+    pub(crate) fn asked_back(&self) {
+        // When nobody looks at the signs there is no deadline that runs.
+        let _ = self.signs.try_send(Sign::AskedBack);
+    }
+}
+
+impl Call {
+    /// A call and its other end.
+    pub(crate) fn new(
+        room: Room,
+        id: EnvelopeId,
+        number: u64,
+        callee: ParticipantId,
+        timeout: Duration,
+    ) -> (Self, Waiting) {
+        let (answer, answered) = oneshot::channel();
+        let (telling, signs) = mpsc::channel(PROGRESS);
+        let waiting = Waiting { callee: callee.clone(), number, answer, signs: telling };
+        let deadline = deadline_in(timeout);
+        let call =
+            Self { room, id, number, callee, timeout, deadline, signs, answer: answered, early: None, over: false };
+        (call, waiting)
+    }
+
+    /// The envelope that carries the request.
+    pub fn id(&self) -> &EnvelopeId {
+        &self.id
+    }
+
+    /// Who was asked.
+    pub fn callee(&self) -> &ParticipantId {
+        &self.callee
+    }
+
+    /// The request's JSON-RPC id.
+    pub fn rpc_id(&self) -> RpcId {
+        RpcId::Number(self.number.to_string().into())
+    }
+
+    /// The next report of progress; `None` when there is an answer, or none in time. Either is then [`result`](Self::result).
+    pub async fn progress(&mut self) -> Option<Progress> {
+        while self.early.is_none() {
+            tokio::select! { biased;
+                Some(sign) = self.signs.recv() => match sign {
+                    Sign::Progress(progress) => {
+                        self.deadline = deadline_in(self.timeout);
+                        return Some(progress);
+                    }
+                    Sign::AskedBack => self.deadline = deadline_in(self.timeout.max(ASKED_BACK)),
+                },
+                answer = &mut self.answer => self.early = Some(answer.unwrap_or(Err(CallError::Cancelled))),
+                () = tokio::time::sleep_until(self.deadline) => self.early = Some(Err(CallError::TimedOut)),
+            }
+        }
+        None
+    }
+
+    /// Waits for the answer.
+    pub async fn result(mut self) -> Result<Box<RawValue>, CallError> {
+        while self.progress().await.is_some() {}
+        let outcome = self.early.take().unwrap_or(Err(CallError::Cancelled));
+        // When nothing was heard in time the callee is still at work, and is told to stop.
+        self.over = !matches!(outcome, Err(CallError::TimedOut));
+        outcome
+    }
+
+    /// Tells the participant to stop, and why. The room has it when this returns.
+    pub async fn cancel(mut self, reason: &str) {
+        self.over = true;
+        if self.room.shared().expect_no_answer(&self.id) {
+            let params = self.cancellation(reason);
+            // When the room is gone there is nobody to tell.
+            let _ = self.room.notify(std::slice::from_ref(&self.callee), "notifications/cancelled", &params).await;
+        }
+    }
+
+    /// Stops waiting without telling the participant.
+    pub(crate) fn forget(mut self) {
+        self.over = true;
+        self.room.shared().expect_no_answer(&self.id);
+    }
+
+    fn cancellation(&self, reason: &str) -> serde_json::Value {
+        serde_json::json!({ "requestId": self.number, "reason": reason })
+    }
+}
+
+/// When a wait that begins now ends. One beyond the end of time ends in a year.
+fn deadline_in(timeout: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(timeout).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 60 * 60))
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.over && self.room.shared().expect_no_answer(&self.id) {
+            let reason = self.cancellation("nobody waits for the answer any more");
+            self.room.notify_soon(&self.callee, "notifications/cancelled", &reason);
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! A gateway and the token to use it with: what can be asked without taking a seat in a room.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::{self, Connection, SendRequest};
+use hyper::http::{Method, Request, StatusCode, header, request};
+use hyper_util::rt::TokioIo;
+use salon_protocol::{Envelope, EnvelopeId, Participant, TopicName};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::error::HttpRefusal;
+use crate::gateway::Wire;
+use crate::{Entering, Gateway, RestError, Token, TokenProvider};
+
+/// How long an answer may take.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(30);
+
+/// The longest answer that is read. A page of history is about a megabyte, twice over.
+const MOST_BYTES: usize = 64 << 20;
+
+type Wiring = TokioIo<Box<dyn Wire>>;
+
+/// A gateway and the token to use it with. Cheap to clone; nothing is connected until something is asked.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use salon_client::{Client, Gateway, StaticToken};
+///
+/// let client = Client::new(Gateway::new("http://127.0.0.1:8787")?, StaticToken::new("eyJ…"));
+/// for topic in client.topics().await? {
+///     println!("{topic}: {} here", client.participants(&topic).await?.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    gateway: Gateway,
+    tokens: Arc<dyn TokenProvider>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("gateway", &self.gateway).finish_non_exhaustive()
+    }
+}
+
+/// Which part of a topic's history to read: the newest of what is between two ends.
+#[derive(Debug, Clone, Default)]
+pub struct HistoryQuery {
+    /// At most this many, 1 to 1000; 100 unless given.
+    pub limit: Option<usize>,
+    /// Only what came before this: an envelope id, or a time such as `2025-08-17T14:00:00Z`.
+    pub before: Option<String>,
+    /// Only what came after this envelope.
+    pub after: Option<EnvelopeId>,
+}
+
+/// A page of history.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// The envelopes, the newest first.
+    pub envelopes: Vec<Envelope>,
+    /// What [`HistoryQuery::before`] must be for the page before this one; `None` at the beginning.
+    pub next: Option<String>,
+    /// Whether the topic keeps a history at all.
+    pub enabled: bool,
+}
+
+/// What `/health` says.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Health {
+    /// `ok`.
+    pub status: String,
+    /// The gateway's clock, RFC 3339.
+    pub timestamp: String,
+    /// Seconds since it started.
+    pub uptime: f64,
+    /// The protocol it speaks.
+    pub protocol: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    WithToken,
+    Openly,
+}
+
+impl Client {
+    /// A client of a gateway. Nothing is connected yet.
+    pub fn new(gateway: Gateway, tokens: impl TokenProvider) -> Self {
+        Self { gateway, tokens: Arc::new(tokens) }
+    }
+
+    /// The gateway.
+    pub fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    /// The token it would use now.
+    pub async fn token(&self) -> Result<Token, RestError> {
+        Ok(self.tokens.token(false).await?)
+    }
+
+    pub(crate) fn tokens(&self) -> &dyn TokenProvider {
+        &*self.tokens
+    }
+
+    /// Begins to enter a room.
+    pub fn room(&self, topic: TopicName) -> Entering {
+        Entering::new(self.clone(), topic)
+    }
+
+    /// The topics that the token opens and that have been entered before.
+    pub async fn topics(&self) -> Result<Vec<TopicName>, RestError> {
+        #[derive(Deserialize)]
+        struct Topics {
+            topics: Vec<TopicName>,
+        }
+        let answer: Topics = self.ask(Ask::WithToken, Method::GET, "/v0/topics", None).await?;
+        Ok(answer.topics)
+    }
+
+    /// Who is in a topic.
+    pub async fn participants(&self, topic: &TopicName) -> Result<Vec<Participant>, RestError> {
+        #[derive(Deserialize)]
+        struct Present {
+            participants: Vec<Participant>,
+        }
+        let path = format!("/v0/topics/{topic}/participants");
+        let answer: Present = self.ask(Ask::WithToken, Method::GET, &path, None).await?;
+        Ok(answer.participants)
+    }
+
+    /// A page of a topic's history, the newest first.
+    pub async fn history(&self, topic: &TopicName, query: &HistoryQuery) -> Result<Page, RestError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            enabled: bool,
+            history: Vec<Box<RawValue>>,
+            next: Option<String>,
+        }
+        let limit = query.limit.map(|limit| limit.to_string());
+        let wanted = [
+            ("limit", limit.as_deref()),
+            ("before", query.before.as_deref()),
+            ("after", query.after.as_ref().map(EnvelopeId::as_str)),
+        ];
+        let path = format!("/v0/topics/{topic}/history{}", query_string(&wanted));
+        let answer: Answer = self.ask(Ask::WithToken, Method::GET, &path, None).await?;
+        let envelopes: Result<Vec<_>, _> = answer.history.iter().map(|text| Envelope::restore(text.get())).collect();
+        let envelopes = envelopes.map_err(|refusal| self.unreadable(refusal))?;
+        Ok(Page { envelopes, next: answer.next, enabled: answer.enabled })
+    }
+
+    /// Publishes one envelope without taking a seat. It makes nobody present; a request is refused unless its sender is seated.
+    pub async fn publish(&self, topic: &TopicName, envelope: String) -> Result<(), RestError> {
+        let path = format!("/v0/topics/{topic}/messages");
+        let _: Box<RawValue> = self.ask(Ask::WithToken, Method::POST, &path, Some(envelope)).await?;
+        Ok(())
+    }
+
+    /// Whether the gateway answers. Needs no token.
+    pub async fn health(&self) -> Result<Health, RestError> {
+        self.ask(Ask::Openly, Method::GET, "/health", None).await
+    }
+
+    /// Whether the gateway takes messages now. Needs no token.
+    pub async fn ready(&self) -> Result<(), RestError> {
+        let _: Box<RawValue> = self.ask(Ask::Openly, Method::GET, "/ready", None).await?;
+        Ok(())
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        ask: Ask,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<T, RestError> {
+        let body = Bytes::from(body.unwrap_or_default());
+        let mut refresh = false;
+        loop {
+            let token = match ask {
+                Ask::WithToken => Some(self.tokens.token(refresh).await?),
+                Ask::Openly => None,
+            };
+            match self.exchange(&method, path, token.as_ref(), body.clone()).await {
+                // A token may have been replaced since it was last asked for; once is enough to find out.
+                Err(RestError::Refused(refusal)) if refusal.status == 401 && !refresh && token.is_some() => {
+                    refresh = true
+                }
+                Err(error) => return Err(error),
+                Ok(answer) => return serde_json::from_slice(&answer).map_err(|error| self.unreadable(error)),
+            }
+        }
+    }
+
+    async fn exchange(
+        &self,
+        method: &Method,
+        path: &str,
+        token: Option<&Token>,
+        body: Bytes,
+    ) -> Result<Bytes, RestError> {
+        let request = self.request(path, token).method(method);
+        let request = request.body(Full::new(body)).map_err(|error| self.unreadable(error))?;
+        let (status, answer) = match tokio::time::timeout(ANSWER_TIME, self.send(request)).await {
+            Ok(sent) => sent.map_err(|error| self.unreachable(error))?,
+            Err(_) => return Err(self.unreachable(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))),
+        };
+        if status.is_success() { Ok(answer) } else { Err(refusal(status, &answer).into()) }
+    }
+
+    pub(crate) fn request(&self, path: &str, token: Option<&Token>) -> request::Builder {
+        let request = Request::builder()
+            .uri(format!("{}{path}", self.gateway.prefix))
+            .header(header::HOST, &*self.gateway.authority)
+            .header(header::CONTENT_TYPE, "application/json");
+        match token {
+            Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {}", token.expose())),
+            None => request,
+        }
+    }
+
+    pub(crate) async fn connect(&self) -> io::Result<(SendRequest<Full<Bytes>>, Connection<Wiring, Full<Bytes>>)> {
+        let wire = TokioIo::new(self.gateway.dial().await?);
+        http1::handshake(wire).await.map_err(io::Error::other)
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> io::Result<(StatusCode, Bytes)> {
+        let (mut sender, connection) = self.connect().await?;
+        let answering = async {
+            let (head, body) = sender.send_request(request).await.map_err(io::Error::other)?.into_parts();
+            let body = Limited::new(body, MOST_BYTES).collect().await.map_err(io::Error::other)?;
+            Ok((head.status, body.to_bytes()))
+        };
+        tokio::pin!(answering);
+        tokio::select! { biased;
+            answer = &mut answering => answer,
+            // The connection may end before the answer has been taken from it.
+            _ = connection => answering.await,
+        }
+    }
+
+    pub(crate) fn unreachable(&self, why: io::Error) -> RestError {
+        RestError::Unreachable { url: self.gateway.shared_url(), why: Arc::new(why) }
+    }
+
+    pub(crate) fn unreadable(&self, why: impl std::fmt::Display) -> RestError {
+        RestError::Unreadable { url: self.gateway.shared_url(), why: why.to_string().into() }
+    }
+}
+
+/// What a gateway's answer that is no success says.
+pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> HttpRefusal {
+    #[derive(Deserialize)]
+    struct Problem<'a> {
+        #[serde(borrow)]
+        error: Cow<'a, str>,
+        #[serde(borrow)]
+        code: Cow<'a, str>,
+    }
+    match serde_json::from_slice::<Problem<'_>>(body) {
+        Ok(problem) => {
+            HttpRefusal { status: status.as_u16(), code: problem.code.into(), message: problem.error.into() }
+        }
+        Err(_) => HttpRefusal {
+            status: status.as_u16(),
+            code: String::new(),
+            message: format!("the answer was {status}, and not a gateway's"),
+        },
+    }
+}
+
+/// The query of an address, `?` included; nothing where there is nothing to ask for.
+pub(crate) fn query_string(wanted: &[(&str, Option<&str>)]) -> String {
+    let mut query = String::new();
+    for (key, value) in wanted.iter().filter_map(|(key, value)| value.map(|value| (key, value))) {
+        query.push(if query.is_empty() { '?' } else { '&' });
+        query.push_str(key);
+        query.push('=');
+        for byte in value.bytes() {
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => query.push(char::from(byte)),
+                _ => query.push_str(&format!("%{byte:02X}")),
+            }
+        }
+    }
+    query
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_escaped() {
+        let wanted = [("topic", Some("room:a&b=ü")), ("none", None), ("x", Some("1"))];
+        assert_eq!(query_string(&wanted), "?topic=room%3Aa%26b%3D%C3%BC&x=1");
+        assert_eq!(query_string(&[]), "");
+    }
+
+    #[test]
+    fn an_answer_of_somebody_else_is_told_apart() {
+        let ours = refusal(StatusCode::FORBIDDEN, br#"{"error":"not yours","code":"forbidden"}"#);
+        assert_eq!(ours, HttpRefusal { status: 403, code: "forbidden".into(), message: "not yours".into() });
+        let other = refusal(StatusCode::BAD_GATEWAY, b"<html>");
+        assert_eq!((other.status, other.code.as_str()), (502, ""));
+    }
+}

@@ -1,0 +1,261 @@
+//! The task behind a room: it owns the socket, keeps what was sent until its echo comes, sorts what is heard, and comes back
+//! after a lost connection.
+//!
+//! Invariants: an envelope is heard once, in the topic's order, however many connections it took; what was sent is sent again
+//! under the same id until the room has answered, so it is stored once. Nothing waits here for a listener: those read the ring.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::SplitStream;
+use salon_protocol::{CloseReason, Code, Envelope, EnvelopeId};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_tungstenite::tungstenite::{self, Message as Frame};
+
+use crate::entering::{Socket, Wish, is_stale_token, open};
+use crate::error::HttpRefusal;
+use crate::outbox::{Outbox, Recent};
+use crate::shared::{Link, Shared, lock};
+use crate::{Backoff, CallError, End, Event, PublishError, RestError};
+
+/// How long connecting and saying goodbye may take.
+pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+/// How often the gateway is asked for a sign of life, and how long it may give none.
+const PING_EVERY: Duration = Duration::from_secs(15);
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// How many orders may wait to be sent, and how many may be sent and not yet heard back.
+pub(crate) const ORDERS: usize = 64;
+pub(crate) const UNHEARD: usize = 256;
+
+/// How long to hold back when the gateway says that it is too fast.
+pub(crate) const SLOW_DOWN: Duration = Duration::from_millis(200);
+
+pub(crate) type Heard = oneshot::Sender<Result<Arc<Envelope>, PublishError>>;
+
+/// Something to be sent.
+pub(crate) struct Order {
+    pub(crate) id: EnvelopeId,
+    pub(crate) text: String,
+    /// Who wants to know when it is stored; a call does not, its answer tells.
+    pub(crate) heard: Option<Heard>,
+}
+
+/// How one connection ended.
+enum Parting {
+    Left,
+    Replaced,
+    Lost { why: Arc<str>, token_expired: bool },
+}
+
+impl Parting {
+    fn lost(why: impl Into<Arc<str>>) -> Self {
+        Self::Lost { why: why.into(), token_expired: false }
+    }
+}
+
+/// The task.
+pub(crate) struct Connection {
+    pub(crate) shared: Arc<Shared>,
+    wish: Wish,
+    backoff: Option<Backoff>,
+    orders: mpsc::Receiver<Order>,
+    pub(crate) unheard: VecDeque<Order>,
+    /// Refused for being too fast, and to be sent again at that time.
+    pub(crate) delayed: Option<(Instant, Vec<EnvelopeId>)>,
+    pub(crate) own: Recent,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        wish: Wish,
+        backoff: Option<Backoff>,
+        orders: mpsc::Receiver<Order>,
+    ) -> Self {
+        Self { shared, wish, backoff, orders, unheard: VecDeque::new(), delayed: None, own: Recent::default() }
+    }
+
+    pub(crate) async fn run(mut self, socket: Socket) {
+        let end = self.stay(socket).await;
+        tracing::debug!(topic = %self.shared.topic, participant = %self.shared.id, %end, "the stay is over");
+        self.shared.link.send_replace(Link::Ended(end.clone()));
+        self.orders.close();
+        while let Ok(order) = self.orders.try_recv() {
+            self.unheard.push_back(order);
+        }
+        for heard in self.unheard.drain(..).filter_map(|order| order.heard) {
+            // Whoever published may have stopped waiting.
+            let _ = heard.send(Err(PublishError::Ended(end.clone())));
+        }
+        self.shared.fail_calls(&CallError::Ended(end));
+        self.shared.directory.forget_all();
+        lock(&self.shared.stage).ring = None;
+    }
+
+    async fn stay(&mut self, mut socket: Socket) -> End {
+        loop {
+            self.shared.link.send_replace(Link::Live);
+            match self.hold(socket).await {
+                Parting::Left => return End::Left,
+                Parting::Replaced => return End::Replaced,
+                Parting::Lost { why, token_expired } => match self.come_back(why, token_expired).await {
+                    Ok(again) => socket = again,
+                    Err(end) => return end,
+                },
+            }
+        }
+    }
+
+    /// Opens connections until one stands.
+    async fn come_back(&mut self, mut why: Arc<str>, mut refresh: bool) -> Result<Socket, End> {
+        let Some(backoff) = self.backoff else { return Err(End::Lost(why)) };
+        let mut after = self.shared.last();
+        let mut missed = after.is_none();
+        let mut attempt = 0;
+        loop {
+            let retry_in = backoff.delay(attempt, rand::random());
+            attempt += 1;
+            self.shared.link.send_replace(Link::Connecting { attempt, retry_in, why: why.clone() });
+            tokio::select! { biased;
+                () = self.shared.leave.cancelled() => return Err(End::Left),
+                () = tokio::time::sleep(retry_in) => {}
+            }
+            let shared = self.shared.clone();
+            let opened = tokio::select! { biased;
+                () = shared.leave.cancelled() => return Err(End::Left),
+                opened = open(&shared.client, &shared.topic, &self.wish, after.as_ref(), refresh) => opened,
+            };
+            match opened {
+                Ok(opened) => {
+                    self.shared.welcomed(&opened);
+                    if missed {
+                        self.begin_anew(opened.last);
+                    }
+                    return Ok(opened.socket);
+                }
+                Err(RestError::Refused(HttpRefusal { code, .. }))
+                    if code == Code::NotFound.word() && after.is_some() =>
+                {
+                    // Retention has taken the last envelope heard; there is no telling what came after it.
+                    (after, missed, attempt) = (None, true, 0);
+                }
+                Err(error) if is_stale_token(&error) && !refresh => refresh = true,
+                Err(error) if error.is_passing() => why = error.to_string().into(),
+                Err(error) => return Err(End::Refused(error)),
+            }
+        }
+    }
+
+    fn begin_anew(&mut self, last: Option<EnvelopeId>) {
+        self.shared.directory.forget_all();
+        self.shared.fail_calls(&CallError::Missed);
+        self.shared.show(Event::Gap);
+        lock(&self.shared.stage).last = last;
+    }
+
+    /// One connection, from its welcome to its end.
+    async fn hold(&mut self, socket: Socket) -> Parting {
+        let (sink, mut stream) = socket.split();
+        let mut out = Outbox { sink, waiting: VecDeque::new(), flushed: true };
+        self.delayed = None;
+        self.give_up_on_what_is_too_large();
+        out.waiting.extend(self.unheard.iter().map(|order| Frame::text(order.text.as_str())));
+        let shared = self.shared.clone();
+        let mut heard_at = Instant::now();
+        let mut ping = tokio::time::interval_at(heard_at + PING_EVERY, PING_EVERY);
+        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let taking = out.waiting.is_empty() && self.delayed.is_none() && self.unheard.len() < UNHEARD;
+            let due = self.delayed.as_ref().map(|(due, _)| *due);
+            // Listening comes last: a room that never falls silent must not keep this participant from speaking.
+            tokio::select! { biased;
+                () = shared.leave.cancelled() => {
+                    self.say_goodbye(out, stream).await;
+                    return Parting::Left;
+                }
+                moved = out.progress(), if !out.is_idle() => {
+                    if let Err(error) = moved {
+                        return Parting::lost(error.to_string());
+                    }
+                }
+                Some(order) = self.orders.recv(), if taking => {
+                    out.waiting.push_back(Frame::text(order.text.as_str()));
+                    self.unheard.push_back(order);
+                }
+                () = shared.announced.notified(), if taking => {
+                    for order in shared.take_announcements() {
+                        out.waiting.push_back(Frame::text(order.text.as_str()));
+                        self.unheard.push_back(order);
+                    }
+                }
+                () = async { tokio::time::sleep_until(due.unwrap_or(heard_at)).await }, if due.is_some() => {
+                    let again = self.delayed.take().map(|(_, ids)| ids).unwrap_or_default();
+                    let orders = self.unheard.iter().filter(|order| again.contains(&order.id));
+                    out.waiting.extend(orders.map(|order| Frame::text(order.text.as_str())));
+                }
+                frame = stream.next() => {
+                    heard_at = Instant::now();
+                    match frame {
+                        Some(Ok(Frame::Text(text))) => self.hear(text.as_str()),
+                        Some(Ok(Frame::Close(close))) => return parting(close),
+                        Some(Ok(_)) => {}
+                        Some(Err(error)) => return Parting::lost(error.to_string()),
+                        None => return Parting::lost("the connection has ended"),
+                    }
+                }
+                now = ping.tick() => {
+                    if now.duration_since(heard_at) > SILENCE {
+                        return Parting::lost("no sign of the gateway");
+                    }
+                    out.waiting.push_back(Frame::Ping(Default::default()));
+                }
+            }
+        }
+    }
+
+    /// A gateway may have come back with a smaller limit than it went with.
+    fn give_up_on_what_is_too_large(&mut self) {
+        let refused: Vec<_> = self.unheard.iter().filter_map(|order| self.shared.too_large(order)).collect();
+        for refusal in refused {
+            self.refused(refusal);
+        }
+    }
+
+    /// Sends what is still waiting, and closes.
+    async fn say_goodbye(&mut self, mut out: Outbox, mut stream: SplitStream<Socket>) {
+        self.orders.close();
+        while let Ok(order) = self.orders.try_recv() {
+            out.waiting.push_back(Frame::text(order.text.as_str()));
+            self.unheard.push_back(order);
+        }
+        out.waiting.push_back(Frame::Close(None));
+        let goodbye = async {
+            loop {
+                tokio::select! { biased;
+                    frame = stream.next() => match frame {
+                        Some(Ok(Frame::Text(text))) => self.hear(text.as_str()),
+                        Some(Ok(_)) => {}
+                        Some(Err(_)) | None => return,
+                    },
+                    moved = out.progress(), if !out.is_idle() => if moved.is_err() { return },
+                }
+            }
+        };
+        // A gateway that does not say goodbye in return has noticed all the same.
+        let _ = tokio::time::timeout(HANDSHAKE_TIME, goodbye).await;
+    }
+}
+
+fn parting(close: Option<tungstenite::protocol::CloseFrame>) -> Parting {
+    let Some(close) = close else { return Parting::lost("the gateway closed the connection") };
+    let code = u16::from(close.code);
+    if code == CloseReason::Replaced.code() {
+        return Parting::Replaced;
+    }
+    Parting::Lost { why: close.reason.as_str().into(), token_expired: code == CloseReason::TokenExpired.code() }
+}

@@ -1,0 +1,287 @@
+//! On the way into a room: what to ask for, and the first connection.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use hyper::http::{HeaderValue, StatusCode, header};
+use salon_protocol::{Envelope, EnvelopeId, Kind, PROTOCOL, Participant, ParticipantId, ParticipantKind, TopicName};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{self, Message};
+
+use crate::client::{query_string, refusal};
+use crate::connection::HANDSHAKE_TIME;
+use crate::error::HttpRefusal;
+use crate::gateway::Wire;
+use crate::{Backoff, Client, Discovery, Events, JoinError, RestError, Room, Service, Toolbox};
+
+/// The longest frame that is read: more than any gateway lets a participant send.
+const MOST_FRAME: usize = 256 << 20;
+
+/// How many strangers are greeted at once.
+const GREETINGS: usize = 8;
+
+pub(crate) type Socket = WebSocketStream<Box<dyn Wire>>;
+
+/// On the way into a room. Made by [`Client::room`]; [`join`](Self::join) goes in.
+#[must_use = "nobody has entered until `join` is called"]
+pub struct Entering {
+    pub(crate) client: Client,
+    pub(crate) topic: TopicName,
+    pub(crate) wish: Wish,
+    pub(crate) after: Option<EnvelopeId>,
+    pub(crate) service: Answering,
+    pub(crate) discovery: Discovery,
+    pub(crate) backoff: Option<Backoff>,
+    pub(crate) greetings: usize,
+}
+
+/// What every connection of one stay asks for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wish {
+    name: Option<String>,
+    kind: Option<ParticipantKind>,
+    share: bool,
+    pub(crate) directed: bool,
+    versions: Vec<String>,
+}
+
+/// Who answers what others ask.
+pub(crate) enum Answering {
+    /// Nobody has said; the participant offers nothing, politely.
+    Default,
+    /// This does.
+    By(Arc<dyn Service>),
+    /// Whoever listens to the events.
+    ByHand,
+}
+
+impl Entering {
+    pub(crate) fn new(client: Client, topic: TopicName) -> Self {
+        Self {
+            client,
+            topic,
+            wish: Wish::default(),
+            after: None,
+            service: Answering::Default,
+            discovery: Discovery::default(),
+            backoff: Some(Backoff::default()),
+            greetings: GREETINGS,
+        }
+    }
+
+    /// A name for people to read, unless the token fixes one.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.wish.name = Some(name.into());
+        self
+    }
+
+    /// What this participant is, unless the token fixes it.
+    pub fn kind(mut self, kind: ParticipantKind) -> Self {
+        self.wish.kind = Some(kind);
+        self
+    }
+
+    /// Sits beside other connections of the same participant that share as well, instead of taking the seat from them.
+    pub fn share(mut self) -> Self {
+        self.wish.share = true;
+        self
+    }
+
+    /// Hears only what is said to everybody and what names this participant, not what others say to each other.
+    pub fn directed(mut self) -> Self {
+        self.wish.directed = true;
+        self
+    }
+
+    /// Begins right after an envelope seen in an earlier stay, so that nothing in between is missed.
+    pub fn after(mut self, envelope: EnvelopeId) -> Self {
+        self.after = Some(envelope);
+        self
+    }
+
+    /// The MCP revisions this participant takes requests of; the room's default alone unless given.
+    pub fn versions<V: Into<String>>(mut self, versions: impl IntoIterator<Item = V>) -> Self {
+        self.wish.versions = versions.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// What others can ask of this participant. Without it the participant is an MCP server that offers nothing.
+    pub fn offer(mut self, service: impl Service) -> Self {
+        self.service = Answering::By(Arc::new(service));
+        self
+    }
+
+    /// Leaves requests to whoever listens to [`Events`]: nothing is answered by itself, not even a handshake.
+    pub fn answer_by_hand(mut self) -> Self {
+        self.service = Answering::ByHand;
+        self
+    }
+
+    /// How to get to know the others.
+    pub fn discovery(mut self, discovery: Discovery) -> Self {
+        self.discovery = discovery;
+        self
+    }
+
+    /// How many of those who were not asked for by name are greeted at once; 8 unless given.
+    pub fn greetings(mut self, at_once: usize) -> Self {
+        self.greetings = at_once;
+        self
+    }
+
+    /// How long to wait before each attempt to come back.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = Some(backoff);
+        self
+    }
+
+    /// Does not come back after a lost connection.
+    pub fn once(mut self) -> Self {
+        self.backoff = None;
+        self
+    }
+
+    /// Enters. The first connection is tried once; after it, lost ones are made good.
+    pub async fn join(self) -> Result<Room, JoinError> {
+        self.join_listening().await.map(|(room, _)| room)
+    }
+
+    /// Enters, and hears everything from the very first envelope.
+    pub async fn join_listening(self) -> Result<(Room, Events), JoinError> {
+        let opened = match open(&self.client, &self.topic, &self.wish, self.after.as_ref(), false).await {
+            Err(error) if is_stale_token(&error) => {
+                open(&self.client, &self.topic, &self.wish, self.after.as_ref(), true).await?
+            }
+            opened => opened?,
+        };
+        Ok(Room::begin(self, opened))
+    }
+
+    pub(crate) fn take_service(&mut self, id: &ParticipantId) -> Option<Arc<dyn Service>> {
+        match std::mem::replace(&mut self.service, Answering::ByHand) {
+            Answering::Default => Some(Arc::new(Toolbox::new(id.as_str()))),
+            Answering::By(service) => Some(service),
+            Answering::ByHand => None,
+        }
+    }
+}
+
+/// Whether another token may open what this one did not.
+pub(crate) fn is_stale_token(error: &RestError) -> bool {
+    matches!(error, RestError::Refused(HttpRefusal { status: 401, .. }))
+}
+
+/// An open connection and what it was welcomed with.
+pub(crate) struct Opened {
+    pub(crate) socket: Socket,
+    pub(crate) id: ParticipantId,
+    pub(crate) roster: Vec<Participant>,
+    /// The newest envelope before this connection began, where the topic tells.
+    pub(crate) last: Option<EnvelopeId>,
+    /// The longest envelope the gateway takes, in bytes, where it says so.
+    pub(crate) message_limit: Option<usize>,
+}
+
+/// Opens one connection and waits for its welcome.
+pub(crate) async fn open(
+    client: &Client,
+    topic: &TopicName,
+    wish: &Wish,
+    after: Option<&EnvelopeId>,
+    refresh: bool,
+) -> Result<Opened, RestError> {
+    let token = client.tokens().token(refresh).await?;
+    let versions = wish.versions.join(",");
+    let query = query_string(&[
+        ("topic", Some(topic.as_str())),
+        ("protocol", Some(PROTOCOL)),
+        ("name", wish.name.as_deref()),
+        ("kind", wish.kind.map(ParticipantKind::word)),
+        ("share", wish.share.then_some("true")),
+        ("deliver", wish.directed.then_some("directed")),
+        ("mcp", (!versions.is_empty()).then_some(&*versions)),
+        ("after", after.map(EnvelopeId::as_str)),
+        // The newest envelope is where to resume from before anything else has been heard.
+        ("history", after.is_none().then_some("1")),
+    ]);
+    let gateway = client.gateway();
+    let address = format!("ws://{}{}/v0/ws{query}", gateway.authority, gateway.prefix);
+    let mut request = address.into_client_request().map_err(|error| client.unreadable(error))?;
+    let bearer = HeaderValue::from_str(&format!("Bearer {}", token.expose())).map_err(|_| {
+        RestError::Refused(HttpRefusal {
+            status: 401,
+            code: "unauthorized".into(),
+            message: "the token has characters that no token has".into(),
+        })
+    })?;
+    request.headers_mut().insert(header::AUTHORIZATION, bearer);
+
+    let config = WebSocketConfig::default()
+        .read_buffer_size(16 << 10)
+        .max_message_size(Some(MOST_FRAME))
+        .max_frame_size(Some(MOST_FRAME));
+    let opening = async {
+        let wire = gateway.dial().await.map_err(|error| client.unreachable(error))?;
+        let connected = tokio_tungstenite::client_async_with_config(request, wire, Some(config)).await;
+        let (mut socket, _) = connected.map_err(|error| refused(client, error))?;
+        let welcome = match socket.next().await {
+            Some(Ok(Message::Text(text))) => text,
+            Some(Ok(_)) | None => return Err(client.unreadable("the first frame was no welcome")),
+            Some(Err(error)) => return Err(client.unreachable(std::io::Error::other(error))),
+        };
+        let welcome = Envelope::restore(welcome.as_str()).map_err(|refusal| client.unreadable(refusal))?;
+        read_welcome(&welcome, socket).map_err(|why| client.unreadable(why))
+    };
+    match tokio::time::timeout(HANDSHAKE_TIME, opening).await {
+        Ok(opened) => opened,
+        Err(_) => Err(client.unreachable(std::io::Error::new(std::io::ErrorKind::TimedOut, "no welcome in time"))),
+    }
+}
+
+fn refused(client: &Client, error: tungstenite::Error) -> RestError {
+    match error {
+        tungstenite::Error::Http(response) => {
+            let status = StatusCode::from_u16(response.status().as_u16()).unwrap_or(StatusCode::BAD_GATEWAY);
+            refusal(status, response.body().as_deref().unwrap_or_default()).into()
+        }
+        tungstenite::Error::Io(error) => client.unreachable(error),
+        error => client.unreadable(error),
+    }
+}
+
+fn read_welcome(welcome: &Envelope, socket: Socket) -> Result<Opened, String> {
+    #[derive(Deserialize)]
+    struct Welcome {
+        event: String,
+        participant_id: ParticipantId,
+        participants: Vec<Participant>,
+        history: History,
+        #[serde(default)]
+        limits: Limits,
+    }
+    #[derive(Deserialize, Default)]
+    struct Limits {
+        message: Option<usize>,
+    }
+    #[derive(Deserialize)]
+    struct History {
+        #[serde(default)]
+        recent: Vec<Box<RawValue>>,
+    }
+    if welcome.kind() != Kind::System {
+        return Err("the first frame was no welcome".into());
+    }
+    let read: Welcome =
+        serde_json::from_str(welcome.payload()).map_err(|error| format!("the welcome cannot be read: {error}"))?;
+    if read.event != "welcome" {
+        return Err("the first frame was no welcome".into());
+    }
+    let newest = read.history.recent.last().and_then(|text| Envelope::restore(text.get()).ok());
+    let last = newest.map(|envelope| envelope.id().clone());
+    let message_limit = read.limits.message;
+    Ok(Opened { socket, id: read.participant_id, roster: read.participants, last, message_limit })
+}

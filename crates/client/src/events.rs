@@ -1,0 +1,150 @@
+//! What happens in a room, in its order, for whoever listens.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::Stream;
+use salon_protocol::{Envelope, EnvelopeId};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::shared::{Link, Shared};
+use crate::{HistoryQuery, RestError};
+
+/// The longest stretch of history that is read to catch up, in bytes of envelopes.
+const MOST_CATCHING_UP: usize = 64 << 20;
+
+/// How long to wait before a page that could not be had is asked for again.
+const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The largest page of history.
+const PAGE: usize = 1000;
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// An envelope: of kind `mcp`, a join, a leave, or a word of the gateway to this participant.
+    Envelope(Arc<Envelope>),
+    /// Something happened that cannot be had any more: the topic does not keep its history for so long.
+    Gap,
+}
+
+/// What happens in a room, in its order: every envelope once.
+///
+/// Listeners share one bounded ring. Whoever falls behind it reads what it missed from the topic's history, so a slow listener
+/// costs no memory, delays nobody, and loses nothing that the topic keeps.
+pub struct Events {
+    receiver: Option<Receiver<Event>>,
+    shared: Arc<Shared>,
+    /// The last envelope that was handed out, or after which this began.
+    last: Option<EnvelopeId>,
+    /// What was read from the history.
+    backlog: VecDeque<Event>,
+    /// What is in the ring up to this envelope was in the backlog as well.
+    skip_to: Option<EnvelopeId>,
+}
+
+impl Events {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let (receiver, last) = shared.listen();
+        Self { receiver, shared, last, backlog: VecDeque::new(), skip_to: None }
+    }
+
+    /// The next event; `None` when the stay in the room is over. Nothing is lost when this is given up while waiting.
+    pub async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.backlog.pop_front() {
+                return Some(self.hand_out(event));
+            }
+            match self.receiver.as_mut()?.recv().await {
+                Ok(Event::Envelope(envelope)) if self.skip_to.is_some() && !is_word(&envelope) => {
+                    if self.skip_to.as_ref() == Some(envelope.id()) {
+                        self.skip_to = None;
+                    }
+                }
+                Ok(event) => return Some(self.hand_out(event)),
+                Err(RecvError::Lagged(_)) => self.catch_up().await,
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    /// As a stream, for combinators.
+    pub fn into_stream(self) -> impl Stream<Item = Event> + Send {
+        futures_util::stream::unfold(self, |mut events| async move { events.next().await.map(|event| (event, events)) })
+    }
+
+    fn hand_out(&mut self, event: Event) -> Event {
+        if let Event::Envelope(envelope) = &event
+            && !is_word(envelope)
+        {
+            self.last = Some(envelope.id().clone());
+        }
+        event
+    }
+
+    /// Reads what the ring has dropped.
+    async fn catch_up(&mut self) {
+        let mut link = self.shared.link.subscribe();
+        let missed = loop {
+            match self.read_missed().await {
+                Ok(missed) => break missed,
+                Err(error) if error.is_passing() => {
+                    tracing::debug!(%error, "catching up has to wait for the gateway");
+                    if matches!(*link.borrow_and_update(), Link::Ended(_)) {
+                        break None;
+                    }
+                    // The connection tells when the gateway is back; one that is back but busy is asked again after a while.
+                    let _ = tokio::time::timeout(RETRY, link.changed()).await;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the history does not help to catch up");
+                    break None;
+                }
+            }
+        };
+        match missed {
+            Some(envelopes) => {
+                // The newest of them is in the ring too, or will be.
+                self.skip_to = envelopes.last().map(|envelope| envelope.id().clone());
+                self.backlog.extend(envelopes.into_iter().map(Event::Envelope));
+            }
+            None => self.backlog.push_back(Event::Gap),
+        }
+    }
+
+    /// Everything after the last envelope, oldest first; `None` when it cannot be had.
+    async fn read_missed(&self) -> Result<Option<Vec<Arc<Envelope>>>, RestError> {
+        let Some(last) = &self.last else { return Ok(None) };
+        let mut missed = Vec::new();
+        let mut bytes = 0;
+        let mut query = HistoryQuery { limit: Some(PAGE), before: None, after: Some(last.clone()) };
+        loop {
+            let page = self.shared.client.history(&self.shared.topic, &query).await?;
+            if !page.enabled {
+                return Ok(None);
+            }
+            for envelope in page.envelopes {
+                bytes += envelope.text().len();
+                let meant =
+                    !self.shared.directed || envelope.concerns(&self.shared.id) || *envelope.from() == self.shared.id;
+                if meant {
+                    missed.push(Arc::new(envelope));
+                }
+            }
+            query.before = page.next;
+            if query.before.is_none() {
+                missed.reverse();
+                return Ok(Some(missed));
+            }
+            if bytes > MOST_CATCHING_UP {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Whether it is a word of the gateway to this participant alone, which no history has.
+fn is_word(envelope: &Envelope) -> bool {
+    envelope.kind() == salon_protocol::Kind::System
+}

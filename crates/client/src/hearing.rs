@@ -1,0 +1,133 @@
+//! Sorting what the gateway sends: echoes and refusals to whoever published, answers and progress to whoever asked, and everything
+//! to the ring.
+
+use std::sync::Arc;
+
+use salon_protocol::{Code, Envelope, EnvelopeId, Kind, Message, PresenceEvent, Refusal};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::connection::{Connection, Order, SLOW_DOWN};
+use crate::shared::lock;
+use crate::{Event, PublishError};
+
+impl Connection {
+    pub(crate) fn hear(&mut self, text: &str) {
+        let envelope = match Envelope::restore(text) {
+            Ok(envelope) => Arc::new(envelope),
+            Err(refusal) => {
+                tracing::warn!(topic = %self.shared.topic, %refusal, "the gateway sent something that is no envelope");
+                return;
+            }
+        };
+        match envelope.kind() {
+            Kind::System => self.told(envelope),
+            Kind::Presence => {
+                let Some(presence) = envelope.presence() else { return };
+                let mut roster = lock(&self.shared.roster);
+                match presence.event {
+                    PresenceEvent::Heartbeat => return,
+                    PresenceEvent::Join => drop(roster.insert(presence.participant.id.clone(), presence.participant)),
+                    PresenceEvent::Leave => drop(roster.remove(&presence.participant.id)),
+                }
+                drop(roster);
+                self.pass_on(envelope);
+            }
+            Kind::Mcp => {
+                // An envelope that was sent again is echoed again.
+                if *envelope.from() == self.shared.id && !self.own.is_new(envelope.id()) {
+                    return;
+                }
+                self.answered(&envelope);
+                let heard = self.forget(envelope.id()).and_then(|order| order.heard);
+                self.pass_on(envelope.clone());
+                if let Some(heard) = heard {
+                    // Whoever published may have stopped waiting.
+                    let _ = heard.send(Ok(envelope));
+                }
+            }
+        }
+    }
+
+    fn pass_on(&self, envelope: Arc<Envelope>) {
+        self.shared.directory.observe(&envelope);
+        self.shared.show(Event::Envelope(envelope));
+    }
+
+    fn forget(&mut self, id: &EnvelopeId) -> Option<Order> {
+        let at = self.unheard.iter().position(|order| order.id == *id)?;
+        self.unheard.remove(at)
+    }
+
+    /// Gives an answer, or word of how it is getting on, to whoever waits for it.
+    fn answered(&self, envelope: &Envelope) {
+        if !envelope.concerns(&self.shared.id) {
+            return;
+        }
+        let mut calls = lock(&self.shared.calls);
+        match envelope.message() {
+            Some(Message::Response { .. }) => {
+                let Some(request) = envelope.correlation() else { return };
+                if calls.get(request).is_some_and(|waiting| waiting.callee == *envelope.from())
+                    && let Some(waiting) = calls.remove(request)
+                {
+                    waiting.answer(envelope);
+                }
+            }
+            Some(Message::Request { .. }) => {
+                let cause = envelope.correlation().and_then(|request| calls.get(request));
+                if let Some(waiting) = cause.filter(|waiting| waiting.callee == *envelope.from()) {
+                    waiting.asked_back();
+                }
+            }
+            Some(Message::Notification { method }) if &**method == "notifications/progress" => {
+                let by_request = envelope.correlation().and_then(|request| calls.get(request));
+                let waiting = by_request.filter(|waiting| waiting.callee == *envelope.from());
+                match waiting {
+                    Some(waiting) => waiting.tell(envelope),
+                    // Not everybody says which request; the token does.
+                    None => calls.values().filter(|w| w.callee == *envelope.from()).for_each(|w| w.tell(envelope)),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The gateway's word about something that was sent.
+    fn told(&mut self, envelope: Arc<Envelope>) {
+        #[derive(Deserialize)]
+        struct Told {
+            event: String,
+            code: String,
+            message: String,
+        }
+        let Ok(told) = serde_json::from_str::<Told>(envelope.payload()) else { return };
+        if told.event != "error" {
+            return;
+        }
+        let code = Code::ALL.into_iter().find(|code| code.word() == told.code).unwrap_or(Code::Internal);
+        let Some(id) = envelope.correlation() else { return self.shared.show(Event::Envelope(envelope)) };
+        if code == Code::RateLimited && self.unheard.iter().any(|order| order.id == *id) {
+            let (_, ids) = self.delayed.get_or_insert_with(|| (Instant::now() + SLOW_DOWN, Vec::new()));
+            ids.push(id.clone());
+            return;
+        }
+        let known = self.unheard.iter().any(|order| order.id == *id) || lock(&self.shared.calls).contains_key(id);
+        if !known {
+            return self.shared.show(Event::Envelope(envelope));
+        }
+        self.refused(Refusal::new(code, told.message).regarding(Some(id.clone())));
+    }
+
+    /// The room does not take something, or cannot have it answered.
+    pub(crate) fn refused(&mut self, refusal: Refusal) {
+        let Some(id) = refusal.regarding.clone() else { return };
+        if let Some(waiting) = lock(&self.shared.calls).remove(&id) {
+            waiting.fail(refusal.clone().into());
+        }
+        if let Some(heard) = self.forget(&id).and_then(|order| order.heard) {
+            // Whoever published may have stopped waiting.
+            let _ = heard.send(Err(PublishError::Refused(refusal)));
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Other participants as MCP servers.
+//!
+//! A [`Peer`] is a name and a room: making one costs nothing and sends nothing. The handshake happens at the first question, once, however
+//! many tasks ask at the same time. What was learnt is kept until the participant says that it changed, leaves, or begins anew.
+
+mod calling;
+mod catalogue;
+mod directory;
+mod subscription;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use salon_protocol::{EnvelopeId, ParticipantId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::mcp::{
+    Completion, Initialized, LogLevel, Prompt, PromptResult, Reference, Resource, ResourceContents, ResourceTemplate,
+    Tool,
+};
+use crate::{Call, CallError, RequestOptions, Room};
+
+pub use calling::{CallTool, RunningTool};
+use directory::Acquaintance;
+pub(crate) use directory::Directory;
+pub use subscription::Subscription;
+
+/// How long a participant may take to say what it is and what it has. Programs answer that, not people.
+const GREETING: Duration = Duration::from_secs(15);
+
+/// Another participant, as an MCP server. Made by [`Room::peer`].
+///
+/// ```no_run
+/// # async fn example(room: salon_client::Room) -> Result<(), Box<dyn std::error::Error>> {
+/// use serde_json::json;
+///
+/// let robot = room.peer(&"robot-alpha".parse()?);
+/// for tool in robot.tools().await?.iter() {
+///     println!("{}: {}", tool.name, tool.description.as_deref().unwrap_or_default());
+/// }
+/// let moved = robot
+///     .call_tool("move", &json!({"x": 1, "y": 2}))
+///     .on_progress(|at| println!("{} of {:?}", at.progress, at.total))
+///     .await?;
+/// println!("{}", moved.text());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Peer {
+    room: Room,
+    id: ParticipantId,
+}
+
+impl Room {
+    /// Another participant, as an MCP server. Nothing is sent until it is asked something; it need not be here yet.
+    ///
+    /// The gateway itself is one too: [`ParticipantId::host`](salon_protocol::ParticipantId::host).
+    pub fn peer(&self, id: &ParticipantId) -> Peer {
+        Peer { room: self.clone(), id: id.clone() }
+    }
+}
+
+impl Peer {
+    /// Who it is.
+    pub fn id(&self) -> &ParticipantId {
+        &self.id
+    }
+
+    /// The room it is met in.
+    pub fn room(&self) -> &Room {
+        &self.room
+    }
+
+    /// What it said in the handshake, which is made when it has not been.
+    pub async fn server(&self) -> Result<Arc<Initialized>, CallError> {
+        self.meet().await.map(|(_, server)| server)
+    }
+
+    /// Every tool it offers. Kept until it says that they changed.
+    pub async fn tools(&self) -> Result<Arc<[Tool]>, CallError> {
+        // Asked even of those who named no such capability: tools are what rooms are for, and not everybody is so exact.
+        let (known, _) = self.meet().await?;
+        known.tools.get(|| self.pages("tools/list", "tools")).await
+    }
+
+    /// One tool by name.
+    pub async fn tool(&self, name: &str) -> Result<Option<Tool>, CallError> {
+        Ok(self.tools().await?.iter().find(|tool| tool.name == name).cloned())
+    }
+
+    /// Calls a tool: await it, or say more about how first. `&()` stands for no arguments.
+    pub fn call_tool(&self, name: impl Into<String>, arguments: &(impl Serialize + ?Sized)) -> CallTool {
+        CallTool::new(self.clone(), name.into(), arguments)
+    }
+
+    /// Every resource it offers. Kept until it says that they changed.
+    pub async fn resources(&self) -> Result<Arc<[Resource]>, CallError> {
+        let (known, server) = self.meet().await?;
+        if !server.offers("resources") {
+            return Ok(Arc::default());
+        }
+        known.resources.get(|| self.pages("resources/list", "resources")).await
+    }
+
+    /// Every resource template it offers. Kept until it says that its resources changed.
+    pub async fn resource_templates(&self) -> Result<Arc<[ResourceTemplate]>, CallError> {
+        let (known, server) = self.meet().await?;
+        if !server.offers("resources") {
+            return Ok(Arc::default());
+        }
+        known.templates.get(|| self.pages("resources/templates/list", "resourceTemplates")).await
+    }
+
+    /// Reads a resource.
+    pub async fn read_resource(&self, uri: &str) -> Result<Vec<ResourceContents>, CallError> {
+        #[derive(serde::Deserialize)]
+        struct Read {
+            contents: Vec<ResourceContents>,
+        }
+        self.ask::<Read>("resources/read", &json!({ "uri": uri })).await.map(|read| read.contents)
+    }
+
+    /// Wants to be told when a resource changes.
+    pub async fn subscribe(&self, uri: &str) -> Result<Subscription, CallError> {
+        Subscription::begin(self, uri).await
+    }
+
+    /// No longer wants to be told when a resource changes, wherever in this program that was wanted.
+    pub async fn unsubscribe(&self, uri: &str) -> Result<(), CallError> {
+        self.request("resources/unsubscribe", &json!({ "uri": uri })).await.map(drop)
+    }
+
+    /// Every prompt it offers. Kept until it says that they changed.
+    pub async fn prompts(&self) -> Result<Arc<[Prompt]>, CallError> {
+        let (known, server) = self.meet().await?;
+        if !server.offers("prompts") {
+            return Ok(Arc::default());
+        }
+        known.prompts.get(|| self.pages("prompts/list", "prompts")).await
+    }
+
+    /// Fills a prompt in. `&()` stands for no arguments.
+    pub async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: &(impl Serialize + ?Sized),
+    ) -> Result<PromptResult, CallError> {
+        self.ask("prompts/get", &Named { name, arguments: arguments_of(arguments)? }).await
+    }
+
+    /// Asks for values that complete what was typed so far.
+    pub async fn complete(&self, what: &Reference, argument: &str, typed: &str) -> Result<Completion, CallError> {
+        #[derive(serde::Deserialize)]
+        struct Completed {
+            completion: Completion,
+        }
+        let params = json!({ "ref": what, "argument": { "name": argument, "value": typed } });
+        self.ask::<Completed>("completion/complete", &params).await.map(|completed| completed.completion)
+    }
+
+    /// Asks to be sent log messages that matter at least this much; they come as `notifications/message`.
+    pub async fn set_log_level(&self, level: LogLevel) -> Result<(), CallError> {
+        self.request("logging/setLevel", &json!({ "level": level })).await.map(drop)
+    }
+
+    /// Asks for a sign of life. Makes no handshake.
+    pub async fn ping(&self) -> Result<(), CallError> {
+        let options = RequestOptions { timeout: GREETING, progress: false, ..RequestOptions::default() };
+        self.room.request_with(&self.id, "ping", &json!({}), options).await?.result().await.map(drop)
+    }
+
+    /// Asks anything, after the handshake, and waits for the answer as it was written.
+    pub async fn request(&self, method: &str, params: &impl Serialize) -> Result<Box<RawValue>, CallError> {
+        self.start(method, params, RequestOptions::default()).await?.result().await
+    }
+
+    /// Asks anything, after the handshake, and hands out the call.
+    pub async fn start(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        options: RequestOptions,
+    ) -> Result<Call, CallError> {
+        self.server().await?;
+        self.room.request_with(&self.id, method, params, options).await
+    }
+
+    /// Tells it something, after the handshake.
+    pub async fn notify(&self, method: &str, params: &impl Serialize) -> Result<EnvelopeId, CallError> {
+        self.server().await?;
+        let told = self.room.notify(std::slice::from_ref(&self.id), method, params).await;
+        told.map(|envelope| envelope.id().clone()).map_err(CallError::from)
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, method: &str, params: &impl Serialize) -> Result<T, CallError> {
+        read(&self.request(method, params).await?)
+    }
+
+    async fn pages<T: DeserializeOwned>(&self, method: &'static str, key: &'static str) -> Result<Arc<[T]>, CallError> {
+        catalogue::pages(&self.room, &self.id, method, key).await
+    }
+
+    /// Shakes hands unless that was done, and hands out what is known since.
+    async fn meet(&self) -> Result<(Arc<Acquaintance>, Arc<Initialized>), CallError> {
+        let known = self.room.shared().directory.of(self.room.id(), &self.id);
+        let server = known.server(&self.room, &self.id).await?;
+        Ok((known, server))
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").field("id", &self.id).field("topic", self.room.topic()).finish()
+    }
+}
+
+/// Something with a name, and arguments where there are any.
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<Box<RawValue>>,
+}
+
+/// Arguments as JSON; nothing stands for none.
+fn arguments_of(arguments: &(impl Serialize + ?Sized)) -> Result<Option<Box<RawValue>>, CallError> {
+    let raw = serde_json::value::to_raw_value(arguments).map_err(|error| CallError::Unreadable(error.to_string()))?;
+    Ok((raw.get() != "null").then_some(raw))
+}
+
+/// Reads an answer.
+fn read<T: DeserializeOwned>(answer: &RawValue) -> Result<T, CallError> {
+    // By name only: an array would be read as the members in their order.
+    if !answer.get().starts_with('{') {
+        return Err(CallError::Unreadable("it is no object".into()));
+    }
+    serde_json::from_str(answer.get()).map_err(|error| CallError::Unreadable(error.to_string()))
+}

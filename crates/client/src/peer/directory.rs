@@ -1,0 +1,235 @@
+//! What is known of the others, and until when.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use salon_protocol::{Envelope, Kind, Members, Message, ParticipantId, PresenceEvent};
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+use super::catalogue::Listing;
+use super::{GREETING, read};
+use crate::mcp::{Initialized, Prompt, Resource, ResourceTemplate, Tool, empty_object};
+use crate::{CallError, Discovery, RequestOptions, Room, Service};
+
+/// The revision of MCP that the handshake proposes, as rooms want it.
+const VERSION: &str = "2025-06-18";
+
+/// The others, as far as they were met. Every envelope passes through [`observe`](Self::observe), in order.
+pub(crate) struct Directory {
+    declares: Box<RawValue>,
+    pub(crate) discovery: Discovery,
+    /// How many strangers are greeted at once when nobody in particular was asked for.
+    pub(crate) at_once: usize,
+    pub(crate) greetings: Semaphore,
+    met: Mutex<HashMap<ParticipantId, Arc<Acquaintance>>>,
+    stand_ins: Mutex<HashMap<ParticipantId, Arc<dyn Service>>>,
+}
+
+impl Directory {
+    pub(crate) fn new(declares: Option<Box<RawValue>>, discovery: Discovery, at_once: usize) -> Self {
+        // More than the semaphore can count is as good as any number.
+        let at_once = at_once.clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            declares: declares.unwrap_or_else(empty_object),
+            discovery,
+            at_once,
+            greetings: Semaphore::new(at_once),
+            met: Mutex::default(),
+            stand_ins: Mutex::default(),
+        }
+    }
+
+    /// Who answers what a participant asks of its caller, where that is not the room's own service.
+    pub(crate) fn stand_in(&self, peer: &ParticipantId, method: &str) -> Option<Arc<dyn Service>> {
+        matches!(method, "sampling/createMessage" | "elicitation/create" | "roots/list")
+            .then(|| lock(&self.stand_ins).get(peer).cloned())
+            .flatten()
+    }
+
+    /// Lets somebody else answer what a participant asks of its caller; the latest does.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn let_stand_in(&self, peer: &ParticipantId, service: Arc<dyn Service>) {
+        lock(&self.stand_ins).insert(peer.clone(), service);
+    }
+
+    /// Ends that, unless somebody has come after.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn stand_down(&self, peer: &ParticipantId, service: &Arc<dyn Service>) {
+        let mut stand_ins = lock(&self.stand_ins);
+        if stand_ins.get(peer).is_some_and(|current| Arc::ptr_eq(current, service)) {
+            stand_ins.remove(peer);
+        }
+    }
+
+    /// Takes note of what an envelope changes. Called for each, in order.
+    pub(crate) fn observe(&self, envelope: &Envelope) {
+        match envelope.kind() {
+            Kind::Presence => {
+                let Some(presence) = envelope.presence() else { return };
+                // One that joins while it is here has begun anew and remembers nothing.
+                if presence.event != PresenceEvent::Heartbeat {
+                    self.met().remove(&presence.participant.id);
+                }
+            }
+            Kind::Mcp => {
+                let Some(Message::Notification { method }) = envelope.message() else { return };
+                if let Some(known) = self.met().get(envelope.from())
+                    && envelope.concerns(&known.me)
+                {
+                    known.hear(method);
+                }
+            }
+            Kind::System => {}
+        }
+    }
+
+    /// Forgets everybody, because they have forgotten this participant or what they said was missed.
+    pub(crate) fn forget_all(&self) {
+        self.met().clear();
+    }
+
+    /// Those with whom hands were shaken.
+    pub(crate) fn greeted(&self) -> Vec<ParticipantId> {
+        let met = self.met();
+        met.iter().filter(|(_, known)| known.is_greeted()).map(|(id, _)| id.clone()).collect()
+    }
+
+    pub(super) fn of(&self, me: &ParticipantId, peer: &ParticipantId) -> Arc<Acquaintance> {
+        let mut met = self.met();
+        met.entry(peer.clone()).or_insert_with(|| Arc::new(Acquaintance::new(me.clone()))).clone()
+    }
+
+    /// Forgets somebody who turned out not to be here, so that names nobody has do not pile up.
+    fn forget(&self, peer: &ParticipantId, known: &Arc<Acquaintance>) {
+        let mut met = self.met();
+        if met.get(peer).is_some_and(|current| Arc::ptr_eq(current, known)) {
+            met.remove(peer);
+        }
+    }
+
+    fn met(&self) -> MutexGuard<'_, HashMap<ParticipantId, Arc<Acquaintance>>> {
+        lock(&self.met)
+    }
+}
+
+/// Nothing that can panic runs while one of these is held.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Directory").field("met", &self.met().keys()).finish_non_exhaustive()
+    }
+}
+
+type Greeting = Result<Arc<Initialized>, CallError>;
+
+/// One of the others, from a handshake to the moment it leaves or begins anew.
+pub(crate) struct Acquaintance {
+    me: ParticipantId,
+    /// The handshake that is under way or was made. Whoever wants it while it is under way waits for the same.
+    greeting: Mutex<Option<watch::Receiver<Option<Greeting>>>>,
+    pub(super) tools: Listing<Tool>,
+    pub(super) resources: Listing<Resource>,
+    pub(super) templates: Listing<ResourceTemplate>,
+    pub(super) prompts: Listing<Prompt>,
+}
+
+impl Acquaintance {
+    fn new(me: ParticipantId) -> Self {
+        Self {
+            me,
+            greeting: Mutex::default(),
+            tools: Listing::default(),
+            resources: Listing::default(),
+            templates: Listing::default(),
+            prompts: Listing::default(),
+        }
+    }
+
+    fn hear(&self, method: &str) {
+        match method {
+            "notifications/tools/list_changed" => self.tools.changed(),
+            "notifications/resources/list_changed" => {
+                self.resources.changed();
+                self.templates.changed();
+            }
+            "notifications/prompts/list_changed" => self.prompts.changed(),
+            _ => {}
+        }
+    }
+
+    fn greeting(&self) -> MutexGuard<'_, Option<watch::Receiver<Option<Greeting>>>> {
+        lock(&self.greeting)
+    }
+
+    fn is_greeted(&self) -> bool {
+        self.greeting().as_ref().is_some_and(|greeting| matches!(&*greeting.borrow(), Some(Ok(_))))
+    }
+
+    /// What the participant said in the handshake, which is begun unless it was. One that failed is begun again.
+    pub(super) async fn server(self: &Arc<Self>, room: &Room, peer: &ParticipantId) -> Greeting {
+        let mut greeting = {
+            let mut greeting = self.greeting();
+            match &*greeting {
+                Some(begun) if is_of_use(begun) => begun.clone(),
+                _ => greeting.insert(self.clone().begin(room.clone(), peer.clone())).clone(),
+            }
+        };
+        match greeting.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(outcome)) => outcome.clone(),
+            // Its task was dropped, and so is the runtime.
+            _ => Err(CallError::Cancelled),
+        }
+    }
+
+    /// Shakes hands in a task of its own: MCP lets nobody cancel this, and whoever wanted it first may stop waiting. It ends within
+    /// the time for a greeting.
+    fn begin(self: Arc<Self>, room: Room, peer: ParticipantId) -> watch::Receiver<Option<Greeting>> {
+        let (tell, told) = watch::channel(None);
+        tokio::spawn(async move {
+            let outcome = shake_hands(&room, &peer).await.map(Arc::new);
+            if let Err(error) = &outcome {
+                tracing::debug!(%peer, %error, "no handshake");
+                room.shared().directory.forget(&peer, &self);
+            }
+            tell.send_replace(Some(outcome));
+        });
+        told
+    }
+}
+
+/// Whether a handshake was made or is under way.
+fn is_of_use(greeting: &watch::Receiver<Option<Greeting>>) -> bool {
+    match &*greeting.borrow() {
+        Some(outcome) => outcome.is_ok(),
+        None => greeting.has_changed().is_ok(),
+    }
+}
+
+async fn shake_hands(room: &Room, peer: &ParticipantId) -> Result<Initialized, CallError> {
+    let name = room.roster().into_iter().find(|one| one.id == *room.id()).and_then(|me| me.name);
+    let mut params = Members::default();
+    params.set("protocolVersion", VERSION);
+    params.set("capabilities", &room.shared().directory.declares);
+    params.set(
+        "clientInfo",
+        &json!({ "name": name.as_deref().unwrap_or(room.id().as_str()), "version": env!("CARGO_PKG_VERSION") }),
+    );
+    // The time is kept here: a call that keeps it by itself would cancel.
+    let options = RequestOptions { timeout: GREETING * 2, progress: false, ..RequestOptions::default() };
+    let mut call = room.request_with(peer, "initialize", &params, options).await?;
+    let over = async { while call.progress().await.is_some() {} };
+    if timeout(GREETING, over).await.is_err() {
+        call.forget();
+        return Err(CallError::TimedOut);
+    }
+    let said = read(&call.result().await?)?;
+    room.notify(std::slice::from_ref(peer), "notifications/initialized", &json!({})).await?;
+    Ok(said)
+}

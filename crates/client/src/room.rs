@@ -1,0 +1,360 @@
+//! A stay in a room.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use salon_protocol::{
+    CHAT_METHOD, Compose, Envelope, EnvelopeId, Kind, Members, Participant, ParticipantId, RpcId, Timestamp, TopicName,
+};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::connection::{Connection, ORDERS, Order};
+use crate::entering::{Entering, Opened};
+use crate::peer::Directory;
+use crate::service::Dispatcher;
+use crate::shared::{Link, Shared};
+use crate::{
+    Call, CallError, Client, DEFAULT_TIMEOUT, End, Events, HistoryQuery, Page, PublishError, RestError, RpcError,
+};
+
+/// Something to publish.
+#[derive(Debug, Clone)]
+pub struct Outgoing {
+    /// Whom it names; nobody means everybody.
+    pub to: Vec<ParticipantId>,
+    /// The envelope it replies to.
+    pub correlation: Option<EnvelopeId>,
+    /// A JSON-RPC message.
+    pub payload: Box<RawValue>,
+}
+
+/// How a request is made.
+#[derive(Debug, Clone)]
+pub struct RequestOptions {
+    /// How long to wait without hearing anything; progress renews it.
+    pub timeout: Duration,
+    /// The envelope that caused this request.
+    pub correlation: Option<EnvelopeId>,
+    /// Whether to ask for reports of progress.
+    pub progress: bool,
+}
+
+impl Default for RequestOptions {
+    fn default() -> Self {
+        Self { timeout: DEFAULT_TIMEOUT, correlation: None, progress: true }
+    }
+}
+
+/// A stay in a room. Cheap to clone; the participant leaves when the last clone is dropped, or with [`leave`](Self::leave).
+///
+/// A lost connection is made good in the background: everything missed in between is heard, in order and once, and what was being
+/// published is published once.
+#[derive(Clone)]
+pub struct Room(pub(crate) Arc<Inner>);
+
+/// What all clones of a [`Room`] hold together. The task does not: it ends when nobody holds this any more.
+pub(crate) struct Inner {
+    shared: Arc<Shared>,
+    orders: mpsc::Sender<Order>,
+    /// The last request id; MCP has none twice.
+    requests: AtomicU64,
+}
+
+/// A way back to a room that does not keep the participant in it.
+#[derive(Clone)]
+pub struct RoomRef(Weak<Inner>);
+
+impl RoomRef {
+    /// The room, if the participant still holds it.
+    pub fn upgrade(&self) -> Option<Room> {
+        self.0.upgrade().map(Room)
+    }
+
+    /// Whether the participant still holds the room.
+    pub fn is_open(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    /// Tells everybody that something has changed, as soon as that is possible. Said twice before then, it is told once.
+    pub fn announce(&self, method: &'static str) {
+        if let Some(room) = self.upgrade() {
+            room.shared().announce(method);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.leave.cancel();
+    }
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Room").field("topic", self.topic()).field("id", self.id()).finish_non_exhaustive()
+    }
+}
+
+impl Room {
+    /// Starts the tasks behind a connection that stands.
+    pub(crate) fn begin(mut entering: Entering, opened: Opened) -> (Self, Events) {
+        let service = entering.take_service(&opened.id);
+        let directed = entering.wish.directed;
+        let directory =
+            Directory::new(service.as_ref().map(|service| service.declares()), entering.discovery, entering.greetings);
+        let shared = Arc::new(Shared::new(entering.client, entering.topic, directed, directory, &opened));
+        let (orders, taken) = mpsc::channel(ORDERS);
+        // Not from 1: connections that share a seat must not use each other's ids.
+        let first = u64::from(rand::random::<u32>() >> 8);
+        let room = Self(Arc::new(Inner { shared: shared.clone(), orders, requests: AtomicU64::new(first) }));
+        let events = Events::new(shared.clone());
+        if let Some(service) = service {
+            service.entered(RoomRef(Arc::downgrade(&room.0)));
+            let dispatcher = Dispatcher::new(Arc::downgrade(&room.0), service);
+            tokio::spawn(dispatcher.run(Events::new(shared.clone())));
+        }
+        crate::discovery::begin(&room, entering.discovery, Events::new(shared.clone()));
+        // Both tasks end with the stay: the connection when the last handle goes, the others when it has closed the ring.
+        let connection = Connection::new(shared, entering.wish, entering.backoff, taken);
+        tokio::spawn(connection.run(opened.socket));
+        (room, events)
+    }
+
+    /// A handle that does not keep the participant in the room.
+    pub fn downgrade(&self) -> RoomRef {
+        RoomRef(Arc::downgrade(&self.0))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0.shared
+    }
+
+    /// This participant.
+    pub fn id(&self) -> &ParticipantId {
+        &self.0.shared.id
+    }
+
+    /// The topic.
+    pub fn topic(&self) -> &TopicName {
+        &self.0.shared.topic
+    }
+
+    /// The client it was entered with.
+    pub fn client(&self) -> &Client {
+        &self.0.shared.client
+    }
+
+    /// Who is here, this participant included, as far as is known now.
+    pub fn roster(&self) -> Vec<Participant> {
+        self.0.shared.roster()
+    }
+
+    /// Whether somebody is here.
+    pub fn is_present(&self, participant: &ParticipantId) -> bool {
+        self.0.shared.is_present(participant)
+    }
+
+    /// The longest envelope the gateway takes, in bytes, where it says so. A longer one is refused before it is sent.
+    pub fn message_limit(&self) -> Option<usize> {
+        self.0.shared.message_limit()
+    }
+
+    /// How the connection is doing, now and whenever it changes.
+    pub fn link(&self) -> watch::Receiver<Link> {
+        self.0.shared.link.subscribe()
+    }
+
+    /// Everything that happens from now on.
+    pub fn events(&self) -> Events {
+        Events::new(self.0.shared.clone())
+    }
+
+    /// A page of the topic's history, the newest first.
+    pub async fn history(&self, query: &HistoryQuery) -> Result<Page, RestError> {
+        self.client().history(self.topic(), query).await
+    }
+
+    /// Publishes, and returns when the envelope has been stored and has its place in the room's order.
+    ///
+    /// A lost connection delays this; the envelope keeps its id and is stored once.
+    pub async fn publish(&self, outgoing: Outgoing) -> Result<Arc<Envelope>, PublishError> {
+        let (id, text) = self.compose(&outgoing);
+        let (heard, stored) = oneshot::channel();
+        self.order(Order { id, text, heard: Some(heard) }).await?;
+        stored.await.unwrap_or_else(|_| Err(PublishError::Ended(self.end())))
+    }
+
+    /// Says something to everybody.
+    pub async fn say(&self, text: &str) -> Result<Arc<Envelope>, PublishError> {
+        self.chat(None, text, "plain").await
+    }
+
+    /// Says something to everybody, in Markdown.
+    pub async fn say_markdown(&self, text: &str) -> Result<Arc<Envelope>, PublishError> {
+        self.chat(None, text, "markdown").await
+    }
+
+    /// Says something in reply to an envelope.
+    pub async fn reply(&self, to: &EnvelopeId, text: &str) -> Result<Arc<Envelope>, PublishError> {
+        self.chat(Some(to.clone()), text, "plain").await
+    }
+
+    async fn chat(
+        &self,
+        correlation: Option<EnvelopeId>,
+        text: &str,
+        format: &str,
+    ) -> Result<Arc<Envelope>, PublishError> {
+        let params = serde_json::json!({ "text": text, "format": format });
+        let payload = notification(CHAT_METHOD, &params);
+        self.publish(Outgoing { to: Vec::new(), correlation, payload }).await
+    }
+
+    /// Tells some participants something, or everybody when none is named.
+    pub async fn notify(
+        &self,
+        to: &[ParticipantId],
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<Arc<Envelope>, PublishError> {
+        let payload = notification(method, params);
+        self.publish(Outgoing { to: to.to_vec(), correlation: None, payload }).await
+    }
+
+    /// Tells a participant something if that is possible at once.
+    pub(crate) fn notify_soon(&self, to: &ParticipantId, method: &str, params: &impl Serialize) {
+        let payload = notification(method, params);
+        let (id, text) = self.compose(&Outgoing { to: vec![to.clone()], correlation: None, payload });
+        if self.0.orders.try_send(Order { id, text, heard: None }).is_err() {
+            tracing::debug!(%to, method, "a notification was left out: too much waits to be sent");
+        }
+    }
+
+    /// Asks a participant something, without a handshake: the wire as it is. [`peer`](Self::peer) is the comfortable way.
+    pub async fn request(&self, to: &ParticipantId, method: &str, params: &impl Serialize) -> Result<Call, CallError> {
+        self.request_with(to, method, params, RequestOptions::default()).await
+    }
+
+    /// Asks a participant something, with a say in how.
+    pub async fn request_with(
+        &self,
+        to: &ParticipantId,
+        method: &str,
+        params: &impl Serialize,
+        options: RequestOptions,
+    ) -> Result<Call, CallError> {
+        let number = self.0.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let params = to_raw_value(params).map_err(|error| CallError::Unreadable(error.to_string()))?;
+        let params = if options.progress { with_progress_token(params, number) } else { params };
+        let payload = payload(Some(number), method, &params);
+        let outgoing = Outgoing { to: vec![to.clone()], correlation: options.correlation, payload };
+        let (id, text) = self.compose(&outgoing);
+        let (call, waiting) = Call::new(self.clone(), id.clone(), number, to.clone(), options.timeout);
+        self.shared().expect_answer(id.clone(), waiting);
+        if let Err(error) = self.order(Order { id: id.clone(), text, heard: None }).await {
+            self.shared().expect_no_answer(&id);
+            return Err(error.into());
+        }
+        Ok(call)
+    }
+
+    /// Leaves, and returns when the gateway knows.
+    pub async fn leave(self) {
+        self.0.shared.leave.cancel();
+        self.ended().await;
+    }
+
+    /// Waits until the stay is over, and tells why.
+    pub async fn ended(&self) -> End {
+        let mut link = self.link();
+        match link.wait_for(|link| matches!(link, Link::Ended(_))).await.as_deref() {
+            Ok(Link::Ended(end)) => end.clone(),
+            _ => End::Left,
+        }
+    }
+
+    async fn order(&self, order: Order) -> Result<(), PublishError> {
+        // A gateway closes the connection over a frame far beyond its limit, so it is not tried.
+        if let Some(refusal) = self.shared().too_large(&order) {
+            return Err(PublishError::Refused(refusal));
+        }
+        self.0.orders.send(order).await.map_err(|_| PublishError::Ended(self.end()))
+    }
+
+    fn end(&self) -> End {
+        match &*self.0.shared.link.borrow() {
+            Link::Ended(end) => end.clone(),
+            Link::Connecting { .. } | Link::Live => End::Left,
+        }
+    }
+
+    fn compose(&self, outgoing: &Outgoing) -> (EnvelopeId, String) {
+        compose(self.id(), outgoing)
+    }
+}
+
+/// An envelope of a participant's own: its fresh id, and its text.
+pub fn compose(from: &ParticipantId, outgoing: &Outgoing) -> (EnvelopeId, String) {
+    let id = EnvelopeId::new(uuid::Uuid::now_v7().to_string()).expect("a UUID is an envelope id");
+    let compose = Compose {
+        id: id.as_str(),
+        ts: now(),
+        from,
+        to: &outgoing.to,
+        kind: Kind::Mcp,
+        correlation_id: outgoing.correlation.as_ref().map(EnvelopeId::as_str),
+        payload: &outgoing.payload,
+    };
+    let text = compose.text();
+    (id, text)
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn with_progress_token(params: Box<RawValue>, number: u64) -> Box<RawValue> {
+    let Some(mut members) = Members::parse(params.get()) else { return params };
+    let mut meta = members.get("_meta").and_then(|meta| Members::parse(meta.get())).unwrap_or_default();
+    meta.set("progressToken", &number);
+    members.set("_meta", &meta);
+    members.to_raw()
+}
+
+fn payload(id: Option<u64>, method: &str, params: &impl Serialize) -> Box<RawValue> {
+    #[derive(Serialize)]
+    struct Payload<'a, P> {
+        jsonrpc: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<u64>,
+        method: &'a str,
+        params: &'a P,
+    }
+    to_raw_value(&Payload { jsonrpc: "2.0", id, method, params }).expect("parameters have only string keys")
+}
+
+/// A notification's payload.
+pub(crate) fn notification(method: &str, params: &impl Serialize) -> Box<RawValue> {
+    payload(None, method, params)
+}
+
+/// A response's payload, the request's id exactly as it was given.
+pub(crate) fn response(id: &RpcId, outcome: &Result<Box<RawValue>, RpcError>) -> Box<RawValue> {
+    #[derive(Serialize)]
+    struct Response<'a> {
+        jsonrpc: &'static str,
+        id: Box<RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'a RpcError>,
+    }
+    let id = RawValue::from_string(id.to_json()).expect("a JSON-RPC id is JSON");
+    let (result, error) = (outcome.as_deref().ok(), outcome.as_ref().err());
+    to_raw_value(&Response { jsonrpc: "2.0", id, result, error }).expect("an outcome has only string keys")
+}

@@ -1,0 +1,258 @@
+//! What a participant does when others ask it something.
+
+use std::collections::{HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Weak};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use salon_protocol::{Code, Envelope, Kind, Message, ParticipantId, Presence, PresenceEvent, RpcId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::room::Inner;
+use crate::{Event, Events, Outgoing, PublishError, Room, RoomRef, RpcError};
+
+/// How many requests are worked on at once, and how many more may wait their turn.
+const AT_ONCE: usize = 64;
+const IN_LINE: usize = 1024;
+
+/// What others can ask of a participant. A [`Toolbox`](crate::Toolbox) is one; write your own to answer anything MCP has.
+pub trait Service: Send + Sync + 'static {
+    /// Answers a request. Every request runs in a task of its own, 64 at a time.
+    fn request(&self, request: Request) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>>;
+
+    /// What this participant, as an MCP client, lets those it calls ask of it: the `capabilities` of its handshakes.
+    fn declares(&self) -> Box<RawValue> {
+        RawValue::from_string("{}".into()).expect("an empty object is JSON")
+    }
+
+    /// Learns that it is offered in a room, before anybody there can ask.
+    fn entered(&self, room: RoomRef) {
+        let _ = room;
+    }
+
+    /// Hears a notification, addressed to this participant or said by another to everybody. Called in the room's order; it must not
+    /// block.
+    fn notification(&self, envelope: &Arc<Envelope>) {
+        let _ = envelope;
+    }
+
+    /// Hears of a join or a leave, in the room's order; it must not block. Whoever joins while it is here has begun anew.
+    fn presence(&self, presence: &Presence) {
+        let _ = presence;
+    }
+}
+
+/// A request to this participant.
+pub struct Request {
+    room: Room,
+    envelope: Arc<Envelope>,
+    id: RpcId,
+    method: Box<str>,
+    cancelled: CancellationToken,
+}
+
+impl Request {
+    /// Who asks.
+    pub fn from(&self) -> &ParticipantId {
+        self.envelope.from()
+    }
+
+    /// What is asked.
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// The room it was asked in.
+    pub fn room(&self) -> Room {
+        self.room.clone()
+    }
+
+    /// The whole envelope.
+    pub fn envelope(&self) -> &Arc<Envelope> {
+        &self.envelope
+    }
+
+    /// The parameters, as they were written.
+    pub fn params_raw(&self) -> Option<&RawValue> {
+        self.envelope.params().and_then(|params| serde_json::from_str(params).ok())
+    }
+
+    /// The parameters, read. Without any, an empty object is read.
+    pub fn params<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
+        serde_json::from_str(self.envelope.params().unwrap_or("{}"))
+            .map_err(|error| RpcError::invalid_params(format!("the parameters do not fit: {error}")))
+    }
+
+    /// Resolves when whoever asked does not want the answer any more.
+    pub fn cancelled(&self) -> CancellationToken {
+        self.cancelled.clone()
+    }
+
+    /// Tells whoever asked how it is getting on, if they wanted to know.
+    pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        #[derive(serde::Deserialize)]
+        struct Params<'a> {
+            #[serde(borrow, rename = "_meta")]
+            meta: Meta<'a>,
+        }
+        #[derive(serde::Deserialize)]
+        struct Meta<'a> {
+            #[serde(borrow, rename = "progressToken")]
+            token: &'a RawValue,
+        }
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Report<'a> {
+            progress_token: &'a RawValue,
+            progress: f64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            total: Option<f64>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            message: Option<&'a str>,
+        }
+        let asked = self.envelope.params().and_then(|params| serde_json::from_str::<Params<'_>>(params).ok());
+        let Some(asked) = asked else { return };
+        let report = Report { progress_token: asked.meta.token, progress, total, message };
+        let payload = crate::room::notification("notifications/progress", &report);
+        let to = vec![self.from().clone()];
+        // A report that the room does not take is not worth failing the work for.
+        let _ = self.room.publish(Outgoing { to, correlation: Some(self.envelope.id().clone()), payload }).await;
+    }
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Request").field("from", self.from()).field("method", &self.method).finish_non_exhaustive()
+    }
+}
+
+/// Who asked, and their id for it: what a cancellation names.
+type Key = (ParticipantId, RpcId);
+
+/// Hands requests and notifications to a service, until the stay in the room is over.
+pub(crate) struct Dispatcher {
+    pub(crate) room: Weak<Inner>,
+    pub(crate) service: Arc<dyn Service>,
+    running: JoinSet<Key>,
+    waiting: VecDeque<Request>,
+    cancels: HashMap<Key, CancellationToken>,
+}
+
+impl Dispatcher {
+    pub(crate) fn new(room: Weak<Inner>, service: Arc<dyn Service>) -> Self {
+        Self { room, service, running: JoinSet::new(), waiting: VecDeque::new(), cancels: HashMap::new() }
+    }
+
+    pub(crate) async fn run(mut self, mut events: Events) {
+        loop {
+            tokio::select! { biased;
+                Some(ended) = self.running.join_next(), if !self.running.is_empty() => {
+                    if let Ok(key) = ended {
+                        self.cancels.remove(&key);
+                    }
+                    if let Some(next) = self.waiting.pop_front() {
+                        self.start(next);
+                    }
+                }
+                // With a full line nobody is listened to; what is missed meanwhile is read from the history.
+                event = events.next(), if self.waiting.len() < IN_LINE => match event {
+                    Some(Event::Envelope(envelope)) => self.take(&envelope),
+                    Some(Event::Gap) => {}
+                    None => return,
+                },
+            }
+        }
+    }
+
+    fn take(&mut self, envelope: &Arc<Envelope>) {
+        let Some(room) = self.room.upgrade().map(Room) else { return };
+        if let Some(presence) = envelope.presence() {
+            self.service.presence(&presence);
+            if presence.event == PresenceEvent::Leave {
+                // Whoever is gone wants no answer; the room would not take one either.
+                let theirs = self.cancels.iter().filter(|((from, _), _)| *from == presence.participant.id);
+                theirs.for_each(|(_, cancel)| cancel.cancel());
+            }
+        }
+        if envelope.kind() != Kind::Mcp || !envelope.concerns(room.id()) {
+            return;
+        }
+        match envelope.message() {
+            Some(Message::Request { id, method }) if envelope.to() == std::slice::from_ref(room.id()) => {
+                let cancelled = room.shared().leave.child_token();
+                self.cancels.insert((envelope.from().clone(), id.clone()), cancelled.clone());
+                let (id, method) = (id.clone(), method.clone());
+                let request = Request { room, envelope: envelope.clone(), id, method, cancelled };
+                if self.running.len() < AT_ONCE {
+                    self.start(request);
+                } else {
+                    self.waiting.push_back(request);
+                }
+            }
+            Some(Message::Notification { method }) if *envelope.from() != *room.id() => {
+                if &**method == "notifications/cancelled"
+                    && let Some(id) = cancelled_id(envelope)
+                    && let Some(cancel) = self.cancels.get(&(envelope.from().clone(), id))
+                {
+                    cancel.cancel();
+                }
+                self.service.notification(envelope);
+            }
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, request: Request) {
+        let asked = Request {
+            room: request.room.clone(),
+            envelope: request.envelope.clone(),
+            id: request.id.clone(),
+            method: request.method.clone(),
+            cancelled: request.cancelled.clone(),
+        };
+        let stand_in = request.room.shared().directory.stand_in(request.from(), request.method());
+        let work = stand_in.as_ref().unwrap_or(&self.service).request(asked);
+        self.running.spawn(answer(request, work));
+    }
+}
+
+fn cancelled_id(envelope: &Envelope) -> Option<RpcId> {
+    #[derive(serde::Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, rename = "requestId")]
+        id: &'a RawValue,
+    }
+    let params: Params<'_> = serde_json::from_str(envelope.params()?).ok()?;
+    RpcId::parse(params.id.get())
+}
+
+/// Does the work and publishes its outcome, unless it is not wanted any more.
+async fn answer(request: Request, work: BoxFuture<'static, Result<Box<RawValue>, RpcError>>) -> Key {
+    let key = (request.from().clone(), request.id.clone());
+    let outcome = tokio::select! { biased;
+        // MCP wants no answer to what was cancelled.
+        () = request.cancelled.cancelled() => return key,
+        outcome = AssertUnwindSafe(work).catch_unwind() => outcome,
+    };
+    let outcome = outcome.unwrap_or_else(|_| Err(RpcError::internal("the participant failed at this")));
+    if let Err(PublishError::Refused(refusal)) = publish(&request, &outcome).await {
+        tracing::debug!(%refusal, "an answer was refused");
+        if matches!(refusal.code, Code::TooLarge | Code::TooDeep) {
+            let error = RpcError::internal(format!("the answer does not fit into the room: {}", refusal.message));
+            // This one fits; when the room is gone there is nobody to tell.
+            let _ = publish(&request, &Err(error)).await;
+        }
+    }
+    key
+}
+
+async fn publish(request: &Request, outcome: &Result<Box<RawValue>, RpcError>) -> Result<Arc<Envelope>, PublishError> {
+    let payload = crate::room::response(&request.id, outcome);
+    let to = vec![request.from().clone()];
+    request.room.publish(Outgoing { to, correlation: Some(request.envelope.id().clone()), payload }).await
+}

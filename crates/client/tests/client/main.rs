@@ -1,0 +1,11 @@
+//! The client library against a real gateway.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
+
+mod examples;
+mod gathering;
+mod peers;
+#[cfg(feature = "rmcp")]
+mod sdk;
+mod stage;
+mod staying;
+mod tokens;

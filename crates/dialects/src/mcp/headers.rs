@@ -1,0 +1,159 @@
+//! The headers a modern request carries over HTTP, which repeat parts of its body for those who route by them.
+
+use std::collections::HashMap;
+
+use salon_protocol::Members;
+use serde_json::value::RawValue;
+
+/// How deep annotated properties are looked for: deeper than any schema people write, and no deeper than the stack is safe.
+const MOST_LEVELS: usize = 16;
+
+/// Which arguments of which tools travel as headers too, as a server's list of tools says.
+#[derive(Debug, Clone, Default)]
+pub struct ToolHeaders(HashMap<String, Vec<(String, Vec<String>)>>);
+
+impl ToolHeaders {
+    /// Learns from a tool as it stands in a list. A name that cannot be a header's is not taken.
+    pub fn learn(&mut self, tool: &RawValue) {
+        let Some(tool) = Members::parse(tool.get()) else { return };
+        let Some(Ok(name)) = tool.get("name").map(|name| serde_json::from_str::<String>(name.get())) else { return };
+        let mut found = Vec::new();
+        if let Some(schema) = tool.get("inputSchema") {
+            search(schema, &mut Vec::new(), &mut found);
+        }
+        if !found.is_empty() {
+            self.0.insert(name, found);
+        }
+    }
+}
+
+fn search(schema: &RawValue, path: &mut Vec<String>, found: &mut Vec<(String, Vec<String>)>) {
+    let properties = Members::parse(schema.get()).and_then(|mut schema| schema.remove("properties"));
+    let Some(properties) = properties.and_then(|properties| Members::parse(properties.get())) else { return };
+    for (key, property) in properties.iter() {
+        path.push(key.to_owned());
+        let header = Members::parse(property.get()).and_then(|mut property| property.remove("x-mcp-header"));
+        let header = header.and_then(|header| serde_json::from_str::<String>(header.get()).ok());
+        if let Some(header) = header.filter(|header| is_token(header)) {
+            found.push((header, path.clone()));
+        }
+        if path.len() < MOST_LEVELS {
+            search(property, path, found);
+        }
+        path.pop();
+    }
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+/// The headers of a request, but for the revision's.
+pub fn headers(method: &str, params: Option<&RawValue>, tools: &ToolHeaders) -> Vec<(String, String)> {
+    let mut headers = vec![("Mcp-Method".to_owned(), encode(method))];
+    let params = params.and_then(|params| Members::parse(params.get())).unwrap_or_default();
+    let key = match method {
+        "tools/call" | "prompts/get" => "name",
+        "resources/read" => "uri",
+        "tasks/get" | "tasks/update" | "tasks/cancel" | "tasks/result" => "taskId",
+        _ => return headers,
+    };
+    let Some(Ok(name)) = params.get(key).map(|name| serde_json::from_str::<String>(name.get())) else { return headers };
+    headers.push(("Mcp-Name".to_owned(), encode(&name)));
+    if method == "tools/call"
+        && let Some(wanted) = tools.0.get(&name)
+        && let Some(arguments) = params.get("arguments")
+    {
+        let mirrored = wanted.iter().filter_map(|(header, path)| Some((header, plain(&at(arguments, path)?)?)));
+        headers.extend(mirrored.map(|(header, value)| (format!("Mcp-Param-{header}"), encode(&value))));
+    }
+    headers
+}
+
+fn at(arguments: &RawValue, path: &[String]) -> Option<Box<RawValue>> {
+    path.iter().try_fold(arguments.to_owned(), |value, key| Members::parse(value.get())?.remove(key))
+}
+
+/// A string, an integer or a boolean as text; `None` for anything else, null included.
+fn plain(value: &RawValue) -> Option<String> {
+    match value.get() {
+        text if text.starts_with('"') => serde_json::from_str(text).ok(),
+        "null" => None,
+        text if text.starts_with(['{', '[']) => None,
+        text => Some(text.to_owned()),
+    }
+}
+
+/// A value as a header may carry it: as it is where that is safe, else in base64 between marks.
+fn encode(value: &str) -> String {
+    let printable = value.bytes().all(|byte| matches!(byte, 0x20..=0x7e | b'\t'));
+    let padded = value.starts_with([' ', '\t']) || value.ends_with([' ', '\t']);
+    let marked = value.starts_with("=?base64?") && value.ends_with("?=");
+    let safe = printable && !padded && !marked;
+    if safe { value.to_owned() } else { format!("=?base64?{}?=", base64(value.as_bytes())) }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = chunk.iter().enumerate().fold(0_u32, |group, (i, &byte)| group | u32::from(byte) << (16 - 8 * i));
+        for digit in 0..4 {
+            let index = (group >> (18 - 6 * digit)) & 63;
+            text.push(if digit <= chunk.len() { char::from(DIGITS[index as usize]) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insta::assert_snapshot;
+
+    fn shown(method: &str, params: &str, tool: &str) -> String {
+        let raw = |text: &str| RawValue::from_string(text.into()).unwrap();
+        let mut tools = ToolHeaders::default();
+        tools.learn(&raw(tool));
+        let headers = headers(method, Some(&raw(params)), &tools);
+        headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
+    }
+
+    #[test]
+    fn the_body_is_repeated_in_headers() {
+        assert_snapshot!(shown("tools/list", "{}", "{}"), @"Mcp-Method: tools/list");
+        assert_snapshot!(shown("resources/read", r#"{"uri":"file:///ü"}"#, "{}"), @"
+        Mcp-Method: resources/read
+        Mcp-Name: =?base64?ZmlsZTovLy/DvA==?=
+        ");
+    }
+
+    #[test]
+    fn annotated_arguments_are_headers_too() {
+        let tool = r#"{"name":"q","inputSchema":{"type":"object","properties":{
+            "region":{"type":"string","x-mcp-header":"Region"},
+            "deep":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"},"absent":{"x-mcp-header":"Absent"}}},
+            "nothing":{"x-mcp-header":"Nothing"}, "bad":{"x-mcp-header":"a b"}, "flag":{"x-mcp-header":"Flag"},
+            "list":{"type":"array","items":{"properties":{"x":{"x-mcp-header":"X"}}}}}}}"#;
+        let params = r#"{"name":"q","arguments":{"region":" padded ","deep":{"n":-7},"nothing":null,"bad":"b","flag":true,"list":[{"x":1}]}}"#;
+        assert_snapshot!(shown("tools/call", params, tool), @"
+        Mcp-Method: tools/call
+        Mcp-Name: q
+        Mcp-Param-Region: =?base64?IHBhZGRlZCA=?=
+        Mcp-Param-N: -7
+        Mcp-Param-Flag: true
+        ");
+    }
+
+    #[test]
+    fn values_are_encoded_as_the_specification_shows() {
+        for (value, encoded) in [
+            ("us-west1", "us-west1"),
+            ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+            ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+            ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+        ] {
+            assert_eq!(encode(value), encoded);
+        }
+    }
+}

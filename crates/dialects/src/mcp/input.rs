@@ -1,0 +1,167 @@
+//! `input_required`: a modern server's way of asking back. A client of the legacy era is asked by real requests instead, and the
+//! call is made again with its answers.
+
+use salon_protocol::Members;
+use serde_json::value::RawValue;
+
+use super::{Revision, downgrade};
+
+/// What a server wants to know before it goes on.
+#[derive(Debug, Clone)]
+pub struct InputRequired {
+    /// The questions by the server's keys.
+    pub questions: Vec<(String, Question)>,
+    /// To be given back as it is.
+    pub state: Option<Box<RawValue>>,
+}
+
+/// One question.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// Which request it is.
+    pub method: String,
+    /// Its parameters.
+    pub params: Option<Box<RawValue>>,
+}
+
+impl InputRequired {
+    /// Reads a result; `None` when it is complete.
+    pub fn read(result: &RawValue) -> Option<Self> {
+        let result = Members::parse(result.get())?;
+        if result.get("resultType")?.get() != "\"input_required\"" {
+            return None;
+        }
+        let questions = result.get("inputRequests").and_then(|raw| Members::parse(raw.get())).unwrap_or_default();
+        let questions = questions.iter().filter_map(|(key, question)| {
+            let mut question = Members::parse(question.get())?;
+            let method = serde_json::from_str(question.get("method")?.get()).ok()?;
+            Some((key.to_owned(), Question { method, params: question.remove("params") }))
+        });
+        let questions = questions.collect();
+        let mut result = result;
+        Some(Self { questions, state: result.remove("requestState") })
+    }
+}
+
+/// The parameters of a call that is made again: as they were, with the answers and the state.
+pub fn retry(
+    params: &RawValue,
+    answers: &[(String, Box<RawValue>)],
+    state: Option<&RawValue>,
+) -> Option<Box<RawValue>> {
+    let mut params = Members::parse(params.get())?;
+    if !answers.is_empty() {
+        let mut responses = Members::default();
+        for (key, answer) in answers {
+            responses.set(key, answer);
+        }
+        params.set("inputResponses", &responses);
+    }
+    match state {
+        Some(state) => params.set("requestState", state),
+        None => drop(params.remove("requestState")),
+    }
+    Some(params.to_raw())
+}
+
+/// How a question reaches a client of the legacy era.
+#[derive(Debug, Clone)]
+pub enum Put {
+    /// As a request with these parameters.
+    Ask(Option<Box<RawValue>>),
+    /// Not at all: its revision cannot say it, and this is the answer.
+    Answer(Box<RawValue>),
+}
+
+/// Puts a question as `revision` has it. `elicitation` is a fresh id, which a question by URL needs there.
+pub fn put(question: &Question, revision: Revision, elicitation: &str) -> Put {
+    let asked = Put::Ask(question.params.clone());
+    if question.method != "elicitation/create" {
+        return asked;
+    }
+    if revision < Revision::R2025_06_18 {
+        return Put::Answer(declined());
+    }
+    let Some(mut params) = question.params.as_deref().and_then(|params| Members::parse(params.get())) else {
+        return asked;
+    };
+    let by_url = params.get("mode").is_some_and(|mode| mode.get() == "\"url\"");
+    if by_url {
+        if revision < Revision::R2025_11_25 {
+            return Put::Answer(declined());
+        }
+        params.set("elicitationId", elicitation);
+        return Put::Ask(Some(params.to_raw()));
+    }
+    if revision < Revision::R2025_11_25
+        && let Some(schema) = params.get("requestedSchema")
+    {
+        let Some(form) = downgrade::form(schema) else { return Put::Answer(declined()) };
+        params.set("requestedSchema", &form);
+        return Put::Ask(Some(params.to_raw()));
+    }
+    asked
+}
+
+/// What stands in for an error, which has no place among the answers; `None` where only failing the whole call is honest.
+pub fn instead_of_error(method: &str) -> Option<Box<RawValue>> {
+    (method == "elicitation/create").then(|| action("cancel"))
+}
+
+fn declined() -> Box<RawValue> {
+    action("decline")
+}
+
+fn action(word: &str) -> Box<RawValue> {
+    let mut answer = Members::default();
+    answer.set("action", word);
+    answer.to_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insta::assert_snapshot;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.into()).unwrap()
+    }
+
+    #[test]
+    fn a_call_is_made_again_with_the_answers_and_the_state_as_it_was() {
+        let asked = InputRequired::read(&raw(
+            r#"{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"},"e":{"method":"elicitation/create","params":{"n": 1}}},"requestState":"a\u0062"}"#,
+        ))
+        .unwrap();
+        let questions: Vec<_> =
+            asked.questions.iter().map(|(key, question)| (key.as_str(), question.method.as_str())).collect();
+        assert_eq!(questions, [("k", "roots/list"), ("e", "elicitation/create")]);
+        let answers = [("k".to_owned(), raw(r#"{"roots":[]}"#))];
+        assert_snapshot!(retry(&raw(r#"{"name":"t","arguments":{"x": 1.0}}"#), &answers, asked.state.as_deref()).unwrap().get(),
+            @r#"{"name":"t","arguments":{"x": 1.0},"inputResponses":{"k":{"roots":[]}},"requestState":"a\u0062"}"#);
+        assert_snapshot!(retry(&raw(r#"{"requestState":"old"}"#), &[], None).unwrap().get(), @"{}");
+        assert!(InputRequired::read(&raw(r#"{"resultType":"complete"}"#)).is_none());
+        assert!(InputRequired::read(&raw(r#"{"content":[]}"#)).is_none());
+    }
+
+    fn put_to(revision: Revision, params: &str) -> String {
+        let question = Question { method: "elicitation/create".into(), params: Some(raw(params)) };
+        match put(&question, revision, "el-1") {
+            Put::Ask(params) => format!("ask {}", params.unwrap()),
+            Put::Answer(answer) => format!("answer {answer}"),
+        }
+    }
+
+    #[test]
+    fn questions_are_put_as_the_revision_has_them() {
+        let form = r#"{"message":"?","requestedSchema":{"type":"object","properties":{"c":{"type":"string","oneOf":[{"const":"r","title":"Red"}],"default":"r"},"n":{"type":"integer","default": 1}}}}"#;
+        assert_snapshot!(put_to(Revision::ROOM, form), @r#"ask {"message":"?","requestedSchema":{"type":"object","properties":{"c":{"type":"string","default":"r","enum":["r"],"enumNames":["Red"]},"n":{"type":"integer","default": 1}}}}"#);
+        assert_eq!(put_to(Revision::R2025_11_25, form), format!("ask {form}"));
+        assert_snapshot!(put_to(Revision::R2025_03_26, form), @r#"answer {"action":"decline"}"#);
+        let many = r#"{"requestedSchema":{"properties":{"m":{"type":"array"}}}}"#;
+        assert_snapshot!(put_to(Revision::ROOM, many), @r#"answer {"action":"decline"}"#);
+        let url = r#"{"mode":"url","url":"https://a.example"}"#;
+        assert_snapshot!(put_to(Revision::ROOM, url), @r#"answer {"action":"decline"}"#);
+        assert_snapshot!(put_to(Revision::R2025_11_25, url), @r#"ask {"mode":"url","url":"https://a.example","elicitationId":"el-1"}"#);
+    }
+}

@@ -1,0 +1,159 @@
+//! What travels in `params._meta` and `result._meta`.
+
+use salon_protocol::Members;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::{Level, Revision};
+
+/// The prefix of the modern era's own members.
+const OURS: &str = "io.modelcontextprotocol/";
+const REVISION: &str = "io.modelcontextprotocol/protocolVersion";
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+const SERVER: &str = "io.modelcontextprotocol/serverInfo";
+const LEVEL: &str = "io.modelcontextprotocol/logLevel";
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+const TOKEN: &str = "progressToken";
+
+fn of(holder: &RawValue) -> Option<Members> {
+    Members::parse(Members::parse(holder.get())?.get("_meta")?.get())
+}
+
+fn text(meta: &Members, key: &str) -> Option<String> {
+    serde_json::from_str(meta.get(key)?.get()).ok()
+}
+
+/// The revision a request says it is of: present in the modern era only.
+pub fn revision(params: &RawValue) -> Option<String> {
+    let meta = of(params)?;
+    let said = meta.get(REVISION)?;
+    // Modern by having the key at all; what is no string is a revision nobody knows.
+    Some(serde_json::from_str(said.get()).unwrap_or_else(|_| said.get().to_owned()))
+}
+
+/// The progress token a request carries, as written.
+pub fn progress_token(params: &RawValue) -> Option<Box<RawValue>> {
+    of(params)?.remove(TOKEN)
+}
+
+/// The level of log lines a modern request asks for.
+pub fn level(params: &RawValue) -> Option<Level> {
+    text(&of(params)?, LEVEL)?.parse().ok()
+}
+
+/// The subscription a modern notification belongs to, as written.
+pub fn subscription(params: &RawValue) -> Option<Box<RawValue>> {
+    of(params)?.remove(SUBSCRIPTION)
+}
+
+/// What a modern server says it is.
+pub fn server_info(result: &RawValue) -> Option<Box<RawValue>> {
+    of(result)?.remove(SERVER)
+}
+
+/// Changes `_meta` of an object, which is made where it is missing and goes where nothing is left in it. `None` when it is no object.
+fn patch(holder: Option<&RawValue>, change: impl FnOnce(&mut Members)) -> Option<Box<RawValue>> {
+    let mut members = holder.map_or_else(|| Some(Members::default()), |raw| Members::parse(raw.get()))?;
+    let mut meta = match members.get("_meta") {
+        Some(meta) => Members::parse(meta.get())?,
+        None => Members::default(),
+    };
+    change(&mut meta);
+    if meta.is_empty() {
+        members.remove("_meta");
+    } else {
+        members.set("_meta", &meta);
+    }
+    Some(members.to_raw())
+}
+
+/// Parameters with another progress token. `None` when they are no object.
+pub fn with_progress_token(params: &RawValue, token: &impl Serialize) -> Option<Box<RawValue>> {
+    patch(Some(params), |meta| meta.set(TOKEN, token))
+}
+
+/// Parameters or a result with another subscription.
+pub fn with_subscription(holder: &RawValue, id: &RawValue) -> Option<Box<RawValue>> {
+    patch(Some(holder), |meta| meta.set(SUBSCRIPTION, id))
+}
+
+/// Who asks, as every modern request says it.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    /// What it can be asked back.
+    pub capabilities: &'a RawValue,
+    /// Who it is.
+    pub info: &'a RawValue,
+    /// Which log lines it wants.
+    pub level: Option<Level>,
+}
+
+/// The parameters of a legacy request as a modern request has them. `None` when they are no object.
+pub fn upgrade(params: Option<&RawValue>, asker: Asker<'_>) -> Option<Box<RawValue>> {
+    let patched = patch(params, |meta| {
+        meta.set(REVISION, Revision::MODERN.date());
+        meta.set(CLIENT, asker.info);
+        meta.set(CAPABILITIES, asker.capabilities);
+        if let Some(level) = asker.level {
+            meta.set(LEVEL, level.word());
+        }
+    })?;
+    let mut members = Members::parse(patched.get())?;
+    // Tasks are another thing in each era, and are not carried across.
+    match members.remove("task") {
+        Some(_) => Some(members.to_raw()),
+        None => Some(patched),
+    }
+}
+
+/// An object without the modern era's own members of `_meta`.
+pub fn strip(holder: &RawValue) -> Option<Box<RawValue>> {
+    match of(holder) {
+        Some(meta) if meta.iter().any(|(key, _)| key.starts_with(OURS)) => {
+            patch(Some(holder), |meta| meta.retain(|key| !key.starts_with(OURS)))
+        }
+        _ => Some(holder.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insta::assert_snapshot;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.into()).unwrap()
+    }
+
+    fn upgraded(params: Option<&str>, level: Option<Level>) -> String {
+        let (capabilities, info) = (raw(r#"{"sampling":{}}"#), raw(r#"{"name":"a"}"#));
+        let asker = Asker { capabilities: &capabilities, info: &info, level };
+        upgrade(params.map(raw).as_deref(), asker).map_or("none".into(), |params| params.get().to_owned())
+    }
+
+    #[test]
+    fn a_legacy_request_is_given_what_the_handshake_said() {
+        assert_snapshot!(upgraded(None, None), @r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"a"},"io.modelcontextprotocol/clientCapabilities":{"sampling":{}}}}"#);
+        assert_snapshot!(upgraded(Some(r#"{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"p","x":1.0},"task":{"ttl":1}}"#), Some(Level::Info)), @r#"{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"p","x":1.0,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"a"},"io.modelcontextprotocol/clientCapabilities":{"sampling":{}},"io.modelcontextprotocol/logLevel":"info"}}"#);
+        assert_snapshot!(upgraded(Some("[1]"), None), @"none");
+        assert_snapshot!(upgraded(Some(r#"{"_meta":7}"#), None), @"none");
+    }
+
+    #[test]
+    fn a_request_is_modern_by_its_key() {
+        let modern = |params: &str| revision(&raw(params)).unwrap_or("legacy".into());
+        assert_snapshot!(modern(r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#), @"2026-07-28");
+        assert_snapshot!(modern(r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":7}}"#), @"7");
+        assert_snapshot!(modern(r#"{"_meta":{"progressToken":1}}"#), @"legacy");
+        assert_snapshot!(modern("[]"), @"legacy");
+    }
+
+    #[test]
+    fn the_modern_members_go_and_the_others_stay() {
+        let stripped = |text: &str| strip(&raw(text)).unwrap().get().to_owned();
+        assert_snapshot!(stripped(r#"{"a": 1,"_meta":{"io.modelcontextprotocol/serverInfo":{},"mine":1e3}}"#), @r#"{"a":1,"_meta":{"mine":1e3}}"#);
+        assert_snapshot!(stripped(r#"{"_meta":{"io.modelcontextprotocol/subscriptionId":1},"uri":"x"}"#), @r#"{"uri":"x"}"#);
+        assert_snapshot!(stripped(r#"{"a": 1}"#), @r#"{"a": 1}"#);
+    }
+}

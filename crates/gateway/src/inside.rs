@@ -1,0 +1,69 @@
+//! The way in for participants that live in this process: a connection made of memory, served like one from a socket.
+//!
+//! Deliberately absent: any shortcut. Whoever comes this way brings a token, speaks HTTP and is held to the same limits, save those
+//! that count addresses.
+
+use std::io;
+
+use tokio::io::DuplexStream;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+/// How many connections may wait to be accepted.
+const WAITING: usize = 16;
+
+/// How many bytes either side may be ahead of the other.
+const BUFFER: usize = 64 * 1024;
+
+/// Connects to a gateway of this process. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Inside(mpsc::Sender<DuplexStream>);
+
+/// The gateway's end of an [`Inside`].
+#[derive(Debug)]
+pub struct Doorway(mpsc::Receiver<DuplexStream>);
+
+/// A way in from inside, and what [`crate::serve`] needs to serve it.
+pub fn inside() -> (Inside, Doorway) {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    (Inside(sender), Doorway(receiver))
+}
+
+impl Inside {
+    /// A new connection. It waits until the gateway serves, and fails once the gateway has stopped.
+    pub async fn connect(&self) -> io::Result<DuplexStream> {
+        let (ours, theirs) = tokio::io::duplex(BUFFER);
+        let gone = |_| io::Error::new(io::ErrorKind::ConnectionRefused, "the gateway has stopped");
+        self.0.send(theirs).await.map_err(gone)?;
+        Ok(ours)
+    }
+}
+
+impl Doorway {
+    /// The next connection; `None` when nobody is left to make one.
+    pub(crate) async fn accept(&mut self) -> Option<DuplexStream> {
+        self.0.recv().await
+    }
+}
+
+/// Where connections come from: a listener, and perhaps this process as well.
+#[derive(Debug)]
+pub struct Entrances {
+    pub(crate) listener: TcpListener,
+    pub(crate) doorway: Option<Doorway>,
+}
+
+impl Entrances {
+    /// Serves connections from inside too.
+    #[must_use]
+    pub fn and(mut self, doorway: Doorway) -> Self {
+        self.doorway = Some(doorway);
+        self
+    }
+}
+
+impl From<TcpListener> for Entrances {
+    fn from(listener: TcpListener) -> Self {
+        Self { listener, doorway: None }
+    }
+}

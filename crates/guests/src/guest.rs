@@ -1,0 +1,83 @@
+//! A guest's life: start the server, enter, serve, leave, and again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use salon_client::Entering;
+use tokio_util::sync::CancellationToken;
+
+use crate::stay::{Outcome, Stay};
+use crate::upstream::Verdict;
+use crate::{GuestError, Spec, Status};
+
+/// A stay that lasted this long was no failure: the next start is the first again.
+const STEADY: Duration = Duration::from_secs(30);
+
+/// How long it is believed which eras a server speaks.
+const VERDICT_TIME: Duration = Duration::from_secs(600);
+
+/// What was found out about a server, and when.
+pub(crate) struct Known {
+    verdict: Arc<Verdict>,
+    since: Instant,
+}
+
+impl Known {
+    pub(crate) fn new(verdict: Arc<Verdict>) -> Self {
+        Self { verdict, since: Instant::now() }
+    }
+
+    /// What is known, unless that was too long ago.
+    pub(crate) fn fresh(known: Option<&Self>) -> Option<Arc<Verdict>> {
+        known.filter(|known| known.since.elapsed() < VERDICT_TIME).map(|known| known.verdict.clone())
+    }
+}
+
+/// Keeps an MCP server in a room until `shutdown`, or until its seat is lost for good.
+///
+/// The room sees the guest only while its server works. `entering` is called for every stay: it says where to go in, as whom, under
+/// which name and kind; the revisions and who answers are the guest's to say. `watch` hears what becomes of it and must not block.
+pub async fn run(
+    spec: Spec,
+    entering: impl Fn() -> Entering,
+    shutdown: CancellationToken,
+    watch: impl Fn(Status),
+) -> Result<(), GuestError> {
+    let spec = Arc::new(spec);
+    let (mut attempt, mut known) = (0_u32, None);
+    loop {
+        watch(Status::Starting);
+        let begun = Instant::now();
+        let why = match Stay::begin(&spec, &entering, &shutdown, &watch, &mut known).await {
+            Outcome::Shutdown => {
+                watch(Status::Ended { why: "it was asked to leave".into() });
+                return Ok(());
+            }
+            Outcome::Over(error) => {
+                watch(Status::Ended { why: error.to_string() });
+                return Err(error);
+            }
+            Outcome::Lost { why } => why,
+        };
+        if begun.elapsed() >= STEADY {
+            attempt = 0;
+        }
+        let in_ = spec.backoff.delay(attempt, random());
+        attempt = attempt.saturating_add(1);
+        tracing::debug!(guest = %spec.name, %why, "it is started again in {} ms", in_.as_millis());
+        watch(Status::Restarting { in_, why });
+        tokio::select! { biased;
+            () = shutdown.cancelled() => {
+                watch(Status::Ended { why: "it was asked to leave".into() });
+                return Ok(());
+            }
+            () = tokio::time::sleep(in_) => {}
+        }
+    }
+}
+
+/// Any number, each as likely as every other. A version 4 UUID has 62 such bits at its end.
+fn random() -> u64 {
+    let (_, low) = uuid::Uuid::new_v4().as_u64_pair();
+    low << 2
+}

@@ -1,0 +1,165 @@
+//! What a guest is, and what its owner hears of it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use salon_client::{Backoff, End, JoinError};
+
+use crate::upstream::{Target, Watcher};
+
+/// An MCP server to be brought into a room.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// The server.
+    pub target: Target,
+    /// Gives every caller an upstream of its own, not only those that can be asked something back.
+    pub isolated: bool,
+    /// What of it the room may use.
+    pub expose: Expose,
+    /// How long a call may go on without progress, and how long starting may take.
+    pub timeout: Duration,
+    /// What log lines call it.
+    pub name: String,
+    /// A process that ends the guest's children when this process is gone without a word.
+    pub watcher: Option<Watcher>,
+    /// How long to wait before the server is started again.
+    pub backoff: Backoff,
+}
+
+impl Spec {
+    /// A guest with everything it has, shared by its callers.
+    pub fn new(name: impl Into<String>, target: Target) -> Self {
+        Self {
+            target,
+            isolated: false,
+            expose: Expose::default(),
+            timeout: Duration::from_secs(60),
+            name: name.into(),
+            watcher: None,
+            backoff: Backoff::default(),
+        }
+    }
+}
+
+/// Which of a server's features the room may use. `FromStr` reads a list such as `tools,prompts`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expose {
+    /// Tools.
+    pub tools: bool,
+    /// Resources, their templates and their updates.
+    pub resources: bool,
+    /// Prompts.
+    pub prompts: bool,
+}
+
+impl Default for Expose {
+    fn default() -> Self {
+        Self { tools: true, resources: true, prompts: true }
+    }
+}
+
+impl Expose {
+    /// Whether requests about a feature (the part of a method before its `/`) may pass.
+    pub(crate) fn admits(self, feature: &str) -> bool {
+        match feature {
+            "tools" => self.tools,
+            "resources" => self.resources,
+            "prompts" => self.prompts,
+            _ => true,
+        }
+    }
+
+    /// Whether a server's capability may be told.
+    pub(crate) fn admits_capability(self, capability: &str) -> bool {
+        match capability {
+            "completions" => self.resources || self.prompts,
+            other => self.admits(other),
+        }
+    }
+}
+
+impl FromStr for Expose {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut expose = Self { tools: false, resources: false, prompts: false };
+        for word in text.split(',').map(str::trim) {
+            match word {
+                "tools" => expose.tools = true,
+                "resources" => expose.resources = true,
+                "prompts" => expose.prompts = true,
+                other => return Err(format!("`{other}` is not one of tools, resources, prompts")),
+            }
+        }
+        Ok(expose)
+    }
+}
+
+impl fmt::Display for Expose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = [(self.tools, "tools"), (self.resources, "resources"), (self.prompts, "prompts")];
+        let words: Vec<_> = words.iter().filter(|(shown, _)| *shown).map(|(_, word)| *word).collect();
+        f.write_str(&words.join(","))
+    }
+}
+
+/// What a guest is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Status {
+    /// Its server is being started.
+    Starting,
+    /// It is in the room.
+    Here {
+        /// What the server calls itself, with its version where it has one.
+        server: String,
+        /// How many tools it offers. Said again when that changes.
+        tools: usize,
+    },
+    /// It is not in the room and will be started again.
+    Restarting {
+        /// After this long.
+        in_: Duration,
+        /// What happened.
+        why: String,
+    },
+    /// It is over.
+    Ended {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Why a guest's stay ended for good.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// The room cannot be entered, and trying again would not help.
+    #[error("`{name}` cannot enter the room: {why}")]
+    Join {
+        /// The guest.
+        name: String,
+        /// What the gateway said.
+        why: JoinError,
+    },
+    /// The seat is lost.
+    #[error("`{name}` lost its seat: {why}")]
+    Seat {
+        /// The guest.
+        name: String,
+        /// How.
+        why: End,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_exposed_is_read_from_a_list() {
+        let read = |text: &str| text.parse::<Expose>().map_or_else(|why| why, |expose| expose.to_string());
+        assert_eq!(read("prompts, tools"), "tools,prompts");
+        assert_eq!(read("tools,rooms"), "`rooms` is not one of tools, resources, prompts");
+        assert_eq!(Expose::default().to_string(), "tools,resources,prompts");
+    }
+}

@@ -1,0 +1,320 @@
+//! One stay: from the start of the server to its end, in the room in between.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use salon_client::{Discovery, Entering, Event, Events, PublishError};
+use salon_dialects::mcp::handshake::{Hello, Server};
+use salon_dialects::mcp::{Era, Revision};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::guest::Known;
+use crate::lane::{self, GRACE, Opening, Report, Stuck, Way};
+use crate::outbox::Outbox;
+use crate::switchboard::{Action, LaneId, Publish, Setting, Switchboard};
+use crate::upstream::{Outbound, Setup, Target, Verdict, probe};
+use crate::{GuestError, Spec, Status};
+
+/// What may wait on its way from all connections.
+const REPORTS: usize = 256;
+/// How long last words may take.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long leaving may take.
+const LEAVING: Duration = Duration::from_secs(5);
+
+/// How a stay ended.
+pub(crate) enum Outcome {
+    /// As was wished.
+    Shutdown,
+    /// The server is gone, or never came.
+    Lost { why: String },
+    /// Trying again would not help.
+    Over(GuestError),
+}
+
+/// One stay.
+pub(crate) struct Stay<'a, W> {
+    spec: &'a Arc<Spec>,
+    watch: &'a W,
+    opening: Opening,
+    board: Switchboard,
+    lanes: HashMap<LaneId, Way>,
+    tasks: JoinSet<()>,
+    reports: mpsc::Receiver<(LaneId, Report)>,
+    reporting: mpsc::Sender<(LaneId, Report)>,
+    outbox: Option<Outbox>,
+    /// The tools are known, so the guest can be announced.
+    listed: bool,
+    lost: Option<String>,
+}
+
+impl<'a, W: Fn(Status)> Stay<'a, W> {
+    pub(crate) async fn begin(
+        spec: &'a Arc<Spec>,
+        entering: &impl Fn() -> Entering,
+        shutdown: &CancellationToken,
+        watch: &'a W,
+        known: &mut Option<Known>,
+    ) -> Outcome {
+        let started = tokio::select! { biased;
+            () = shutdown.cancelled() => return Outcome::Shutdown,
+            started = Self::start(spec, watch, known) => started,
+        };
+        let mut stay = match started {
+            Ok(stay) => stay,
+            Err(why) => return Outcome::Lost { why },
+        };
+        let outcome = tokio::select! { biased;
+            () = shutdown.cancelled() => Outcome::Shutdown,
+            outcome = stay.last(entering) => outcome,
+        };
+        stay.end(&outcome).await;
+        outcome
+    }
+
+    /// Starts the server and shakes hands with it.
+    async fn start(spec: &'a Arc<Spec>, watch: &'a W, known: &mut Option<Known>) -> Result<Self, String> {
+        let setup = Setup { guest: spec.name.as_str().into(), watcher: spec.watcher.clone() };
+        let verdict = match Known::fresh(known.as_ref()) {
+            Some(verdict) => verdict,
+            None => Arc::new(probe(&spec.target, &setup, spec.timeout).await.map_err(|error| error.to_string())?),
+        };
+        // Only what leads to an open connection is worth remembering.
+        *known = None;
+        let ours = Hello { info: Some(lane::our_info()), ..Hello::default() };
+        let setting = setting(spec, &verdict);
+        let opening = Opening {
+            target: Arc::new(spec.target.clone()),
+            verdict: verdict.clone(),
+            setup,
+            timeout: spec.timeout,
+            era: setting.room_era(),
+            hello: Box::new(ours.clone()),
+            revision: Revision::R2025_11_25,
+        };
+        let (reporting, mut reports) = mpsc::channel(REPORTS);
+        let (mut lanes, mut tasks) = (HashMap::new(), JoinSet::new());
+        lanes.insert(LaneId::BASE, spawn(&mut tasks, LaneId::BASE, opening.clone(), reporting.clone()));
+        let server = match reports.recv().await {
+            Some((_, Report::Opened(server))) => *server,
+            Some((_, Report::Ended { why })) => return Err(why),
+            _ => return Err("it ended before its handshake".into()),
+        };
+        *known = Some(Known::new(verdict));
+        let board = Switchboard::new(setting, server, ours, Instant::now());
+        let (outbox, listed, lost) = (None, false, None);
+        Ok(Self { spec, watch, opening, board, lanes, tasks, reports, reporting, outbox, listed, lost })
+    }
+
+    /// Until the server or the seat is lost.
+    async fn last(&mut self, entering: &impl Fn() -> Entering) -> Outcome {
+        loop {
+            self.perform();
+            if self.listed {
+                break;
+            }
+            if let Some(outcome) = self.wait(None).await {
+                return outcome;
+            }
+        }
+        let joining = entering()
+            .versions(revisions(&self.opening.verdict, self.board.server()))
+            .discovery(Discovery::OnDemand)
+            .directed()
+            .answer_by_hand();
+        let (room, mut events) = match joining.join_listening().await {
+            Ok(joined) => joined,
+            Err(why) if why.is_passing() => return Outcome::Lost { why: why.to_string() },
+            Err(why) => return Outcome::Over(GuestError::Join { name: self.spec.name.clone(), why }),
+        };
+        self.board.seated(room.id().clone());
+        self.outbox = Some(Outbox::new(room));
+        self.tell_here();
+        loop {
+            self.perform();
+            if let Some(outcome) = self.wait(Some(&mut events)).await {
+                return outcome;
+            }
+        }
+    }
+
+    fn tell_here(&self) {
+        let server = self.board.server().title();
+        (self.watch)(Status::Here { server, tools: self.board.tools() });
+    }
+
+    /// Waits for the next thing to happen, when nothing is left to be done.
+    async fn wait(&mut self, events: Option<&mut Events>) -> Option<Outcome> {
+        if let Some(why) = self.lost.take() {
+            return Some(Outcome::Lost { why });
+        }
+        let due = self.board.due();
+        // Whoever speaks faster than the room lets us answer waits where they are.
+        let has_room = self.outbox.as_ref().is_none_or(Outbox::has_room);
+        if let Some(outbox) = &mut self.outbox {
+            outbox.send().await;
+        }
+        // In no fixed order: a talkative server must not keep callers from being heard, nor they it.
+        tokio::select! {
+            (what, outcome) = outcome(&mut self.outbox) => match outcome {
+                Ok(envelope) => self.board.published(&what, envelope.id()),
+                Err(PublishError::Refused(refusal)) => self.board.refused(&what, &refusal, Instant::now()),
+                // The stay in the room is over, which the events say as well.
+                Err(PublishError::Ended(_)) => {}
+            },
+            report = self.reports.recv(), if has_room => {
+                let (lane, report) = report.expect("a sender is kept here");
+                self.report(lane, report);
+            }
+            event = next(events), if has_room => match event {
+                Some(Event::Envelope(envelope)) => self.board.heard(&envelope, Instant::now()),
+                Some(Event::Gap) => self.count_heads(),
+                None => return Some(self.seat_lost().await),
+            },
+            () = sleep_until(due) => self.board.tick(Instant::now()),
+            Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
+        }
+        None
+    }
+
+    async fn seat_lost(&mut self) -> Outcome {
+        let name = self.spec.name.clone();
+        match self.outbox.take() {
+            Some(outbox) => Outcome::Over(GuestError::Seat { name, why: outbox.into_room().ended().await }),
+            None => Outcome::Lost { why: "the room was never entered".into() },
+        }
+    }
+
+    fn count_heads(&mut self) {
+        let Some(outbox) = &self.outbox else { return };
+        let room = outbox.room().clone();
+        self.board.present(|participant| room.is_present(participant), Instant::now());
+    }
+
+    fn report(&mut self, lane: LaneId, report: Report) {
+        let now = Instant::now();
+        match report {
+            Report::Opened(_) => self.board.opened(lane, now),
+            Report::Said { text, related } => self.board.said(lane, &text, related, now),
+            Report::Unanswered { request, why, error } => {
+                self.board.unanswered(lane, request, &why, error.as_deref(), now)
+            }
+            Report::Ended { why } => {
+                self.lanes.remove(&lane);
+                self.board.ended(lane, &why, now);
+            }
+        }
+    }
+
+    fn perform(&mut self) {
+        while let Some(action) = self.board.poll() {
+            match action {
+                Action::Publish(publish) => self.publish(publish),
+                Action::Send { lane, request, text, headers } => {
+                    self.tell(lane, |way| way.send(request, Outbound { text, headers }));
+                }
+                Action::Abandon { lane, request } => self.tell(lane, |way| way.abandon(request)),
+                Action::Open { lane, era, hello, revision } => {
+                    let opening = Opening { era, hello, revision, ..self.opening.clone() };
+                    let way = spawn(&mut self.tasks, lane, opening, self.reporting.clone());
+                    self.lanes.insert(lane, way);
+                }
+                Action::Close { lane } => drop(self.lanes.remove(&lane)),
+                Action::Listed => {
+                    if std::mem::replace(&mut self.listed, true) {
+                        self.tell_here();
+                    }
+                }
+                Action::Lost { why } => self.lost = Some(why),
+            }
+        }
+    }
+
+    fn publish(&mut self, publish: Publish) {
+        if let Some(outbox) = &mut self.outbox {
+            outbox.push(publish);
+        }
+    }
+
+    fn tell(&mut self, lane: LaneId, tell: impl FnOnce(&Way) -> Result<(), Stuck>) {
+        if let Some(Err(Stuck)) = self.lanes.get(&lane).map(tell) {
+            self.lanes.remove(&lane);
+            self.board.ended(lane, "it does not read what it is sent", Instant::now());
+        }
+    }
+
+    /// Answers whoever waits, leaves, and ends the server.
+    async fn end(mut self, outcome: &Outcome) {
+        if matches!(outcome, Outcome::Shutdown) {
+            self.board.ended(LaneId::BASE, "the guest is leaving", Instant::now());
+            self.perform();
+        }
+        if let Some(mut outbox) = self.outbox.take() {
+            let last_words = async {
+                while !outbox.is_empty() {
+                    outbox.send().await;
+                    // What the room says to it changes nothing any more.
+                    let _ = outbox.outcome().await;
+                }
+            };
+            // Nobody can be made to listen: what is not said by now is told by our leaving.
+            let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
+            let _ = tokio::time::timeout(LEAVING, outbox.into_room().leave()).await;
+        }
+        self.lanes.clear();
+        drop(self.reports);
+        let ending = async { while self.tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(GRACE * 3, ending).await;
+    }
+}
+
+fn spawn(tasks: &mut JoinSet<()>, lane: LaneId, opening: Opening, reports: mpsc::Sender<(LaneId, Report)>) -> Way {
+    let (way, commands) = Way::new();
+    tasks.spawn(lane::drive(lane, opening, commands, reports));
+    way
+}
+
+fn setting(spec: &Spec, verdict: &Verdict) -> Setting {
+    Setting {
+        name: spec.name.clone(),
+        isolated: spec.isolated,
+        expose: spec.expose,
+        timeout: spec.timeout,
+        eras: verdict.eras.clone(),
+        http: matches!(spec.target, Target::Url { .. }),
+        seed: uuid::Uuid::new_v4().simple().to_string(),
+    }
+}
+
+/// The revisions a participant of the room may speak to this guest.
+fn revisions(verdict: &Verdict, server: &Server) -> Vec<&'static str> {
+    let legacy = Revision::LEGACY.into_iter().filter(|revision| *revision <= server.revision());
+    let modern = verdict.speaks(Era::Modern).then_some(Revision::MODERN);
+    legacy.chain(modern).map(Revision::date).collect()
+}
+
+async fn outcome(
+    outbox: &mut Option<Outbox>,
+) -> (crate::switchboard::What, Result<Arc<salon_protocol::Envelope>, PublishError>) {
+    match outbox {
+        Some(outbox) => outbox.outcome().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next(events: Option<&mut Events>) -> Option<Event> {
+    match events {
+        Some(events) => events.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,329 @@
+//! Questions to callers: a server's requests in the legacy era, and what `input_required` wants in the modern one.
+
+use std::time::{Duration, Instant};
+
+use salon_dialects::mcp::input::{self, InputRequired, Put};
+use salon_dialects::mcp::{Era, Failure, code, failure, meta, notification, request, response, same_id};
+use salon_protocol::{EnvelopeId, Members, ParticipantId};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::call::State;
+use super::{Due, LaneId, Switchboard, What};
+
+/// How long a caller may think about a question: there may be a person behind it.
+const THINKING_TIME: Duration = Duration::from_secs(600);
+/// Questions of one lane that may be open.
+const MOST_ASKS: usize = 64;
+/// Questions that may come with one result.
+const MOST_QUESTIONS: usize = 32;
+/// How often a server may ask back during one call.
+const MOST_ROUNDS: u32 = 10;
+
+#[derive(Debug)]
+pub(super) struct Ask {
+    caller: ParticipantId,
+    cause: Cause,
+    /// The server's own progress token for it, as written.
+    token: Option<Box<RawValue>>,
+    /// Under which it stands in the room.
+    pub(super) envelope: Option<EnvelopeId>,
+    deadline: Instant,
+}
+
+#[derive(Debug)]
+enum Cause {
+    /// A server's request on a lane, with its id there.
+    Server { lane: LaneId, id: Box<RawValue> },
+    /// A question of the result that a call had.
+    Input { call: u64, key: String, method: String },
+}
+
+impl Switchboard {
+    /// A server asks something.
+    pub(super) fn server_asks(
+        &mut self,
+        lane: LaneId,
+        id: &RawValue,
+        method: &str,
+        params: Option<&RawValue>,
+        related: Option<u64>,
+        now: Instant,
+    ) {
+        if method == "ping" {
+            self.send(lane, response(id, &super::empty()));
+            return;
+        }
+        let Some(owner) = self.lanes.get(&lane).filter(|lane| lane.era == Era::Legacy) else {
+            tracing::debug!(guest = %self.setting.name, method, "the server asks in an era in which servers do not ask");
+            return;
+        };
+        let refused = match &owner.owner {
+            None => Some(format!(
+                "`{method}` cannot be asked here: this connection is shared by callers who offer no such thing"
+            )),
+            Some(_) if self.open_asks(lane) >= MOST_ASKS => Some(format!("{MOST_ASKS} questions are open already")),
+            Some(_) => None,
+        };
+        if let Some(told) = refused {
+            self.send(lane, failure(id, &Failure::new(code::METHOD_NOT_FOUND, told)));
+            return;
+        }
+        let Some(caller) = owner.owner.clone() else { return };
+        let cause = Cause::Server { lane, id: id.to_owned() };
+        let correlation = self.cause_of(lane, related);
+        self.ask(caller, cause, correlation, method, params, now);
+    }
+
+    /// The call that a server's request is about, where that can be told.
+    fn cause_of(&self, lane: LaneId, related: Option<u64>) -> Option<EnvelopeId> {
+        let named = related.and_then(|number| self.calls.get(&number)).filter(|call| call.lane == lane);
+        let found = named.or_else(|| {
+            let mut open = self.calls.values().filter(|call| call.lane == lane && call.asked().is_some());
+            open.next().filter(|_| open.next().is_none())
+        });
+        found?.asked().map(|asked| asked.reply.envelope.clone())
+    }
+
+    fn ask(
+        &mut self,
+        caller: ParticipantId,
+        cause: Cause,
+        correlation: Option<EnvelopeId>,
+        method: &str,
+        params: Option<&RawValue>,
+        now: Instant,
+    ) {
+        let number = self.fresh();
+        let token = params.and_then(meta::progress_token);
+        let patched = params.filter(|_| token.is_some()).and_then(|params| meta::with_progress_token(params, &number));
+        let payload = request(number, method, patched.as_deref().or(params));
+        let deadline = now + THINKING_TIME;
+        self.set_timer(None, Some(deadline), Due::Ask(number));
+        self.publish(Some(&caller), correlation, payload, What::Ask(number));
+        self.asks.insert(number, Ask { caller, cause, token, envelope: None, deadline });
+    }
+
+    fn open_asks(&self, lane: LaneId) -> usize {
+        self.asks.values().filter(|ask| matches!(ask.cause, Cause::Server { lane: of, .. } if of == lane)).count()
+    }
+
+    /// Whether a caller is thinking about a question of this lane, so that the server rightly makes no progress.
+    pub(super) fn is_waiting_for_caller(&self, lane: LaneId) -> bool {
+        self.open_asks(lane) > 0
+    }
+
+    fn take_ask(&mut self, number: u64) -> Option<Ask> {
+        let ask = self.asks.remove(&number)?;
+        self.set_timer(Some(ask.deadline), None, Due::Ask(number));
+        Some(ask)
+    }
+
+    /// A caller answered something.
+    pub(super) fn ask_answered(&mut self, caller: &ParticipantId, message: &Members, now: Instant) {
+        let Some(number) = message.get("id").and_then(|id| id.get().parse().ok()) else { return };
+        if self.asks.get(&number).is_none_or(|ask| ask.caller != *caller) {
+            return;
+        }
+        let Some(ask) = self.take_ask(number) else { return };
+        match ask.cause {
+            Cause::Server { lane, id } => {
+                let mut message = message.clone();
+                message.set("id", &id);
+                self.send(lane, message.to_raw());
+            }
+            Cause::Input { call, key, method } => match (message.get("result"), message.get("error")) {
+                (Some(result), _) => self.input_answered(call, key, result.to_owned(), now),
+                (None, error) => match input::instead_of_error(&method) {
+                    Some(answer) => self.input_answered(call, key, answer, now),
+                    None => self.fail_raw(call, error, now),
+                },
+            },
+        }
+    }
+
+    /// A question cannot be put to its caller, or will not be answered.
+    pub(super) fn ask_failed(&mut self, number: u64, why: &str, now: Instant) {
+        let Some(ask) = self.take_ask(number) else { return };
+        let told = Failure::new(code::INTERNAL, format!("`{}` was not asked or did not answer: {why}", ask.caller));
+        match ask.cause {
+            Cause::Server { lane, id } => self.send(lane, failure(&id, &told)),
+            Cause::Input { call, .. } => self.fail(call, &told, now),
+        }
+    }
+
+    /// The room says that something of ours will not be answered.
+    pub(super) fn ask_unanswerable(&mut self, envelope: &EnvelopeId, payload: &str, now: Instant) {
+        #[derive(Deserialize)]
+        struct Error {
+            event: String,
+            #[serde(default)]
+            message: String,
+        }
+        let named =
+            self.asks.iter().find(|(_, ask)| ask.envelope.as_ref() == Some(envelope)).map(|(number, _)| *number);
+        let Some(number) = named else { return };
+        if let Ok(error) = serde_json::from_str::<Error>(payload)
+            && error.event == "error"
+        {
+            self.ask_failed(number, &error.message, now);
+        }
+    }
+
+    pub(super) fn ask_due(&mut self, number: u64, now: Instant) {
+        if let Some(ask) = self.asks.get(&number) {
+            let caller = ask.caller.clone();
+            self.publish_cancelled(&caller, &number, Some("no answer in time"));
+            self.ask_failed(number, "no answer in time", now);
+        }
+    }
+
+    /// A caller tells how its answer gets on.
+    pub(super) fn ask_progressed(&mut self, caller: &ParticipantId, params: Option<&RawValue>) {
+        let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
+        let number = params.get("progressToken").and_then(|token| token.get().parse::<u64>().ok());
+        let Some(ask) = number.and_then(|number| self.asks.get(&number)) else { return };
+        if let (Cause::Server { lane, .. }, Some(token)) = (&ask.cause, &ask.token)
+            && ask.caller == *caller
+        {
+            params.set("progressToken", token);
+            let lane = *lane;
+            self.send(lane, notification("notifications/progress", Some(&params.to_raw())));
+        }
+    }
+
+    /// A server takes back a question.
+    pub(super) fn ask_cancelled(&mut self, lane: LaneId, params: Option<&RawValue>) {
+        let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
+        let Some(id) = params.remove("requestId") else { return };
+        let named = self.asks.iter().find(|(_, ask)| {
+            matches!(&ask.cause, Cause::Server { lane: of, id: theirs } if *of == lane && same_id(theirs, &id))
+        });
+        let Some(number) = named.map(|(number, _)| *number) else { return };
+        if let Some(ask) = self.take_ask(number) {
+            params.set("requestId", &number);
+            self.publish_notice(&ask.caller, "notifications/cancelled", &params.to_raw());
+        }
+    }
+
+    /// Takes back the questions of a lane that is going.
+    pub(super) fn withdraw_asks(&mut self, lane: LaneId) {
+        self.withdraw(|cause| matches!(cause, Cause::Server { lane: of, .. } if *of == lane));
+    }
+
+    /// Takes back the questions of a call that is over.
+    pub(super) fn withdraw_asks_of_call(&mut self, number: u64) {
+        self.withdraw(|cause| matches!(cause, Cause::Input { call, .. } if *call == number));
+    }
+
+    fn withdraw(&mut self, wanted: impl Fn(&Cause) -> bool) {
+        let numbers: Vec<_> =
+            self.asks.iter().filter(|(_, ask)| wanted(&ask.cause)).map(|(number, _)| *number).collect();
+        for number in numbers {
+            if let Some(ask) = self.take_ask(number)
+                && self.callers.contains_key(&ask.caller)
+            {
+                self.publish_cancelled(&ask.caller, &number, None);
+            }
+        }
+    }
+
+    fn publish_cancelled(&mut self, caller: &ParticipantId, number: &u64, reason: Option<&str>) {
+        let mut params = Members::default();
+        params.set("requestId", number);
+        if let Some(reason) = reason {
+            params.set("reason", reason);
+        }
+        self.publish_notice(caller, "notifications/cancelled", &params.to_raw());
+    }
+
+    /// A modern server wants answers before it goes on: its questions become real requests, all at once.
+    pub(super) fn input_required(&mut self, number: u64, wanted: InputRequired, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let Some(asked) = call.asked_mut() else { return };
+        asked.rounds += 1;
+        let (caller, envelope, rounds) = (asked.reply.caller.clone(), asked.reply.envelope.clone(), asked.rounds);
+        if rounds > MOST_ROUNDS || wanted.questions.len() > MOST_QUESTIONS {
+            let told = format!("the server of `{}` asked back too often", self.setting.name);
+            return self.fail(number, &Failure::new(code::INTERNAL, told), now);
+        }
+        let old = self.calls.get_mut(&number).and_then(|call| call.deadline.take());
+        if wanted.questions.is_empty() {
+            let until = now + Duration::from_millis(250) * 2_u32.pow(rounds.min(6));
+            if let Some(call) = self.calls.get_mut(&number) {
+                call.state = State::Resting { state: wanted.state };
+                call.deadline = Some(until);
+            }
+            return self.set_timer(old, Some(until), Due::Call(number));
+        }
+        self.set_timer(old, None, Due::Call(number));
+        let revision = self.callers.get(&caller).map_or(salon_dialects::mcp::Revision::ROOM, |caller| caller.revision);
+        let (mut answers, mut open, mut elicitations) = (Vec::new(), Vec::new(), Vec::new());
+        for (key, question) in wanted.questions {
+            let elicitation = format!("{}-{number}-{}", self.setting.seed, open.len());
+            match input::put(&question, revision, &elicitation) {
+                Put::Answer(answer) => answers.push((key, answer)),
+                Put::Ask(params) => {
+                    if params.as_deref().is_some_and(|params| params.get().contains(&elicitation)) {
+                        elicitations.push(elicitation);
+                    }
+                    open.push((
+                        Cause::Input { call: number, key, method: question.method.clone() },
+                        question.method,
+                        params,
+                    ));
+                }
+            }
+        }
+        if let Some(call) = self.calls.get_mut(&number) {
+            call.state = State::Asking { open: open.len(), answers, state: wanted.state };
+            if let Some(asked) = call.asked_mut() {
+                asked.elicitations.extend(elicitations);
+            }
+        }
+        if open.is_empty() {
+            return self.retry(number, now);
+        }
+        for (cause, method, params) in open {
+            self.ask(caller.clone(), cause, Some(envelope.clone()), &method, params.as_deref(), now);
+        }
+    }
+
+    fn input_answered(&mut self, number: u64, key: String, answer: Box<RawValue>, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        if let State::Asking { open, answers, .. } = &mut call.state {
+            answers.push((key, answer));
+            *open = open.saturating_sub(1);
+            if *open == 0 {
+                self.retry(number, now);
+            }
+        }
+    }
+
+    /// Makes a call again, under a new number, with what the server wanted.
+    pub(super) fn retry(&mut self, number: u64, now: Instant) {
+        let Some(mut call) = self.calls.remove(&number) else { return };
+        self.set_timer(call.deadline.take(), None, Due::Call(number));
+        let original = call.params.as_deref();
+        let params = match &call.state {
+            State::Asking { answers, state, .. } => {
+                original.and_then(|params| input::retry(params, answers, state.as_deref()))
+            }
+            State::Resting { state } => original.and_then(|params| input::retry(params, &[], state.as_deref())),
+            _ => call.params.clone(),
+        };
+        let fresh = self.fresh();
+        self.calls.insert(fresh, call);
+        self.dispatch_with(fresh, params, now);
+    }
+
+    /// Tells a caller that what it did at a URL has been taken note of.
+    pub(super) fn complete_elicitations(&mut self, caller: &ParticipantId, ids: &[String]) {
+        for id in ids {
+            let params =
+                serde_json::value::to_raw_value(&json!({ "elicitationId": id })).expect("a string can be written");
+            self.publish_notice(caller, "notifications/elicitation/complete", &params);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Requests to the server that have no answer yet, each under a number of ours.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use salon_dialects::mcp::Level;
+use serde_json::value::RawValue;
+
+use super::errands::Errand;
+use super::{LaneId, Reply};
+
+/// The open calls by their numbers. A call that is made again gets a new number.
+pub(super) type Calls = BTreeMap<u64, Call>;
+
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) lane: LaneId,
+    pub(super) method: Box<str>,
+    /// As they go to the server, but for the progress token. Kept only while they may have to be sent again.
+    pub(super) params: Option<Box<RawValue>>,
+    pub(super) origin: Origin,
+    pub(super) state: State,
+    pub(super) deadline: Option<Instant>,
+}
+
+#[derive(Debug)]
+pub(super) enum Origin {
+    Caller(Box<Asked>),
+    Errand(Errand),
+}
+
+/// A call of a caller's.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) reply: Reply,
+    /// The caller's own progress token, as written.
+    pub(super) token: Option<Box<RawValue>>,
+    /// Whether the caller speaks the modern era.
+    pub(super) modern: bool,
+    /// The log lines that were asked for with it.
+    pub(super) level: Option<Level>,
+    pub(super) effect: Effect,
+    /// How often the server has asked back.
+    pub(super) rounds: u32,
+    /// Whether it was made again after the server found its headers wanting.
+    pub(super) corrected: bool,
+    /// Questions by URL that its end completes.
+    pub(super) elicitations: Vec<String>,
+}
+
+impl Asked {
+    pub(super) fn new(reply: Reply) -> Self {
+        Self {
+            reply,
+            token: None,
+            modern: false,
+            level: None,
+            effect: Effect::None,
+            rounds: 0,
+            corrected: false,
+            elicitations: Vec::new(),
+        }
+    }
+}
+
+/// What a call's success changes here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Effect {
+    None,
+    Subscribe(String),
+    /// A level was asked for; this was the caller's before.
+    Level(Option<Level>),
+    /// The call itself is a subscription and lasts.
+    Listen,
+    /// The server's introduction, which tells no more than is exposed.
+    Discover,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    /// Its lane is not open yet.
+    Waiting,
+    /// The server has it.
+    Sent,
+    /// The server wants answers of the caller first.
+    Asking { open: usize, answers: Vec<(String, Box<RawValue>)>, state: Option<Box<RawValue>> },
+    /// The server wants it again a little later.
+    Resting { state: Option<Box<RawValue>> },
+    /// The list of tools is read again, because the headers made from it did not fit.
+    Relisting,
+}
+
+impl Call {
+    pub(super) fn asked(&self) -> Option<&Asked> {
+        match &self.origin {
+            Origin::Caller(asked) => Some(asked),
+            Origin::Errand(_) => None,
+        }
+    }
+
+    pub(super) fn asked_mut(&mut self) -> Option<&mut Asked> {
+        match &mut self.origin {
+            Origin::Caller(asked) => Some(asked),
+            Origin::Errand(_) => None,
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! From the server to the room.
+
+use std::time::Instant;
+
+use salon_dialects::mcp::input::InputRequired;
+use salon_dialects::mcp::{Era, Failure, Head, Level, code, downgrade, failure, meta, notification};
+use salon_protocol::{Members, ParticipantId};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::call::{Call, Effect, Origin, State};
+use super::errands::Errand;
+use super::upward::uri_of;
+use super::{Action, Due, LaneId, MOST_RECIPIENTS, Publish, Switchboard, What};
+
+impl Switchboard {
+    /// A server's message, and the request on whose answer stream it came where there was one.
+    pub(crate) fn said(&mut self, lane: LaneId, text: &str, related: Option<u64>, now: Instant) {
+        if self.lost || !self.lanes.contains_key(&lane) {
+            return;
+        }
+        let Some((message, head)) = Members::parse(text).and_then(|m| Head::read(&m).map(|head| (m, head))) else {
+            tracing::debug!(guest = %self.setting.name, "the server said something that is no JSON-RPC message");
+            return;
+        };
+        let params = message.get("params");
+        match head {
+            Head::Request { id, method } => self.server_asks(lane, &id, &method, params, related, now),
+            Head::Notification { method } => self.server_tells(lane, &method, params, related, now),
+            Head::Response { id } => {
+                if let Some(number) = self.number_of(lane, &id) {
+                    self.answered(number, message, now);
+                }
+            }
+        }
+    }
+
+    /// A request of ours got no answer.
+    pub(crate) fn unanswered(&mut self, lane: LaneId, number: u64, why: &str, error: Option<&str>, now: Instant) {
+        if self.calls.get(&number).is_none_or(|call| call.lane != lane) {
+            return;
+        }
+        let error = error.and_then(|error| RawValue::from_string(error.to_owned()).ok());
+        match error {
+            Some(error) => {
+                let mut message = Members::default();
+                message.set("jsonrpc", "2.0");
+                message.set("error", &error);
+                self.answered(number, message, now);
+            }
+            None => {
+                let told = format!("the server of `{}` gave no answer: {why}", self.setting.name);
+                // Whether it is only this answer or the whole server, a word with it tells.
+                self.ping(now);
+                self.fail(number, &Failure::new(code::INTERNAL, told), now);
+            }
+        }
+    }
+
+    /// The call that a number of ours in a message stands for, if that lane may speak of it.
+    fn number_of(&self, lane: LaneId, id: &RawValue) -> Option<u64> {
+        let number = id.get().parse().ok()?;
+        self.calls.get(&number).filter(|call| call.lane == lane && matches!(call.state, State::Sent)).map(|_| number)
+    }
+
+    fn answered(&mut self, number: u64, mut message: Members, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let lane = call.lane;
+        let era = self.lanes.get(&lane).map_or(Era::Legacy, |lane| lane.era);
+        let Origin::Caller(asked) = &mut call.origin else {
+            return self.errand_done(number, &message, now);
+        };
+        if !asked.corrected && self.setting.http && era == Era::Modern && has_code(&message, code::HEADER_MISMATCH) {
+            asked.corrected = true;
+            call.state = State::Relisting;
+            return self.list_tools(now);
+        }
+        let translated = self.calls.get(&number).is_some_and(|call| self.is_translated(call));
+        if let Some(wanted) = message.get("result").filter(|_| translated).and_then(InputRequired::read) {
+            return self.input_required(number, wanted, now);
+        }
+        let Some(Call { method, origin: Origin::Caller(asked), .. }) = self.remove(number) else { return };
+        let revision = self.callers.get(&asked.reply.caller).map(|caller| caller.revision);
+        if let Some(result) = message.get("result") {
+            if translated {
+                let plain = downgrade::result(&method, result, revision.unwrap_or(salon_dialects::mcp::Revision::ROOM));
+                message.set("result", &plain);
+            } else if asked.effect == Effect::Listen
+                && let Some(patched) = meta::with_subscription(result, &asked.reply.id)
+            {
+                message.set("result", &patched);
+            } else if asked.effect == Effect::Discover
+                && let Some(narrowed) = self.narrowed(result)
+            {
+                message.set("result", &narrowed);
+            }
+        }
+        let succeeded = message.get("result").is_some();
+        message.set("jsonrpc", "2.0");
+        message.set("id", &asked.reply.id);
+        let (caller, elicitations) = (asked.reply.caller.clone(), asked.elicitations);
+        self.reply(asked.reply, message.to_raw());
+        self.complete_elicitations(&caller, &elicitations);
+        self.take_effect(lane, &caller, asked.effect, succeeded, now);
+        self.close_if_done(lane);
+    }
+
+    /// A discovery that tells no more than is exposed; `None` when everything is.
+    fn narrowed(&self, result: &RawValue) -> Option<Box<RawValue>> {
+        let expose = self.setting.expose;
+        if expose == crate::Expose::default() {
+            return None;
+        }
+        let mut result = Members::parse(result.get())?;
+        let mut capabilities = Members::parse(result.get("capabilities")?.get())?;
+        capabilities.retain(|capability| expose.admits_capability(capability));
+        result.set("capabilities", &capabilities);
+        Some(result.to_raw())
+    }
+
+    /// Takes a call away, with everything that counted it.
+    pub(super) fn remove(&mut self, number: u64) -> Option<Call> {
+        let call = self.calls.remove(&number)?;
+        self.set_timer(call.deadline, None, Due::Call(number));
+        if let Some(asked) = call.asked()
+            && let Some(caller) = self.callers.get_mut(&asked.reply.caller)
+        {
+            caller.open = caller.open.saturating_sub(1);
+        }
+        Some(call)
+    }
+
+    /// Answers a call with an error of ours.
+    pub(super) fn fail(&mut self, number: u64, told: &Failure, now: Instant) {
+        self.withdraw_asks_of_call(number);
+        let Some(call) = self.remove(number) else { return };
+        let lane = call.lane;
+        match call.origin {
+            Origin::Errand(errand) => self.errand_failed(number, lane, errand, &told.message, now),
+            Origin::Caller(asked) => {
+                let caller = asked.reply.caller.clone();
+                self.reply(asked.reply.clone(), failure(&asked.reply.id, told));
+                self.take_effect(lane, &caller, asked.effect, false, now);
+            }
+        }
+        self.close_if_done(lane);
+    }
+
+    /// Answers a call with somebody else's error.
+    pub(super) fn fail_raw(&mut self, number: u64, error: Option<&RawValue>, now: Instant) {
+        #[derive(Deserialize)]
+        struct Error {
+            code: i64,
+            message: String,
+            data: Option<Box<RawValue>>,
+        }
+        let read = error.and_then(|error| serde_json::from_str::<Error>(error.get()).ok());
+        let told = match read {
+            Some(Error { code, message, data }) => Failure { code, message, data },
+            None => Failure::new(code::INTERNAL, "the question was answered with an error that cannot be read"),
+        };
+        self.fail(number, &told, now);
+    }
+
+    /// A call took too long, or has rested long enough.
+    pub(super) fn call_due(&mut self, number: u64, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        call.deadline = None;
+        let (lane, resting) = (call.lane, matches!(call.state, State::Resting { .. }));
+        if resting {
+            return self.retry(number, now);
+        }
+        if self.is_waiting_for_caller(lane) {
+            let again = now + self.setting.timeout;
+            if let Some(call) = self.calls.get_mut(&number) {
+                call.deadline = Some(again);
+            }
+            return self.set_timer(None, Some(again), Due::Call(number));
+        }
+        let seconds = self.setting.timeout.as_secs();
+        let told = format!("the server of `{}` gave no answer and no progress for {seconds} s", self.setting.name);
+        self.withdraw_from_server(number, Some("no answer and no progress in time"));
+        self.fail(number, &Failure::new(code::INTERNAL, told).data(&json!({ "code": "timeout" })), now);
+    }
+
+    fn server_tells(
+        &mut self,
+        lane: LaneId,
+        method: &str,
+        params: Option<&RawValue>,
+        related: Option<u64>,
+        now: Instant,
+    ) {
+        if method == "notifications/progress" {
+            return self.progressed(lane, params, now);
+        }
+        if self.era_of(lane) == Era::Modern && self.told_by_subscription(lane, method, params, related, now) {
+            return;
+        }
+        match method {
+            "notifications/cancelled" => self.ask_cancelled(lane, params),
+            "notifications/message" => self.logged(lane, params, related),
+            "notifications/resources/updated" => self.updated(lane, params),
+            "notifications/tools/list_changed"
+            | "notifications/resources/list_changed"
+            | "notifications/prompts/list_changed" => self.list_changed(lane, method, params, now),
+            _ => self.told_to_one(lane, method, params, related),
+        }
+    }
+
+    fn progressed(&mut self, lane: LaneId, params: Option<&RawValue>, now: Instant) {
+        let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
+        let Some(number) = params.get("progressToken").and_then(|token| self.number_of(lane, token)) else { return };
+        let timeout = self.setting.timeout;
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let (old, new) = (call.deadline, call.deadline.map(|_| now + timeout));
+        call.deadline = new;
+        let told = call.asked().and_then(|asked| Some((asked.reply.clone(), asked.token.clone()?)));
+        self.set_timer(old, new, Due::Call(number));
+        if let Some((reply, token)) = told {
+            params.set("progressToken", &token);
+            let payload = notification("notifications/progress", Some(&params.to_raw()));
+            self.publish(Some(&reply.caller), Some(reply.envelope), payload, What::Progress(number));
+        }
+    }
+
+    /// What a modern server says on a subscription goes to whose subscription it is.
+    fn told_by_subscription(
+        &mut self,
+        lane: LaneId,
+        method: &str,
+        params: Option<&RawValue>,
+        related: Option<u64>,
+        now: Instant,
+    ) -> bool {
+        let named = match method {
+            "notifications/cancelled" => {
+                params.and_then(|params| Members::parse(params.get())).and_then(|mut params| params.remove("requestId"))
+            }
+            "notifications/message" => return false,
+            _ => params.and_then(meta::subscription),
+        };
+        let named = named.and_then(|id| self.number_of(lane, &id)).or(related);
+        let found = named.and_then(|number| Some((number, self.calls.get(&number).filter(|call| call.lane == lane)?)));
+        let Some((number, call)) = found else { return method == "notifications/cancelled" };
+        match (&call.origin, method) {
+            (Origin::Errand(Errand::Listen), "notifications/subscriptions/acknowledged") => {
+                self.listens(lane, number, now)
+            }
+            (Origin::Errand(Errand::Listen), "notifications/cancelled") => {
+                self.remove(number);
+                self.listen_ended(lane, number, "it was cancelled by the server", now);
+            }
+            (Origin::Caller(asked), _) if asked.effect == Effect::Listen => {
+                let reply = asked.reply.clone();
+                let patched = match method {
+                    "notifications/cancelled" => {
+                        params.and_then(|params| Members::parse(params.get())).map(|mut params| {
+                            params.set("requestId", &reply.id);
+                            params.to_raw()
+                        })
+                    }
+                    _ => params.and_then(|params| meta::with_subscription(params, &reply.id)),
+                };
+                let payload = notification(method, patched.as_deref());
+                self.publish(Some(&reply.caller), Some(reply.envelope), payload, What::Notice);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn logged(&mut self, lane: LaneId, params: Option<&RawValue>, related: Option<u64>) {
+        let Some(level) = super::upward::level_of(params) else { return };
+        let payload = notification("notifications/message", params);
+        let admits = |wanted: Option<Level>| wanted.is_some_and(|wanted| level >= wanted);
+        let Some(known) = self.lanes.get(&lane) else { return };
+        let modern = known.era == Era::Modern;
+        let related = related.and_then(|number| self.calls.get(&number)).filter(|call| call.lane == lane);
+        if let Some(asked) = related.and_then(Call::asked) {
+            let wanted = if modern {
+                asked.level
+            } else {
+                self.callers.get(&asked.reply.caller).and_then(|caller| caller.level)
+            };
+            let (to, envelope) = (asked.reply.caller.clone(), asked.reply.envelope.clone());
+            if admits(wanted) || known.owner.is_some() {
+                self.publish(Some(&to), Some(envelope), payload, What::Notice);
+            }
+            return;
+        }
+        if let Some(owner) = known.owner.clone().filter(|_| !modern) {
+            return self.publish(Some(&owner), None, payload, What::Notice);
+        }
+        // On one wire for all, a modern server's log lines belong to one of the calls that asked for them.
+        let callers = self.callers.iter().filter(|(id, caller)| {
+            let theirs = |call: &Call| {
+                call.lane == lane && call.asked().is_some_and(|asked| asked.reply.caller == **id && admits(asked.level))
+            };
+            if modern { self.calls.values().any(theirs) } else { admits(caller.level) }
+        });
+        let to = callers.map(|(id, _)| id.clone()).collect();
+        self.publish_to_some(to, &payload);
+    }
+
+    fn updated(&mut self, lane: LaneId, params: Option<&RawValue>) {
+        if !self.setting.expose.resources {
+            return;
+        }
+        let plain = params.map(|params| meta::strip(params).unwrap_or_else(|| params.to_owned()));
+        let payload = notification("notifications/resources/updated", plain.as_deref());
+        if let Some(owner) =
+            self.lanes.get(&lane).filter(|lane| lane.era == Era::Legacy).and_then(|lane| lane.owner.clone())
+        {
+            return self.publish(Some(&owner), None, payload, What::Notice);
+        }
+        let Some(uri) = uri_of(params) else { return };
+        // A server may also name a part of what was subscribed to.
+        let holds = |subscribed: &(LaneId, String)| subscribed.0 == lane && is_part(&uri, &subscribed.1);
+        let callers = self.callers.iter().filter(|(_, caller)| caller.subscriptions.keys().any(holds));
+        let to = callers.map(|(id, _)| id.clone()).collect();
+        self.publish_to_some(to, &payload);
+    }
+
+    fn list_changed(&mut self, lane: LaneId, method: &str, params: Option<&RawValue>, now: Instant) {
+        let feature = method.split('/').nth(1).unwrap_or_default();
+        if !self.setting.expose.admits(feature) {
+            return;
+        }
+        let plain = params.map(|params| meta::strip(params).unwrap_or_else(|| params.to_owned()));
+        let owner = self.lanes.get(&lane).and_then(|lane| lane.owner.clone());
+        if owner.is_some() {
+            self.publish(owner.as_ref(), None, notification(method, plain.as_deref()), What::Notice);
+        } else if lane == LaneId::BASE && feature == "tools" {
+            self.list_tools(now);
+        } else if lane == LaneId::BASE {
+            self.publish(None, None, notification(method, plain.as_deref()), What::Notice);
+        }
+    }
+
+    /// Anything else is passed on where it is known whose it is.
+    fn told_to_one(&mut self, lane: LaneId, method: &str, params: Option<&RawValue>, related: Option<u64>) {
+        let related = related.and_then(|number| self.calls.get(&number)).filter(|call| call.lane == lane);
+        let reply = related.and_then(Call::asked).map(|asked| asked.reply.clone());
+        let owner = self.lanes.get(&lane).and_then(|lane| lane.owner.clone());
+        let payload = notification(method, params);
+        match (reply, owner) {
+            (Some(reply), _) => self.publish(Some(&reply.caller), Some(reply.envelope), payload, What::Notice),
+            (None, Some(owner)) => self.publish(Some(&owner), None, payload, What::Notice),
+            (None, None) => tracing::debug!(guest = %self.setting.name, method, "nobody is known to want this"),
+        }
+    }
+
+    fn publish_to_some(&mut self, mut to: Vec<ParticipantId>, payload: &RawValue) {
+        to.sort();
+        for some in to.chunks(MOST_RECIPIENTS) {
+            let (to, payload) = (some.to_vec(), payload.to_owned());
+            self.actions.push_back(Action::Publish(Publish { to, correlation: None, payload, what: What::Notice }));
+        }
+    }
+}
+
+fn has_code(message: &Members, wanted: i64) -> bool {
+    let error = message.get("error").and_then(|error| Members::parse(error.get()));
+    error.is_some_and(|error| error.get("code").is_some_and(|code| code.get() == wanted.to_string()))
+}
+
+/// Whether a URI names a resource or something below it.
+fn is_part(uri: &str, of: &str) -> bool {
+    uri.strip_prefix(of).is_some_and(|rest| rest.is_empty() || of.ends_with('/') || rest.starts_with('/'))
+}

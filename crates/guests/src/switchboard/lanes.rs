@@ -1,0 +1,149 @@
+//! Connections to the server: who uses which, and what their coming and going means.
+
+use std::time::Instant;
+
+use salon_dialects::mcp::handshake::Hello;
+use salon_dialects::mcp::{Era, Failure, code};
+use salon_protocol::ParticipantId;
+use serde_json::json;
+
+use super::call::State;
+use super::listening::Listening;
+use super::{Action, LaneId, MOST_OWN_LANES, Switchboard};
+
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) era: Era,
+    /// Whose it is; nobody's is everybody's.
+    pub(super) owner: Option<ParticipantId>,
+    pub(super) is_open: bool,
+    /// Its owner has another by now; it goes when its last call is done.
+    pub(super) retired: bool,
+    /// The level asked of a server whose log lines are shared.
+    pub(super) level: Option<salon_dialects::mcp::Level>,
+    pub(super) listening: Listening,
+}
+
+impl Lane {
+    pub(super) fn open(era: Era, owner: Option<ParticipantId>) -> Self {
+        Self { era, owner, is_open: true, retired: false, level: None, listening: Listening::default() }
+    }
+}
+
+impl Switchboard {
+    /// The lane a caller's requests of an era go by, opened where there is none yet.
+    pub(super) fn lane_for(&mut self, caller: &ParticipantId, era: Era) -> Result<LaneId, Failure> {
+        let known = self.callers.entry(caller.clone()).or_default();
+        // In the modern era questions come with answers, so whose they are is known.
+        let own = self.setting.isolated || (era == Era::Legacy && known.hello.can_be_asked());
+        let existing = if own { known.lanes.get(&era) } else { self.shared.get(&era) };
+        if let Some(lane) = existing {
+            return Ok(*lane);
+        }
+        let (hello, revision) = if own {
+            (known.hello.clone(), known.revision)
+        } else {
+            (self.ours.clone(), salon_dialects::mcp::Revision::R2025_11_25)
+        };
+        if own && self.lanes.values().filter(|lane| lane.owner.is_some()).count() >= MOST_OWN_LANES {
+            let told = format!(
+                "`{}` already serves {MOST_OWN_LANES} callers with a connection of their own",
+                self.setting.name
+            );
+            return Err(Failure::new(code::INTERNAL, told).data(&json!({ "code": "rate_limited" })));
+        }
+        let lane = LaneId(u32::try_from(self.fresh()).unwrap_or(u32::MAX));
+        let owner = own.then(|| caller.clone());
+        self.lanes.insert(lane, Lane { is_open: false, ..Lane::open(era, owner) });
+        if own {
+            self.callers.entry(caller.clone()).or_default().lanes.insert(era, lane);
+        } else {
+            self.shared.insert(era, lane);
+        }
+        self.actions.push_back(Action::Open { lane, era, hello: Box::new(hello), revision });
+        Ok(lane)
+    }
+
+    /// A lane can be used.
+    pub(crate) fn opened(&mut self, lane: LaneId, now: Instant) {
+        let Some(known) = self.lanes.get_mut(&lane) else { return };
+        known.is_open = true;
+        for number in self.calls_where(|call| call.lane == lane && matches!(call.state, State::Waiting)) {
+            self.dispatch(number, now);
+        }
+        if self.setting.room_era() == Era::Modern {
+            self.listen(lane, now);
+        }
+    }
+
+    /// A lane is gone, or could not be had. Its calls are answered at once.
+    pub(crate) fn ended(&mut self, lane: LaneId, why: &str, now: Instant) {
+        if lane == LaneId::BASE {
+            if !std::mem::replace(&mut self.lost, true) {
+                let lanes: Vec<_> = self.lanes.keys().copied().collect();
+                for lane in lanes {
+                    self.fail_lane(lane, why, now);
+                }
+                self.actions.push_back(Action::Lost { why: why.to_owned() });
+            }
+            return;
+        }
+        if self.lanes.contains_key(&lane) {
+            self.fail_lane(lane, why, now);
+            self.forget_lane(lane);
+        }
+    }
+
+    fn fail_lane(&mut self, lane: LaneId, why: &str, now: Instant) {
+        self.withdraw_asks(lane);
+        for number in self.calls_where(|call| call.lane == lane) {
+            let failure = Failure::new(code::INTERNAL, format!("the server of `{}` is gone: {why}", self.setting.name));
+            self.fail(number, &failure.data(&json!({ "code": "closing" })), now);
+        }
+    }
+
+    /// A caller shook hands anew and said something else: what it does next goes by another lane.
+    pub(super) fn retire(&mut self, caller: &ParticipantId, hello: &Hello) {
+        let Some(known) = self.callers.get_mut(caller) else { return };
+        if known.hello.capabilities.get() == hello.capabilities.get() {
+            return;
+        }
+        for lane in std::mem::take(&mut known.lanes).into_values() {
+            if let Some(lane) = self.lanes.get_mut(&lane) {
+                lane.retired = true;
+            }
+            self.close_if_done(lane);
+        }
+    }
+
+    pub(super) fn close_if_done(&mut self, lane: LaneId) {
+        let retired = self.lanes.get(&lane).is_some_and(|known| known.retired);
+        if retired && !self.calls.values().any(|call| call.lane == lane && call.asked().is_some()) {
+            self.close(lane);
+        }
+    }
+
+    pub(super) fn close(&mut self, lane: LaneId) {
+        if self.lanes.contains_key(&lane) {
+            self.withdraw_asks(lane);
+            for number in self.calls_where(|call| call.lane == lane) {
+                self.remove(number);
+            }
+            self.forget_lane(lane);
+            self.actions.push_back(Action::Close { lane });
+        }
+    }
+
+    fn forget_lane(&mut self, lane: LaneId) {
+        if let Some(known) = self.lanes.remove(&lane)
+            && let Some(at) = known.listening.again_at
+        {
+            self.set_timer(Some(at), None, super::Due::Listen(lane));
+        }
+        self.shared.retain(|_, shared| *shared != lane);
+        for caller in self.callers.values_mut() {
+            caller.lanes.retain(|_, own| *own != lane);
+            caller.subscriptions.retain(|(of, _), _| *of != lane);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! One standing subscription to a modern server, for everybody who subscribes the legacy way.
+//!
+//! It cannot be changed, so a changed wish is a new one; the old is dropped when the new one has been acknowledged, and nothing is
+//! missed in between.
+
+use std::time::{Duration, Instant};
+
+use salon_dialects::mcp::{Era, Failure, code};
+use salon_protocol::Members;
+use serde_json::value::RawValue;
+
+use super::errands::{Errand, may_subscribe, too_many_subscriptions};
+use super::upward::uri_of;
+use super::{Due, LaneId, Reply, Standing, Switchboard};
+
+/// The longest wait before a subscription that ended is made again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// How a lane listens.
+#[derive(Debug, Default)]
+pub(super) struct Listening {
+    /// The subscription that is acknowledged.
+    current: Option<u64>,
+    /// The one that is to take its place.
+    pending: Option<u64>,
+    /// Who is answered when that is acknowledged.
+    waiting: Vec<Reply>,
+    /// Who came meanwhile.
+    queued: Vec<Reply>,
+    /// Something changed meanwhile.
+    stale: bool,
+    failures: u32,
+    /// When it is tried again.
+    pub(super) again_at: Option<Instant>,
+    /// The server has no such thing.
+    unsupported: bool,
+}
+
+impl Switchboard {
+    /// Subscribes to what is wanted on a lane now.
+    pub(super) fn listen(&mut self, lane: LaneId, now: Instant) {
+        // A server that also speaks the legacy era tells its news there.
+        if self.setting.room_era() != Era::Modern || self.lost {
+            return;
+        }
+        let filter = self.wanted_news(lane);
+        let Some(known) = self.lanes.get_mut(&lane).filter(|lane| lane.is_open) else { return };
+        let listening = &mut known.listening;
+        if listening.pending.is_some() {
+            listening.stale = true;
+            return;
+        }
+        let again_at = listening.again_at.take();
+        let Some(filter) = filter.filter(|_| !listening.unsupported) else {
+            let (current, queued) = (listening.current.take(), std::mem::take(&mut listening.queued));
+            self.set_timer(again_at, None, Due::Listen(lane));
+            if let Some(current) = current {
+                self.withdraw_from_server(current, Some("nothing is wanted any more"));
+                self.remove(current);
+            }
+            for reply in queued {
+                self.reply_empty(reply);
+            }
+            return;
+        };
+        self.set_timer(again_at, None, Due::Listen(lane));
+        let mut params = Members::default();
+        params.set("notifications", &filter);
+        let number = self.run(lane, Errand::Listen, "subscriptions/listen", Some(&params.to_raw()), now);
+        if let Some(known) = self.lanes.get_mut(&lane) {
+            known.listening.pending = Some(number);
+            known.listening.waiting = std::mem::take(&mut known.listening.queued);
+        }
+    }
+
+    /// What to subscribe to on a lane; `None` for nothing.
+    fn wanted_news(&self, lane: LaneId) -> Option<Members> {
+        let mut filter = Members::default();
+        let features =
+            [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")];
+        for (feature, key) in features {
+            if self.setting.expose.admits(feature) && self.server.does(feature, "listChanged") {
+                filter.set(key, &true);
+            }
+        }
+        let uris = self.callers.values().flat_map(|caller| caller.subscriptions.keys()).filter(|(of, _)| *of == lane);
+        let uris: std::collections::BTreeSet<_> = uris.map(|(_, uri)| uri).collect();
+        if !uris.is_empty() {
+            filter.set("resourceSubscriptions", &uris);
+        }
+        (!filter.is_empty()).then_some(filter)
+    }
+
+    /// A caller's subscription to a resource, the legacy way.
+    pub(super) fn change_subscription(
+        &mut self,
+        lane: LaneId,
+        reply: &Reply,
+        method: &str,
+        params: Option<&RawValue>,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        let wrong = || Failure::new(code::INVALID_PARAMS, "`uri` must be a string");
+        let key = (lane, uri_of(params).ok_or_else(wrong)?);
+        let caller = self.callers.entry(reply.caller.clone()).or_default();
+        let changed = if method == "resources/subscribe" {
+            if !may_subscribe(caller.subscriptions.len()) {
+                return Err(too_many_subscriptions());
+            }
+            caller.subscriptions.insert(key.clone(), Standing::Made).is_none()
+        } else {
+            caller.subscriptions.remove(&key).is_some()
+        };
+        let others =
+            self.callers.iter().any(|(id, caller)| *id != reply.caller && caller.subscriptions.contains_key(&key));
+        let Some(known) = self.lanes.get_mut(&lane) else { return Ok(()) };
+        if known.listening.unsupported {
+            return Err(Failure::new(code::METHOD_NOT_FOUND, "the server has no subscriptions"));
+        }
+        if !changed || (others && known.listening.pending.is_none()) {
+            self.reply_empty(reply.clone());
+            return Ok(());
+        }
+        known.listening.queued.push(reply.clone());
+        self.listen(lane, now);
+        Ok(())
+    }
+
+    /// The server has taken the subscription.
+    pub(super) fn listens(&mut self, lane: LaneId, number: u64, now: Instant) {
+        let Some(known) = self.lanes.get_mut(&lane).filter(|lane| lane.listening.pending == Some(number)) else {
+            return;
+        };
+        let listening = &mut known.listening;
+        listening.pending = None;
+        listening.failures = 0;
+        let (before, stale) = (listening.current.replace(number), std::mem::take(&mut listening.stale));
+        let waiting = std::mem::take(&mut listening.waiting);
+        if let Some(call) = self.calls.get_mut(&number) {
+            // It lasts from now on.
+            let deadline = call.deadline.take();
+            self.set_timer(deadline, None, Due::Call(number));
+        }
+        for reply in waiting {
+            self.reply_empty(reply);
+        }
+        if let Some(before) = before {
+            self.withdraw_from_server(before, Some("replaced"));
+            self.remove(before);
+        }
+        if stale {
+            self.listen(lane, now);
+        }
+    }
+
+    /// The server will not have it.
+    pub(super) fn listen_refused(&mut self, lane: LaneId, number: u64, error: Option<&RawValue>, now: Instant) {
+        let told = error.and_then(|error| Members::parse(error.get()));
+        let unknown = told.is_some_and(|error| error.get("code").is_some_and(|code| code.get() == "-32601"));
+        if let Some(known) = self.lanes.get_mut(&lane) {
+            known.listening.unsupported |= unknown;
+        }
+        self.listen_ended(lane, number, "the server refused it", now);
+    }
+
+    /// A subscription is over, and is made again a little later.
+    pub(super) fn listen_ended(&mut self, lane: LaneId, number: u64, why: &str, now: Instant) {
+        let Some(known) = self.lanes.get_mut(&lane) else { return };
+        let listening = &mut known.listening;
+        let mut refused = Vec::new();
+        if listening.pending == Some(number) {
+            listening.pending = None;
+            refused = std::mem::take(&mut listening.waiting);
+        } else if listening.current == Some(number) {
+            listening.current = None;
+        } else {
+            return;
+        }
+        let pause = Duration::from_secs(1).saturating_mul(2_u32.saturating_pow(listening.failures)).min(LONGEST_PAUSE);
+        listening.failures += 1;
+        let at = (!listening.unsupported && !self.lost).then(|| now + pause);
+        let old = std::mem::replace(&mut listening.again_at, at);
+        self.set_timer(old, at, Due::Listen(lane));
+        for reply in refused {
+            self.refuse(reply, &Failure::new(code::INTERNAL, format!("the subscription was not made: {why}")));
+        }
+    }
+}

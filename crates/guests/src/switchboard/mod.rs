@@ -1,0 +1,363 @@
+//! The switchboard: many callers in a room, few connections to a server, and nobody hears what is another's.
+//!
+//! A sans-IO state machine. Envelopes and servers' messages go in, [`Action`]s come out, time is an argument. Every request to a
+//! server has a number of ours, which is its id and its progress token there; what comes back is given its caller's own id and
+//! token again. A [lane](Lane) is a connection to the server: callers who cannot be asked anything share one, the others have their own,
+//! because nothing on a shared wire says whose call a server's question belongs to.
+//!
+//! Deliberately absent: sockets, children, the room's client. Invariant: a request that was taken is answered, unless its caller cancelled it
+//! or left.
+
+mod asks;
+mod call;
+mod downward;
+mod errands;
+mod lanes;
+mod listening;
+#[cfg(test)]
+mod tests;
+mod upward;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use salon_dialects::mcp::handshake::{Hello, Server};
+use salon_dialects::mcp::headers::ToolHeaders;
+use salon_dialects::mcp::{self, Era, Failure, Level, Revision, code};
+use salon_protocol::{EnvelopeId, ParticipantId, Refusal};
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::Expose;
+use asks::Ask;
+use call::{Call, Calls, Origin};
+use errands::Catalogue;
+use lanes::Lane;
+
+/// Calls of one caller that may be open.
+const MOST_CALLS_OF_ONE: usize = 256;
+/// Calls that may be open in all.
+const MOST_CALLS: usize = 2048;
+/// Bytes of parameters that are kept for calls which may have to be sent (again), and what counts as little.
+const MOST_KEPT: usize = 16 << 20;
+const LITTLE: usize = 16 << 10;
+/// Lanes that belong to one caller each.
+const MOST_OWN_LANES: usize = 64;
+/// Recipients one envelope may name.
+const MOST_RECIPIENTS: usize = 256;
+
+/// A connection to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct LaneId(pub(crate) u32);
+
+impl LaneId {
+    /// The lane whose life is the guest's.
+    pub(crate) const BASE: Self = Self(0);
+}
+
+/// What does not change while the guest is in the room.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting {
+    /// What messages call the guest.
+    pub(crate) name: String,
+    /// Whether every caller has a lane of its own.
+    pub(crate) isolated: bool,
+    /// What of the server may be used.
+    pub(crate) expose: Expose,
+    /// How long a call may go on without progress.
+    pub(crate) timeout: Duration,
+    /// The eras the server speaks.
+    pub(crate) eras: Vec<Era>,
+    /// Whether it is spoken to over HTTP.
+    pub(crate) http: bool,
+    /// Makes ids of ours differ from those of other stays.
+    pub(crate) seed: String,
+}
+
+impl Setting {
+    fn speaks(&self, era: Era) -> bool {
+        self.eras.contains(&era)
+    }
+
+    /// The era of callers who begin with a handshake: translated only where there is no other way.
+    pub(crate) fn room_era(&self) -> Era {
+        if self.speaks(Era::Legacy) { Era::Legacy } else { Era::Modern }
+    }
+}
+
+/// What the switchboard wants done.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Say something in the room.
+    Publish(Publish),
+    /// Say something to the server.
+    Send { lane: LaneId, request: Option<u64>, text: Box<str>, headers: Vec<(String, String)> },
+    /// Drop a request's answer stream.
+    Abandon { lane: LaneId, request: u64 },
+    /// Connect, with a handshake that says this where there is one.
+    Open { lane: LaneId, era: Era, hello: Box<Hello>, revision: Revision },
+    /// Disconnect.
+    Close { lane: LaneId },
+    /// The tools are known, or have changed.
+    Listed,
+    /// The guest has no server any more.
+    Lost { why: String },
+}
+
+/// Something to be said in the room.
+#[derive(Debug)]
+pub(crate) struct Publish {
+    /// To whom; nobody is everybody.
+    pub(crate) to: Vec<ParticipantId>,
+    /// In reply to what.
+    pub(crate) correlation: Option<EnvelopeId>,
+    /// The JSON-RPC message.
+    pub(crate) payload: Box<RawValue>,
+    /// What becomes of it matters to whom.
+    pub(crate) what: What,
+}
+
+/// What a published message is to the switchboard.
+#[derive(Debug, Clone)]
+pub(crate) enum What {
+    /// The answer to a request. When the room does not take it, the caller must still hear something.
+    Answer(Reply),
+    /// A question to a caller.
+    Ask(u64),
+    /// Progress of a call: a later one says all that an earlier one said.
+    Progress(u64),
+    /// Nobody waits for it.
+    Notice,
+}
+
+/// Where an answer goes.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    caller: ParticipantId,
+    envelope: EnvelopeId,
+    id: Box<RawValue>,
+}
+
+/// Somebody who uses the guest.
+#[derive(Debug)]
+struct Caller {
+    hello: Hello,
+    revision: Revision,
+    level: Option<Level>,
+    open: usize,
+    /// Its own lanes, by era.
+    lanes: BTreeMap<Era, LaneId>,
+    subscriptions: BTreeMap<(LaneId, String), Standing>,
+}
+
+/// How far a subscription has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// The server has not said yes yet.
+    Wanted,
+    /// It has.
+    Made,
+}
+
+impl Default for Caller {
+    /// Somebody who has not shaken hands, which nobody here insists on.
+    fn default() -> Self {
+        Self {
+            hello: Hello::default(),
+            revision: Revision::ROOM,
+            level: None,
+            open: 0,
+            lanes: BTreeMap::new(),
+            subscriptions: BTreeMap::new(),
+        }
+    }
+}
+
+/// What falls due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Call(u64),
+    Ask(u64),
+    Listen(LaneId),
+    Ping,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Switchboard {
+    setting: Setting,
+    me: Option<ParticipantId>,
+    server: Server,
+    lanes: BTreeMap<LaneId, Lane>,
+    shared: BTreeMap<Era, LaneId>,
+    callers: HashMap<ParticipantId, Caller>,
+    calls: Calls,
+    asks: HashMap<u64, Ask>,
+    catalogue: Catalogue,
+    headers: ToolHeaders,
+    /// Who we are to the server.
+    ours: Hello,
+    timers: BTreeSet<(Instant, Due)>,
+    actions: VecDeque<Action>,
+    next: u64,
+    lost: bool,
+}
+
+impl Switchboard {
+    /// A switchboard whose base lane is open, to a server that introduced itself so.
+    pub(crate) fn new(setting: Setting, server: Server, ours: Hello, now: Instant) -> Self {
+        let era = setting.room_era();
+        let mut board = Self {
+            me: None,
+            server,
+            lanes: BTreeMap::from([(LaneId::BASE, Lane::open(era, None))]),
+            shared: BTreeMap::from([(era, LaneId::BASE)]),
+            callers: HashMap::new(),
+            calls: Calls::default(),
+            asks: HashMap::new(),
+            catalogue: Catalogue::default(),
+            headers: ToolHeaders::default(),
+            ours,
+            timers: BTreeSet::new(),
+            actions: VecDeque::new(),
+            next: 1,
+            lost: false,
+            setting,
+        };
+        board.list_tools(now);
+        board.listen(LaneId::BASE, now);
+        board.schedule_ping(now);
+        board
+    }
+
+    /// The next thing to do.
+    pub(crate) fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When to call [`tick`](Self::tick).
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        while let Some(&(at, due)) = self.timers.first()
+            && at <= now
+        {
+            self.timers.pop_first();
+            match due {
+                Due::Call(number) => self.call_due(number, now),
+                Due::Ask(number) => self.ask_due(number, now),
+                Due::Listen(lane) => self.listen(lane, now),
+                Due::Ping => self.ping(now),
+            }
+        }
+    }
+
+    /// The guest has its seat: it tells everybody what it can do.
+    pub(crate) fn seated(&mut self, me: ParticipantId) {
+        self.me = Some(me);
+        self.announce();
+    }
+
+    /// What the server calls itself.
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// How many tools it has.
+    pub(crate) fn tools(&self) -> usize {
+        self.catalogue.len()
+    }
+
+    /// Something we said was stored under this id.
+    pub(crate) fn published(&mut self, what: &What, envelope: &EnvelopeId) {
+        if let What::Ask(number) = what
+            && let Some(ask) = self.asks.get_mut(number)
+        {
+            ask.envelope = Some(envelope.clone());
+        }
+    }
+
+    /// Something we said was not stored.
+    pub(crate) fn refused(&mut self, what: &What, refusal: &Refusal, now: Instant) {
+        match what {
+            What::Answer(reply) => {
+                let told = format!("the room did not take the answer: {}", refusal.message);
+                let failure = Failure::new(code::INTERNAL, told).data(&json!({ "code": refusal.code }));
+                // What the room refuses about this one is not its size, so nothing further could be said.
+                let payload = mcp::failure(&reply.id, &failure);
+                self.publish(Some(&reply.caller), Some(reply.envelope.clone()), payload, What::Notice);
+            }
+            What::Ask(number) => self.ask_failed(*number, &refusal.message, now),
+            What::Progress(_) | What::Notice => {}
+        }
+    }
+
+    fn fresh(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn publish(
+        &mut self,
+        to: Option<&ParticipantId>,
+        correlation: Option<EnvelopeId>,
+        payload: Box<RawValue>,
+        what: What,
+    ) {
+        let to = to.cloned().into_iter().collect();
+        self.actions.push_back(Action::Publish(Publish { to, correlation, payload, what }));
+    }
+
+    fn reply(&mut self, reply: Reply, payload: Box<RawValue>) {
+        let (caller, envelope) = (reply.caller.clone(), reply.envelope.clone());
+        self.publish(Some(&caller), Some(envelope), payload, What::Answer(reply));
+    }
+
+    fn reply_empty(&mut self, reply: Reply) {
+        let payload = mcp::response(&reply.id, &empty());
+        self.reply(reply, payload);
+    }
+
+    fn refuse(&mut self, reply: Reply, failure: &Failure) {
+        let payload = mcp::failure(&reply.id, failure);
+        self.reply(reply, payload);
+    }
+
+    fn send(&mut self, lane: LaneId, text: Box<RawValue>) {
+        self.actions.push_back(Action::Send { lane, request: None, text: text.into(), headers: Vec::new() });
+    }
+
+    fn set_timer(&mut self, old: Option<Instant>, new: Option<Instant>, due: Due) {
+        if let Some(old) = old {
+            self.timers.remove(&(old, due));
+        }
+        if let Some(new) = new {
+            self.timers.insert((new, due));
+        }
+    }
+
+    /// Every call of a lane or a caller, in the order they were made.
+    fn calls_where(&self, wanted: impl Fn(&Call) -> bool) -> Vec<u64> {
+        self.calls.iter().filter(|(_, call)| wanted(call)).map(|(number, _)| *number).collect()
+    }
+
+    fn is_own(&self, lane: LaneId) -> bool {
+        self.lanes.get(&lane).is_some_and(|lane| lane.owner.is_some())
+    }
+
+    fn era_of(&self, lane: LaneId) -> Era {
+        self.lanes.get(&lane).map_or(Era::Legacy, |lane| lane.era)
+    }
+
+    /// Whether a call's caller must be told of it in another era than its server speaks.
+    fn is_translated(&self, call: &Call) -> bool {
+        matches!(&call.origin, Origin::Caller(asked) if !asked.modern) && self.era_of(call.lane) == Era::Modern
+    }
+}
+
+fn empty() -> Box<RawValue> {
+    to_raw_value(&json!({})).expect("an empty object can be written")
+}

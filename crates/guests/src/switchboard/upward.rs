@@ -1,0 +1,403 @@
+//! From the room to the server.
+
+use std::time::Instant;
+
+use salon_dialects::mcp::handshake::{self, Hello};
+use salon_dialects::mcp::{
+    Era, Failure, Level, Revision, code, headers, meta, notification, request, response, same_id,
+};
+use salon_protocol::{Envelope, Kind, Members, Message, ParticipantId, PresenceEvent};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::call::{Asked, Call, Effect, Origin, State};
+use super::{Action, Due, LITTLE, LaneId, MOST_CALLS, MOST_CALLS_OF_ONE, MOST_KEPT, Reply, Switchboard, What};
+
+impl Switchboard {
+    /// An envelope of the room.
+    pub(crate) fn heard(&mut self, envelope: &Envelope, now: Instant) {
+        match envelope.kind() {
+            Kind::Presence => {
+                if let Some(presence) = envelope.presence()
+                    && presence.event == PresenceEvent::Leave
+                {
+                    self.left(&presence.participant.id, now);
+                }
+            }
+            Kind::System => {
+                if let Some(asked) = envelope.correlation() {
+                    self.ask_unanswerable(asked, envelope.payload(), now);
+                }
+            }
+            Kind::Mcp => self.addressed(envelope, now),
+        }
+    }
+
+    /// Something may have been missed: whoever is not here any more has left.
+    pub(crate) fn present(&mut self, here: impl Fn(&ParticipantId) -> bool, now: Instant) {
+        let gone: Vec<_> = self.callers.keys().filter(|caller| !here(caller)).cloned().collect();
+        for caller in gone {
+            self.left(&caller, now);
+        }
+    }
+
+    fn addressed(&mut self, envelope: &Envelope, now: Instant) {
+        let for_me = self.me.as_ref().is_some_and(|me| envelope.to().contains(me) && envelope.from() != me);
+        let Some(mut message) = Members::parse(envelope.payload()).filter(|_| for_me) else { return };
+        let params = message.remove("params");
+        match envelope.message() {
+            Some(Message::Request { method, .. }) => {
+                let Some(id) = message.remove("id") else { return };
+                let reply = Reply { caller: envelope.from().clone(), envelope: envelope.id().clone(), id };
+                if let Err(failure) = self.requested(&reply, method, params, now) {
+                    self.refuse(reply, &failure);
+                }
+            }
+            Some(Message::Notification { method }) => self.told(envelope, method, params.as_deref(), now),
+            Some(Message::Response { .. }) => self.ask_answered(envelope.from(), &message, now),
+            None => {}
+        }
+    }
+
+    fn requested(
+        &mut self,
+        reply: &Reply,
+        method: &str,
+        params: Option<Box<RawValue>>,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        self.callers.entry(reply.caller.clone()).or_default();
+        match params.as_deref().and_then(meta::revision) {
+            Some(asked) => self.requested_modern(reply, method, params, &asked, now),
+            None => self.requested_legacy(reply, method, params, now),
+        }
+    }
+
+    fn requested_modern(
+        &mut self,
+        reply: &Reply,
+        method: &str,
+        params: Option<Box<RawValue>>,
+        asked: &str,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        if !self.setting.speaks(Era::Modern) {
+            let told = format!("`{}` does not speak MCP {asked}; it begins with `initialize`", self.setting.name);
+            let supported = Revision::LEGACY.map(Revision::date);
+            let data = json!({ "supported": supported, "requested": asked });
+            return Err(Failure::new(code::UNSUPPORTED_REVISION, told).data(&data));
+        }
+        if method == "initialize" {
+            return Err(Failure::new(code::METHOD_NOT_FOUND, format!("MCP {asked} has no `initialize`")));
+        }
+        self.check_exposed(method, params.as_deref())?;
+        let lane = self.lane_for(&reply.caller, Era::Modern)?;
+        let effect = match method {
+            "subscriptions/listen" => Effect::Listen,
+            "server/discover" => Effect::Discover,
+            _ => Effect::None,
+        };
+        let level = params.as_deref().and_then(meta::level);
+        let asked = Asked { modern: true, level, effect, ..Asked::new(reply.clone()) };
+        self.open_call(lane, asked, method, params, now)
+    }
+
+    fn requested_legacy(
+        &mut self,
+        reply: &Reply,
+        method: &str,
+        params: Option<Box<RawValue>>,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        match method {
+            "initialize" => {
+                self.introduce(reply, params.as_deref());
+                return Ok(());
+            }
+            "ping" => {
+                self.reply_empty(reply.clone());
+                return Ok(());
+            }
+            _ => self.check_exposed(method, params.as_deref())?,
+        }
+        let era = self.setting.room_era();
+        let lane = self.lane_for(&reply.caller, era)?;
+        let shared = !self.is_own(lane);
+        match (method, era) {
+            ("logging/setLevel", Era::Modern) => return self.set_level_of_requests(reply, params.as_deref()),
+            ("logging/setLevel", Era::Legacy) if shared => return self.set_level(lane, reply, params, now),
+            ("resources/subscribe" | "resources/unsubscribe", Era::Modern) => {
+                return self.change_subscription(lane, reply, method, params.as_deref(), now);
+            }
+            ("resources/subscribe" | "resources/unsubscribe", Era::Legacy) if shared => {
+                return self.subscribe(lane, reply, method, params, now);
+            }
+            (_, Era::Modern) if method.starts_with("tasks/") => {
+                return Err(Failure::new(code::METHOD_NOT_FOUND, "tasks are not carried between revisions of MCP"));
+            }
+            ("tasks/list", Era::Legacy) if shared => {
+                let told = format!("`{}` is shared, and its list of tasks would be everybody's", self.setting.name);
+                return Err(Failure::new(code::METHOD_NOT_FOUND, told));
+            }
+            _ => {}
+        }
+        let mut asked = Asked::new(reply.clone());
+        let params = match era {
+            Era::Legacy => params,
+            Era::Modern => {
+                let caller = self.callers.entry(reply.caller.clone()).or_default();
+                asked.level = caller.level;
+                Some(self.upgrade(&reply.caller, params.as_deref())?)
+            }
+        };
+        self.open_call(lane, asked, method, params, now)
+    }
+
+    fn upgrade(&self, caller: &ParticipantId, params: Option<&RawValue>) -> Result<Box<RawValue>, Failure> {
+        let caller = self.callers.get(caller);
+        let hello = caller.map_or(&self.ours, |caller| &caller.hello);
+        let capabilities = hello.modern_capabilities();
+        let info = hello.info.as_deref().or(self.ours.info.as_deref());
+        let nobody = super::empty();
+        let asker = meta::Asker {
+            capabilities: &capabilities,
+            info: info.unwrap_or(&nobody),
+            level: caller.and_then(|caller| caller.level),
+        };
+        let wrong = || Failure::new(code::INVALID_PARAMS, "`params` and `params._meta` must be objects");
+        meta::upgrade(params, asker).ok_or_else(wrong)
+    }
+
+    /// Answers a handshake from the server's own.
+    fn introduce(&mut self, reply: &Reply, params: Option<&RawValue>) {
+        let hello = Hello::read(params);
+        let revision = handshake::agree(hello.asked.as_deref(), self.server.revision());
+        self.retire(&reply.caller, &hello);
+        let own = self.setting.isolated || hello.can_be_asked();
+        let caller = self.callers.entry(reply.caller.clone()).or_default();
+        (caller.hello, caller.revision) = (hello, revision);
+        let expose = self.setting.expose;
+        let introduction = self.server.introduce(revision, |capability| match capability {
+            // Whose task it is, only a connection of one's own can tell.
+            "tasks" => own,
+            other => expose.admits_capability(other),
+        });
+        self.reply(reply.clone(), response(&reply.id, &introduction));
+    }
+
+    fn check_exposed(&self, method: &str, params: Option<&RawValue>) -> Result<(), Failure> {
+        let feature = match method.split_once('/') {
+            Some(("completion", _)) => completed_feature(params),
+            Some((feature, _)) => feature.to_owned(),
+            None => return Ok(()),
+        };
+        if self.setting.expose.admits(&feature) {
+            return Ok(());
+        }
+        let told = format!(
+            "`{}` does not offer `{method}` here: its owner exposes only {}",
+            self.setting.name, self.setting.expose
+        );
+        Err(Failure::new(code::METHOD_NOT_FOUND, told))
+    }
+
+    /// Takes a call on. One that cannot be taken on has no effect.
+    pub(super) fn open_call(
+        &mut self,
+        lane: LaneId,
+        asked: Asked,
+        method: &str,
+        params: Option<Box<RawValue>>,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        let (caller, effect) = (asked.reply.caller.clone(), asked.effect.clone());
+        let opened = self.take_on(lane, asked, method, params, now);
+        if opened.is_err() {
+            self.take_effect(lane, &caller, effect, false, now);
+        }
+        opened
+    }
+
+    fn take_on(
+        &mut self,
+        lane: LaneId,
+        mut asked: Asked,
+        method: &str,
+        params: Option<Box<RawValue>>,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        let caller = self.callers.entry(asked.reply.caller.clone()).or_default();
+        let busy = |told: String| Failure::new(code::INTERNAL, told).data(&json!({ "code": "rate_limited" }));
+        if caller.open >= MOST_CALLS_OF_ONE {
+            return Err(busy(format!("{MOST_CALLS_OF_ONE} calls of yours are open already; wait for an answer")));
+        }
+        if self.calls.len() >= MOST_CALLS {
+            return Err(busy(format!("`{}` has {MOST_CALLS} open calls already; try again later", self.setting.name)));
+        }
+        let size = params.as_ref().map_or(0, |params| params.get().len());
+        if size > LITTLE && size + self.kept() > MOST_KEPT {
+            return Err(busy(format!("`{}` has too much to do already; try again later", self.setting.name)));
+        }
+        if let Some(caller) = self.callers.get_mut(&asked.reply.caller) {
+            caller.open += 1;
+        }
+        asked.token = params.as_deref().and_then(meta::progress_token);
+        let origin = Origin::Caller(Box::new(asked));
+        let call = Call { lane, method: method.into(), params, origin, state: State::Waiting, deadline: None };
+        let number = self.fresh();
+        self.calls.insert(number, call);
+        if self.lanes.get(&lane).is_some_and(|lane| lane.is_open) {
+            self.dispatch(number, now);
+        }
+        Ok(())
+    }
+
+    /// Bytes of parameters that are kept.
+    fn kept(&self) -> usize {
+        self.calls.values().filter_map(|call| call.params.as_ref()).map(|params| params.get().len()).sum()
+    }
+
+    /// Sends a call as it stands.
+    pub(super) fn dispatch(&mut self, number: u64, now: Instant) {
+        let params = self.calls.get(&number).and_then(|call| call.params.clone());
+        self.dispatch_with(number, params, now);
+    }
+
+    /// Sends a call with parameters that may differ from those it began with.
+    pub(super) fn dispatch_with(&mut self, number: u64, params: Option<Box<RawValue>>, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let era = self.lanes.get(&call.lane).map_or(Era::Legacy, |lane| lane.era);
+        let asks_progress = call.asked().is_some_and(|asked| asked.token.is_some());
+        let lasts = call.asked().is_some_and(|asked| asked.effect == Effect::Listen);
+        let patched = params.as_deref().filter(|_| asks_progress);
+        let patched = patched.and_then(|params| meta::with_progress_token(params, &number));
+        let params = patched.as_deref().or(params.as_deref());
+        let text = request(number, &call.method, params);
+        let headers = match era {
+            Era::Modern if self.setting.http => headers::headers(&call.method, params, &self.headers),
+            _ => Vec::new(),
+        };
+        call.state = State::Sent;
+        if era == Era::Legacy {
+            call.params = None;
+        }
+        let old = call.deadline.take();
+        call.deadline = (!lasts).then(|| now + self.setting.timeout);
+        let (lane, new) = (call.lane, call.deadline);
+        self.set_timer(old, new, Due::Call(number));
+        self.actions.push_back(Action::Send { lane, request: Some(number), text: text.into(), headers });
+    }
+
+    fn told(&mut self, envelope: &Envelope, method: &str, params: Option<&RawValue>, now: Instant) {
+        let Some(caller) = self.callers.get(envelope.from()) else { return };
+        match method {
+            "notifications/cancelled" => self.cancelled_by_caller(envelope, params, now),
+            "notifications/progress" => self.ask_progressed(envelope.from(), params),
+            "notifications/roots/list_changed" | "notifications/tasks/status" => {
+                // A lane that is still being opened will ask for what it wants to know.
+                let lane = caller.lanes.get(&Era::Legacy).copied();
+                if let Some(lane) = lane.filter(|lane| self.lanes.get(lane).is_some_and(|lane| lane.is_open)) {
+                    self.send(lane, notification(method, params));
+                }
+            }
+            // `initialized` among them: the server's own handshake is long done.
+            _ => {}
+        }
+    }
+
+    fn cancelled_by_caller(&mut self, envelope: &Envelope, params: Option<&RawValue>, now: Instant) {
+        #[derive(Deserialize)]
+        struct Params<'a> {
+            #[serde(borrow, rename = "requestId")]
+            id: &'a RawValue,
+            #[serde(borrow)]
+            reason: Option<&'a RawValue>,
+        }
+        let Some(Ok(params)) = params.map(|params| serde_json::from_str::<Params<'_>>(params.get())) else { return };
+        let theirs = |asked: &Asked| asked.reply.caller == *envelope.from() && same_id(&asked.reply.id, params.id);
+        let mut found = self.calls_where(|call| call.asked().is_some_and(theirs));
+        // One caller may use an id twice at once (it sits at two places); then only the envelope tells which is meant.
+        if let Some(correlation) = envelope.correlation() {
+            let exact =
+                |number: &&u64| self.calls[number].asked().is_some_and(|asked| asked.reply.envelope == *correlation);
+            if let Some(number) = found.iter().find(exact).copied() {
+                found = vec![number];
+            }
+        }
+        if let Some(number) = found.pop() {
+            self.cancel(number, params.reason, now);
+        }
+    }
+
+    /// Withdraws a call from the server and forgets it.
+    pub(super) fn cancel(&mut self, number: u64, reason: Option<&RawValue>, now: Instant) {
+        let Some(lane) = self.calls.get(&number).map(|call| call.lane) else { return };
+        self.withdraw_from_server(number, reason);
+        self.withdraw_asks_of_call(number);
+        let effect = call_effect(self.remove(number));
+        if let Some((caller, Effect::Subscribe(uri))) = effect {
+            self.drop_subscription(lane, &caller, &uri, now);
+        }
+        self.close_if_done(lane);
+    }
+
+    /// A caller left: nothing goes on in its name.
+    fn left(&mut self, caller: &ParticipantId, now: Instant) {
+        for number in self.calls_where(|call| call.asked().is_some_and(|asked| asked.reply.caller == *caller)) {
+            self.cancel(number, None, now);
+        }
+        let Some(known) = self.callers.remove(caller) else { return };
+        let owned = self.lanes.iter().filter(|(_, lane)| lane.owner.as_ref() == Some(caller));
+        for lane in owned.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.close(lane);
+        }
+        for (lane, uri) in known.subscriptions.into_keys() {
+            self.release_subscription(lane, &uri, now);
+        }
+        if known.level.is_some() {
+            self.lower_level(now);
+        }
+    }
+
+    pub(super) fn publish_notice(&mut self, to: &ParticipantId, method: &str, params: &RawValue) {
+        self.publish(Some(to), None, notification(method, Some(params)), What::Notice);
+    }
+}
+
+fn call_effect(call: Option<Call>) -> Option<(ParticipantId, Effect)> {
+    match call?.origin {
+        Origin::Caller(asked) => Some((asked.reply.caller, asked.effect)),
+        Origin::Errand(_) => None,
+    }
+}
+
+/// What a completion is asked for.
+fn completed_feature(params: Option<&RawValue>) -> String {
+    #[derive(Deserialize)]
+    struct Params {
+        r#ref: Ref,
+    }
+    #[derive(Deserialize)]
+    struct Ref {
+        r#type: String,
+    }
+    let read = params.and_then(|params| serde_json::from_str::<Params>(params.get()).ok());
+    match read.map(|read| read.r#ref.r#type).as_deref() {
+        Some("ref/prompt") => "prompts".into(),
+        Some("ref/resource") => "resources".into(),
+        _ => "completion".into(),
+    }
+}
+
+/// The level that `logging/setLevel` asks for.
+pub(super) fn level_of(params: Option<&RawValue>) -> Option<Level> {
+    let params = Members::parse(params?.get())?;
+    serde_json::from_str::<String>(params.get("level")?.get()).ok()?.parse().ok()
+}
+
+/// The resource that a subscription names.
+pub(super) fn uri_of(params: Option<&RawValue>) -> Option<String> {
+    let params = Members::parse(params?.get())?;
+    serde_json::from_str(params.get("uri")?.get()).ok()
+}

@@ -1,0 +1,55 @@
+//! Why a server could not be reached or understood. No variant has a place for headers, arguments or a URL's query.
+
+use std::io;
+use std::time::Duration;
+
+/// Why a server could not be reached or understood.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamError {
+    /// The child could not be started.
+    #[error("cannot start `{program}`: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The child ended before it had said anything of use.
+    #[error("it ended before it answered: {0}")]
+    Exited(String),
+    /// The address cannot be used.
+    #[error("not a usable URL: {0}")]
+    Url(String),
+    /// A header cannot be sent. Only its name is told.
+    #[error("the header `{0}` cannot be sent: its name or value is not allowed in HTTP")]
+    Header(String),
+    /// The server wants other credentials.
+    #[error("the server refuses us (HTTP {status}): credentials may be missing or wrong")]
+    Unauthorized {
+        /// 401 or 403.
+        status: u16,
+    },
+    /// The server answered with a status that says nothing about eras.
+    #[error("{message}")]
+    Status {
+        /// The status.
+        status: u16,
+        /// The status again, and what the body said, shortened.
+        message: String,
+    },
+    /// No connection, or one that broke.
+    #[error("{0}")]
+    Unreachable(String),
+    /// Nothing came in time.
+    #[error("no answer within {} s", .0.as_secs_f32())]
+    TimedOut(Duration),
+    /// What answered speaks no MCP that we know.
+    #[error("it does not speak MCP: {0}")]
+    NotMcp(String),
+    /// More standing streams than a connection carries.
+    #[error("too many subscriptions are open on this connection already")]
+    TooManyStreams,
+    /// The connection has ended.
+    #[error("the connection has ended")]
+    Closed,
+}

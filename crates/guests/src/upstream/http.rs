@@ -1,0 +1,258 @@
+//! HTTP as both HTTP transports need it: the user's headers on every request, no redirect to another origin, bounded answers.
+
+use std::error::Error as _;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Response, StatusCode, Url, redirect};
+use salon_client::sse::{Decoder, Event};
+
+use super::frame::{ErrorObject, Head};
+use super::{MAX_MESSAGE, UpstreamError};
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How much of an error's body is read, and how much of that is shown.
+const MAX_REFUSAL: usize = 64 * 1024;
+const SHOWN: usize = 200;
+
+const MAX_REDIRECTS: usize = 5;
+
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// A server's address, and how to speak with it.
+#[derive(Debug, Clone)]
+pub(super) struct Http {
+    client: reqwest::Client,
+    url: Url,
+    headers: HeaderMap,
+}
+
+impl Http {
+    pub(super) fn new(url: &str, headers: &[(String, String)]) -> Result<Self, UpstreamError> {
+        let url = Url::parse(url).map_err(|error| UpstreamError::Url(error.to_string()))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(UpstreamError::Url(format!("`{}` is not http or https", url.scheme())));
+        }
+        let headers = header_map(headers)?;
+        let mut client = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .tcp_keepalive(Duration::from_secs(30))
+            .referer(false)
+            .redirect(redirect::Policy::custom(follow));
+        if is_loopback(&url) {
+            // No proxy reaches our own loopback.
+            client = client.no_proxy();
+        }
+        let client = client
+            .build()
+            .map_err(|error| UpstreamError::Unreachable(format!("cannot prepare HTTP: {}", reason(error))))?;
+        Ok(Self { client, url, headers })
+    }
+
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Posts one message. The answer may take as long as the call does.
+    pub(super) async fn post(&self, url: &Url, headers: HeaderMap, text: &str) -> Result<Response, Failure> {
+        let request = self.request(Method::POST, url).header(ACCEPT, BOTH).header(CONTENT_TYPE, JSON);
+        request.headers(headers).body(text.to_owned()).send().await.map_err(Failure::network)
+    }
+
+    /// Opens a stream of events.
+    pub(super) async fn stream(&self, headers: HeaderMap) -> Result<EventStream, Failure> {
+        let request = self.request(Method::GET, &self.url).header(ACCEPT, EVENTS);
+        let response = request.headers(headers).send().await.map_err(Failure::network)?;
+        if !response.status().is_success() {
+            return Err(Failure::refused(response).await);
+        }
+        match kind(&response) {
+            Kind::Events => Ok(EventStream::new(response)),
+            Kind::Json | Kind::Other => Err(Failure::told("it answered GET with something else than events")),
+        }
+    }
+
+    /// Ends a session, as far as that can be done.
+    pub(super) async fn delete(&self, headers: HeaderMap) {
+        let _ = self.request(Method::DELETE, &self.url).headers(headers).send().await;
+    }
+
+    fn request(&self, method: Method, url: &Url) -> reqwest::RequestBuilder {
+        self.client.request(method, url.clone()).headers(self.headers.clone())
+    }
+}
+
+/// Headers go only where the user sent them.
+fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let first = attempt.previous().first();
+    if attempt.previous().len() > MAX_REDIRECTS {
+        attempt.error("too many redirects")
+    } else if first.is_some_and(|first| first.origin() == attempt.url().origin()) {
+        attempt.follow()
+    } else {
+        attempt.stop()
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+pub(super) fn header_map(headers: &[(String, String)]) -> Result<HeaderMap, UpstreamError> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        let parsed = (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value.as_str()));
+        let (Ok(key), Ok(mut value)) = parsed else { return Err(UpstreamError::Header(name.clone())) };
+        value.set_sensitive(true);
+        map.append(key, value);
+    }
+    Ok(map)
+}
+
+/// What an answer's body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Json,
+    Events,
+    Other,
+}
+
+pub(super) fn kind(response: &Response) -> Kind {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+        "application/json" => Kind::Json,
+        "text/event-stream" => Kind::Events,
+        _ => Kind::Other,
+    }
+}
+
+/// Reads a body of at most [`MAX_MESSAGE`] bytes.
+pub(super) async fn read_text(response: Response) -> Result<String, Failure> {
+    let (bytes, whole) = read(response, MAX_MESSAGE).await?;
+    if !whole {
+        return Err(Failure::told(format!("its answer has more than {} MiB", MAX_MESSAGE >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|_| Failure::told("its answer is no UTF-8"))
+}
+
+async fn read(mut response: Response, limit: usize) -> Result<(Vec<u8>, bool), Failure> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(Failure::network)? {
+        if bytes.len() + chunk.len() > limit {
+            return Ok((bytes, false));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok((bytes, true))
+}
+
+/// Events as they come.
+#[derive(Debug)]
+pub(super) struct EventStream {
+    response: Response,
+    decoder: Decoder,
+}
+
+impl EventStream {
+    pub(super) fn new(response: Response) -> Self {
+        Self { response, decoder: Decoder::new(MAX_MESSAGE) }
+    }
+
+    /// The next event. `Ok(None)` when the stream ended or broke, which is the same to those who resume; an error when going on is
+    /// no use.
+    pub(super) async fn next(&mut self) -> Result<Option<Event>, Failure> {
+        loop {
+            if let Some(event) = self.decoder.take() {
+                return Ok(Some(event));
+            }
+            match self.response.chunk().await {
+                Ok(Some(chunk)) => self.decoder.push(&chunk).map_err(|error| Failure::told(error.to_string()))?,
+                Ok(None) | Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// How long the server asks to wait before coming back.
+    pub(super) fn retry(&self) -> Option<Duration> {
+        self.decoder.retry()
+    }
+}
+
+/// Why an HTTP request came to nothing.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) why: String,
+    pub(super) status: Option<StatusCode>,
+    /// The body, when it is a JSON-RPC message with an error.
+    pub(super) body: Option<Box<str>>,
+}
+
+impl Failure {
+    pub(super) fn told(why: impl Into<String>) -> Self {
+        Self { why: why.into(), status: None, body: None }
+    }
+
+    pub(super) fn network(error: reqwest::Error) -> Self {
+        Self::told(format!("cannot reach the server: {}", reason(error)))
+    }
+
+    /// Reads an answer that is no success.
+    pub(super) async fn refused(response: Response) -> Self {
+        let status = response.status();
+        let text = read(response, MAX_REFUSAL).await.map(|(bytes, _)| bytes).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let said = Head::read(&text).and_then(|head| head.error).map(|error| {
+            serde_json::from_str::<ErrorObject<'_>>(error.get()).map(|error| error.message).unwrap_or_default()
+        });
+        let body = said.is_some().then(|| Box::from(text));
+        let mut why = format!("the server answered HTTP {}", status.as_u16());
+        if status.is_redirection() {
+            why.push_str(", a redirect to another origin, which is not followed");
+        }
+        if let Some(said) = said.filter(|said| !said.is_empty()) {
+            why.push_str(": ");
+            why.extend(said.chars().take(SHOWN));
+        }
+        Self { why, status: Some(status), body }
+    }
+
+    /// The same, where there is no request to fail.
+    pub(super) fn into_error(self) -> UpstreamError {
+        match self.status {
+            Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                UpstreamError::Unauthorized { status: self.status.map_or(0, |status| status.as_u16()) }
+            }
+            Some(status) => UpstreamError::Status { status: status.as_u16(), message: self.why },
+            None => UpstreamError::Unreachable(self.why),
+        }
+    }
+
+    /// The error object of the body, as JSON.
+    pub(super) fn error(&self) -> Option<&str> {
+        Head::read(self.body.as_deref()?)?.error.map(|error| error.get())
+    }
+
+    /// Whether the body is an answer to that request.
+    pub(super) fn answers(&self, id: &str) -> bool {
+        self.body.as_deref().and_then(Head::read).is_some_and(|head| head.answers(id))
+    }
+}
+
+/// The innermost cause, without the URL, whose query may be a key.
+fn reason(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut cause: &dyn std::error::Error = &error;
+    if let Some(mut source) = error.source() {
+        while let Some(next) = source.source() {
+            source = next;
+        }
+        cause = source;
+    }
+    cause.to_string()
+}

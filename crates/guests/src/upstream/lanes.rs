@@ -1,0 +1,91 @@
+//! How many HTTP requests a connection has under way, and the tasks that make them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+
+use super::UpstreamError;
+use super::frame::Head;
+
+/// Requests at once in each lane.
+const WIDTH: usize = 64;
+
+/// What a message is to its carrier. Each kind has places of its own, because the answer to a server's question must not wait
+/// behind the calls that wait for it, and a subscription would hold its place for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// Gets an answer.
+    Request,
+    /// Gets an answer only when it ends: `subscriptions/listen`.
+    Standing,
+    /// Gets none: a notification, or an answer of ours.
+    Word,
+}
+
+impl Lane {
+    pub(super) fn of(head: &Head<'_>) -> Self {
+        match (head.request_id(), head.method.as_deref()) {
+            (Some(_), Some("subscriptions/listen")) => Self::Standing,
+            (Some(_), _) => Self::Request,
+            (None, _) => Self::Word,
+        }
+    }
+}
+
+/// The requests under way. Dropping this ends them.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    places: [Arc<Semaphore>; 3],
+    tasks: Mutex<JoinSet<()>>,
+    /// False while `notifications/initialized` is on its way: what comes after it must not overtake it.
+    open: watch::Sender<bool>,
+}
+
+impl Lanes {
+    pub(super) fn new() -> Self {
+        let places = [(); 3].map(|()| Arc::new(Semaphore::new(WIDTH)));
+        Self { places, tasks: Mutex::new(JoinSet::new()), open: watch::Sender::new(true) }
+    }
+
+    /// Waits for a place. There is no waiting for a standing one, which may never come free.
+    pub(super) async fn place(&self, lane: Lane) -> Result<OwnedSemaphorePermit, UpstreamError> {
+        let places = self.places[lane as usize].clone();
+        match lane {
+            Lane::Standing => places.try_acquire_owned().map_err(|_| UpstreamError::TooManyStreams),
+            Lane::Request | Lane::Word => places.acquire_owned().await.map_err(|_| UpstreamError::Closed),
+        }
+    }
+
+    /// Runs a task that ends with the connection.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    /// Holds everything back that has not been posted yet, until what is returned is dropped.
+    pub(super) fn hold(&self) -> Held {
+        self.open.send_replace(false);
+        Held(self.open.clone())
+    }
+
+    /// Waits until nothing is held back.
+    pub(super) fn ready(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut open = self.open.subscribe();
+        async move {
+            // An error means that the connection is gone, and with it whoever waits here.
+            let _ = open.wait_for(|open| *open).await;
+        }
+    }
+}
+
+/// Holds messages back.
+#[derive(Debug)]
+pub(super) struct Held(watch::Sender<bool>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
+}

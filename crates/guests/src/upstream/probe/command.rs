@@ -1,0 +1,130 @@
+//! The probe of a command.
+//!
+//! A server that begins slowly looks like one that ignores `server/discover`: a package manager may fetch it first. So after a short
+//! time `initialize` is asked too, of the same child. Whichever it answers first, it has read in order. Only a child that ended, or
+//! answers neither, is followed by another that hears nothing but `initialize`.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::{DISCOVER, Discovery, Found, INITIALIZE, Verdict, Wire, discover, initialize, read_initialized};
+use crate::upstream::frame::Head;
+use crate::upstream::stdio::{Command, Voice};
+use crate::upstream::{Connection, Inbound, Outbound, Received, Setup, UpstreamError};
+
+/// How long `server/discover` is asked alone.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The first child's share of the time. Slow beginners are more common than servers that a question silences for good.
+const FIRST_SHARE: f32 = 0.75;
+
+/// How long a modern server that lists no legacy revision has to answer `initialize` nevertheless.
+const SECOND_LOOK: Duration = Duration::from_secs(10);
+
+/// How long a child that is not needed any more has to end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What the first child showed.
+enum Showed {
+    Modern(Found),
+    Legacy {
+        revision: String,
+    },
+    /// Nothing, or nothing of use. A fresh child may do better.
+    Unclear,
+}
+
+pub(super) async fn probe(command: Command<'_>, setup: &Setup, limit: Duration) -> Result<Verdict, UpstreamError> {
+    let began = Instant::now();
+    let deadline = began + limit;
+    // Whatever it has to say about a question it does not know, a child that is started in earnest will not say.
+    let (connection, mut inbound) = Connection::start(command, setup, Voice::Hushed)?;
+    let alone = began + PATIENCE.min(limit / 4);
+    let showed = timeout_at(began + limit.mul_f32(FIRST_SHARE), converse(&connection, &mut inbound, alone)).await;
+    // The first child ends while the second begins.
+    let ending = connection.close(GRACE);
+    match showed.unwrap_or(Showed::Unclear) {
+        Showed::Legacy { revision } => {
+            ending.await;
+            Ok(Verdict::legacy(Wire::Stdio, Some(revision)))
+        }
+        Showed::Modern(found) if found.lists_legacy => {
+            ending.await;
+            Ok(Verdict::of(found, true, Wire::Stdio))
+        }
+        Showed::Modern(found) => {
+            let second_look = deadline.min(Instant::now() + SECOND_LOOK);
+            let ((), answer) = tokio::join!(ending, ask_legacy(command, setup, Voice::Hushed, second_look, limit));
+            Ok(Verdict::of(found, answer.is_ok(), Wire::Stdio))
+        }
+        Showed::Unclear => {
+            let ((), answer) = tokio::join!(ending, ask_legacy(command, setup, Voice::Plain, deadline, limit));
+            Ok(Verdict::legacy(Wire::Stdio, Some(answer?)))
+        }
+    }
+}
+
+async fn converse(connection: &Connection, inbound: &mut Inbound, alone: Instant) -> Showed {
+    let (mut asked_again, mut asked_legacy) = (false, false);
+    // A child that is gone is seen by `inbound`.
+    let say = async |text: String| drop(connection.send(Outbound::new(text)).await);
+    say(discover()).await;
+    loop {
+        let received = tokio::select! {
+            received = inbound.next() => received,
+            () = sleep_until(alone), if !asked_legacy => {
+                asked_legacy = true;
+                say(initialize()).await;
+                continue;
+            }
+        };
+        let Some(Received::Message { text, .. }) = received else { return Showed::Unclear };
+        let Some(head) = Head::read(&text) else { continue };
+        if head.answers(DISCOVER) {
+            match Discovery::read(&head) {
+                Discovery::Modern(found) => return Showed::Modern(found),
+                Discovery::AskAgain if !asked_again => {
+                    asked_again = true;
+                    say(discover()).await;
+                }
+                Discovery::AskAgain | Discovery::No if !asked_legacy => {
+                    asked_legacy = true;
+                    say(initialize()).await;
+                }
+                Discovery::AskAgain | Discovery::No => {}
+            }
+        } else if head.answers(INITIALIZE) {
+            return read_initialized(&head).map_or(Showed::Unclear, |revision| Showed::Legacy { revision });
+        }
+    }
+}
+
+/// Starts a child that hears nothing but `initialize`.
+async fn ask_legacy(
+    command: Command<'_>,
+    setup: &Setup,
+    voice: Voice,
+    deadline: Instant,
+    limit: Duration,
+) -> Result<String, UpstreamError> {
+    let (connection, mut inbound) = Connection::start(command, setup, voice)?;
+    let asking = async {
+        connection.send(Outbound::new(initialize())).await?;
+        loop {
+            match inbound.next().await {
+                Some(Received::Message { text, .. }) => {
+                    if let Some(head) = Head::read(&text).filter(|head| head.answers(INITIALIZE)) {
+                        return read_initialized(&head).map_err(UpstreamError::NotMcp);
+                    }
+                }
+                Some(Received::Ended { why }) => return Err(UpstreamError::Exited(why)),
+                Some(Received::Failed { .. }) => {}
+                None => return Err(UpstreamError::Closed),
+            }
+        }
+    };
+    let answer = timeout_at(deadline, asking).await;
+    connection.close(GRACE).await;
+    answer.unwrap_or(Err(UpstreamError::TimedOut(limit)))
+}

@@ -1,0 +1,214 @@
+//! Finding out which eras a server speaks.
+//!
+//! The question is `server/discover`, which only the modern era knows. What is no answer to it means the legacy era, except where
+//! it says nothing about eras: a server that wants credentials, is broken or cannot be reached is an error, because a wrong
+//! "legacy" would never correct itself.
+
+mod command;
+mod url;
+
+use std::time::Duration;
+
+pub use salon_dialects::mcp::Era;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::frame::{ErrorObject, Head};
+use super::http::Http;
+use super::stdio::Command;
+use super::{Setup, Target, UpstreamError};
+
+/// The revision of the modern era that we speak.
+const MODERN: &str = "2026-07-28";
+
+/// The newest revision of the legacy era, and the first.
+const LEGACY: &str = "2025-11-25";
+const OLDEST: &str = "2024-11-05";
+
+/// The code of an error that lists the revisions a server has.
+const UNSUPPORTED_REVISION: i64 = -32022;
+
+/// The ids of our questions, as JSON.
+const DISCOVER: &str = "\"salon-discover\"";
+const INITIALIZE: &str = "\"salon-initialize\"";
+
+/// What carries the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// A child's standard streams.
+    Stdio,
+    /// Streamable HTTP.
+    Streamable,
+    /// HTTP+SSE, of revision 2024-11-05. Legacy only.
+    Sse,
+}
+
+/// What a probe found. To be kept by whoever asked, though not for ever: a server that learns the modern era does not tell.
+#[derive(Debug, Clone)]
+pub struct Verdict {
+    /// What it speaks, preferred first. A dual-era server has both.
+    pub eras: Vec<Era>,
+    /// The result of `server/discover`, where it speaks the modern era.
+    pub discovered: Option<Box<RawValue>>,
+    /// The modern revision to use; for a legacy server the one it answered `initialize` with, where it was asked.
+    pub revision: Option<String>,
+    /// What carries the messages.
+    pub wire: Wire,
+}
+
+impl Verdict {
+    /// Whether the server speaks that era.
+    pub fn speaks(&self, era: Era) -> bool {
+        self.eras.contains(&era)
+    }
+
+    /// The modern revision to name in the header.
+    pub(super) fn modern(&self) -> &str {
+        self.revision.as_deref().filter(|_| self.speaks(Era::Modern)).unwrap_or(MODERN)
+    }
+
+    fn legacy(wire: Wire, revision: Option<String>) -> Self {
+        Self { eras: vec![Era::Legacy], discovered: None, revision, wire }
+    }
+
+    fn of(found: Found, dual: bool, wire: Wire) -> Self {
+        let mut eras = vec![Era::Modern];
+        eras.extend(dual.then_some(Era::Legacy));
+        Self { eras, discovered: Some(found.result), revision: Some(MODERN.to_owned()), wire }
+    }
+}
+
+/// Asks a server which eras it speaks, within `limit`. A command is started for it, more than once if need be, and ended again.
+///
+/// A modern server is dual-era if it lists a legacy revision, or if it also answers `initialize`: not all that do say so.
+pub async fn probe(target: &Target, setup: &Setup, limit: Duration) -> Result<Verdict, UpstreamError> {
+    match target {
+        Target::Command { program, args, env, cwd } => {
+            let command = Command { program, args, env, cwd: cwd.as_ref() };
+            command::probe(command, setup, limit).await
+        }
+        Target::Url { url, headers, transport } => url::probe(&Http::new(url, headers)?, *transport, limit).await,
+    }
+}
+
+/// The answer of a modern server.
+#[derive(Debug)]
+struct Found {
+    result: Box<RawValue>,
+    /// Whether it lists a revision of the legacy era.
+    lists_legacy: bool,
+}
+
+/// What an answer to `server/discover` says.
+#[derive(Debug)]
+enum Discovery {
+    Modern(Found),
+    /// It has a revision in common with us that it did not see in the question.
+    AskAgain,
+    /// It is not of the modern era, or of no revision that we speak.
+    No,
+}
+
+impl Discovery {
+    fn read(head: &Head<'_>) -> Self {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Discovered {
+            supported_versions: Vec<String>,
+        }
+        #[derive(Deserialize)]
+        struct Unsupported {
+            supported: Vec<String>,
+        }
+        let common = |revisions: &[String]| revisions.iter().any(|revision| revision == MODERN);
+        if let Some(result) = head.result {
+            let discovered = serde_json::from_str::<Discovered>(result.get());
+            return match discovered.map(|discovered| discovered.supported_versions) {
+                Ok(revisions) if common(&revisions) => {
+                    let lists_legacy = revisions.iter().any(|revision| (OLDEST..=LEGACY).contains(&revision.as_str()));
+                    Self::Modern(Found { result: result.to_owned(), lists_legacy })
+                }
+                _ => Self::No,
+            };
+        }
+        let error = head.error.and_then(|error| serde_json::from_str::<ErrorObject<'_>>(error.get()).ok());
+        let listed = error
+            .filter(|error| error.code == UNSUPPORTED_REVISION)
+            .and_then(|error| serde_json::from_str::<Unsupported>(error.data?.get()).ok());
+        if listed.is_some_and(|listed| common(&listed.supported)) { Self::AskAgain } else { Self::No }
+    }
+}
+
+/// What an answer to `initialize` says: the revision, or the server's reason.
+fn read_initialized(head: &Head<'_>) -> Result<String, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Initialized {
+        protocol_version: String,
+    }
+    match (head.result, head.error) {
+        (Some(result), _) => serde_json::from_str::<Initialized>(result.get())
+            .map(|initialized| initialized.protocol_version)
+            .map_err(|_| "its answer to `initialize` names no revision".to_owned()),
+        (None, error) => {
+            let error = error.and_then(|error| serde_json::from_str::<ErrorObject<'_>>(error.get()).ok());
+            let said = error.map(|error| error.message).unwrap_or_default();
+            Err(format!("it refuses `initialize`: {said}"))
+        }
+    }
+}
+
+fn discover() -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{DISCOVER},"method":"server/discover","params":{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientCapabilities":{{}},"io.modelcontextprotocol/clientInfo":{}}}}}}}"#,
+        ourselves()
+    )
+}
+
+fn initialize() -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{INITIALIZE},"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{}}}}}"#,
+        ourselves()
+    )
+}
+
+fn ourselves() -> &'static str {
+    concat!(r#"{"name":"salon","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_to_discover_is_read_with_care() {
+        let table = [
+            (r#"{"id":1,"result":{"supportedVersions":["2026-07-28"]}}"#, "modern"),
+            (r#"{"id":1,"result":{"supportedVersions":["2025-06-18","2026-07-28"]}}"#, "dual"),
+            (r#"{"id":1,"result":{"supportedVersions":["2027-01-01"]}}"#, "no"),
+            (r#"{"id":1,"result":{"supportedVersions":["2025-11-25"]}}"#, "no"),
+            (r#"{"id":1,"result":{}}"#, "no"),
+            (r#"{"id":1,"result":"2026-07-28"}"#, "no"),
+            (r#"{"id":1,"error":{"code":-32601,"message":"Method not found"}}"#, "no"),
+            (r#"{"id":1,"error":{"code":-32022,"message":"","data":{"supported":["2026-07-28"]}}}"#, "again"),
+            (r#"{"id":1,"error":{"code":-32022,"message":"","data":{"supported":["2025-11-25"]}}}"#, "no"),
+            (r#"{"id":1,"error":{"code":-32022,"message":""}}"#, "no"),
+            (r#"{"id":1,"error":"broken"}"#, "no"),
+        ];
+        for (text, expected) in table {
+            let found = match Discovery::read(&Head::read(text).unwrap()) {
+                Discovery::Modern(found) if found.lists_legacy => "dual",
+                Discovery::Modern(_) => "modern",
+                Discovery::AskAgain => "again",
+                Discovery::No => "no",
+            };
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn our_questions_are_json() {
+        assert!(Head::read(&discover()).unwrap().request_id() == Some(DISCOVER));
+        assert!(Head::read(&initialize()).unwrap().request_id() == Some(INITIALIZE));
+    }
+}

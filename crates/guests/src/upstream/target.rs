@@ -1,0 +1,82 @@
+//! What to bring in, and under which name.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Watcher;
+
+/// What to bring in.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A program that speaks MCP on its standard input and output.
+    Command {
+        /// The program, looked up in `PATH` when it is a bare name.
+        program: OsString,
+        /// Its arguments.
+        args: Vec<OsString>,
+        /// Added to our own environment, which it inherits.
+        env: Vec<(OsString, OsString)>,
+        /// Where it runs, if not here.
+        cwd: Option<PathBuf>,
+    },
+    /// A server that speaks MCP over HTTP.
+    Url {
+        /// Its `http` or `https` address.
+        url: String,
+        /// Sent with every request.
+        headers: Vec<(String, String)>,
+        /// Which of the two HTTP transports it has, if that is known.
+        transport: UrlTransport,
+    },
+}
+
+/// Which of the two HTTP transports a server has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UrlTransport {
+    /// Find out.
+    #[default]
+    Auto,
+    /// Streamable HTTP.
+    Streamable,
+    /// HTTP+SSE, of revision 2024-11-05.
+    Sse,
+}
+
+/// Arguments, environment, headers and URLs often hold secrets, so only names and numbers of them can be printed.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Command { program, args, env, cwd } => f
+                .debug_struct("Command")
+                .field("program", program)
+                .field("args", &args.len())
+                .field("env", &env.iter().map(|(name, _)| name).collect::<Vec<_>>())
+                .field("cwd", cwd)
+                .finish(),
+            Self::Url { url: _, headers, transport } => f
+                .debug_struct("Url")
+                .field("headers", &headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
+                .field("transport", transport)
+                .finish_non_exhaustive(),
+        }
+    }
+}
+
+/// Whose connections these are, and how children are looked after.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The guest's name: what its log lines are shown with.
+    pub guest: Arc<str>,
+    /// A process that ends a child when ours is gone without a word. Without one, a child that does not end when its input
+    /// closes outlives a killed Salon.
+    pub watcher: Option<Watcher>,
+}
+
+impl Setup {
+    /// A guest's, without a watcher.
+    pub fn new(guest: impl Into<Arc<str>>) -> Self {
+        Self { guest: guest.into(), watcher: None }
+    }
+}

@@ -1,0 +1,134 @@
+//! Many callers, one server.
+
+use futures_util::future::join_all;
+use salon_guests::{Expose, Status};
+use serde_json::{Value, json};
+
+use crate::cast::{LEGACY, Stage, text};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_callers_with_the_same_ids_never_hear_each_other() {
+    let stage = Stage::new().await;
+    let mut guest = stage.guest(LEGACY, |_| {});
+    guest.here().await;
+    let names: Vec<_> = (0..20).map(|n| format!("caller-{n}")).collect();
+    let callers = join_all(names.iter().map(|name| stage.caller(name))).await;
+    let calls = callers.into_iter().zip(&names).map(|(mut caller, name)| async move {
+        let request = caller.call("together", &format!(r#"{{"count":20,"text":"{name}"}}"#)).await;
+        let (progress, answer) = (caller.heard().await, caller.heard().await);
+        for envelope in [&progress, &answer] {
+            assert_eq!(envelope.correlation(), Some(&request));
+        }
+        assert_eq!(
+            progress.payload(),
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":1,"progress":1,"message":"{name}"}}}}"#)
+        );
+        let answer: Value = serde_json::from_str(answer.payload()).unwrap();
+        assert_eq!((&answer["id"], text(&answer)), (&json!(1), name.as_str()));
+    });
+    join_all(calls).await;
+    guest.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_servers_question_goes_to_the_participant_whose_call_caused_it() {
+    let stage = Stage::new().await;
+    let mut guest = stage.guest(LEGACY, |_| {});
+    guest.here().await;
+    let mut callers = Vec::new();
+    for name in ["alice", "bob"] {
+        let mut caller = stage.caller(name).await;
+        let hello = caller
+            .send(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{}},"clientInfo":{"name":"x","version":"1"}}}"#)
+            .await;
+        let introduced = caller.result(&hello).await;
+        assert_eq!(introduced["result"]["serverInfo"]["name"], "legacy");
+        caller.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        callers.push((name, caller));
+    }
+    let calls = callers.iter_mut().map(|(name, caller)| async move {
+        let request = caller.call("sample", "{}").await;
+        let question = caller.heard().await;
+        assert_eq!(question.correlation(), Some(&request));
+        let asked: Value = serde_json::from_str(question.payload()).unwrap();
+        assert_eq!(asked["method"], "sampling/createMessage");
+        let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "by": name } });
+        caller.answer(Some(question.id().clone()), &answer.to_string()).await;
+        assert_eq!(text(&caller.result(&request).await), format!(r#"{{"by": "{name}"}}"#));
+    });
+    join_all(calls).await;
+    // Somebody who offers nothing is not asked anything: the server hears so.
+    let mut carol = stage.caller("carol").await;
+    let request = carol.call("sample", "{}").await;
+    assert!(text(&carol.result(&request).await).contains("-32601"));
+    guest.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leaving_cancels_what_was_asked() {
+    let stage = Stage::new().await;
+    let mut guest = stage.guest(LEGACY, |_| {});
+    guest.here().await;
+    let (alice, mut bob) = (stage.caller("alice").await, stage.caller("bob").await);
+    alice.call("hang", "{}").await;
+    let watching = bob.call("cancelled", "{}").await;
+    alice.room.leave().await;
+    assert_eq!(text(&bob.result(&watching).await), "1 cancelled");
+    guest.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guest_tells_its_tools_when_it_comes_and_when_they_change() {
+    let stage = Stage::new().await;
+    let mut alice = stage.caller("alice").await;
+    let mut guest = stage.guest(LEGACY, |_| {});
+    alice.guest_joins().await;
+    let announced = |payload: &str| -> Vec<String> {
+        let payload: Value = serde_json::from_str(payload).unwrap();
+        assert_eq!(payload["method"], "notifications/tools/list_changed");
+        serde_json::from_value(payload["params"]["tools"].clone()).unwrap()
+    };
+    let first = alice
+        .until("an announcement", |envelope| envelope.from().as_str() == "guest" && envelope.to().is_empty())
+        .await;
+    assert_eq!(announced(first.payload()).len(), 8);
+    assert_eq!(guest.here().await, Status::Here { server: "legacy 1".into(), tools: 8 });
+    alice.call("grow", "{}").await;
+    let second = alice
+        .until("an announcement", |envelope| envelope.from().as_str() == "guest" && envelope.to().is_empty())
+        .await;
+    assert_eq!(announced(second.payload()).last().map(String::as_str), Some("grown"));
+    assert_eq!(guest.here().await, Status::Here { server: "legacy 1".into(), tools: 9 });
+    guest.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_exposed_is_refused() {
+    let stage = Stage::new().await;
+    let mut guest = stage.guest(LEGACY, |spec| spec.expose = Expose { prompts: false, ..Expose::default() });
+    guest.here().await;
+    let mut alice = stage.caller("alice").await;
+    let hello = alice.send(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#).await;
+    assert_eq!(alice.result(&hello).await["result"]["capabilities"], json!({ "tools": { "listChanged": true } }));
+    let refused = alice.send(r#"{"jsonrpc":"2.0","id":"p","method":"prompts/list"}"#).await;
+    let refused = alice.result(&refused).await;
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!("p"), &json!(-32601)));
+    guest.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_too_large_is_an_error_not_silence() {
+    let stage = Stage::new().await;
+    let mut guest = stage.guest(LEGACY, |_| {});
+    guest.here().await;
+    let mut alice = stage.caller("alice").await;
+    // A little over the gateway's limit, and so far over it that a gateway would hang up.
+    for bytes in [1_100_000, 3_000_000] {
+        let request = alice.call("big", &format!(r#"{{"bytes":{bytes}}}"#)).await;
+        let answer = alice.result(&request).await;
+        assert_eq!(answer["error"]["data"]["code"], "too_large", "{answer}");
+    }
+    let request = alice.call("echo", r#"{"text":"still here"}"#).await;
+    assert_eq!(text(&alice.result(&request).await), "still here");
+    guest.stop().await;
+}
