@@ -191,6 +191,11 @@ impl Fold {
         participant.is_host() || self.roster.contains_key(participant)
     }
 
+    /// Somebody who is here.
+    pub(crate) fn participant(&self, id: &ParticipantId) -> Option<&Arc<Participant>> {
+        self.roster.get(id)
+    }
+
     /// Everybody here, by id.
     pub(crate) fn roster(&self) -> Vec<Arc<Participant>> {
         self.roster.values().cloned().collect()

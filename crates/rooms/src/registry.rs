@@ -96,9 +96,12 @@ pub struct Residence {
     pub cursor: Cursor,
     /// What the host answers from.
     pub desk: Desk,
+    /// The newest entry when the room was opened. Up to here, what names the host may have been answered before.
+    pub opened_at: Position,
 }
 
 /// What the host knows of a room, and how it speaks there: as itself, or for those who ask it to.
+#[derive(Clone)]
 pub struct Desk(Arc<Room>);
 
 impl Desk {
@@ -110,6 +113,17 @@ impl Desk {
     /// Who is here.
     pub fn roster(&self) -> Vec<Arc<Participant>> {
         self.0.fold().roster()
+    }
+
+    /// Somebody who is here.
+    pub fn participant(&self, id: &ParticipantId) -> Option<Arc<Participant>> {
+        self.0.fold().participant(id).cloned()
+    }
+
+    /// Reads the room after a position, or from now on. Does not keep the room from being put away.
+    pub fn observe(&self, after: Option<Position>, interest: Interest) -> Cursor {
+        let began = after.map_or_else(|| self.0.ring().head(), |position| position.offset);
+        Cursor::new(self.0.clone(), None, Bell::new(interest), began)
     }
 
     /// Publishes as the host, or as somebody on whose request the host acts.
@@ -350,7 +364,7 @@ impl Rooms {
         let began = unanswered.unwrap_or(standing.head.offset);
         let bell = Bell::new(Interest { reader: Some(host), deliver: Deliver::Named, without_own: true });
         let cursor = Cursor::new(room.clone(), None, bell, began);
-        let host = (self.0.host)(Residence { cursor, desk: Desk(room.clone()) });
+        let host = (self.0.host)(Residence { cursor, desk: Desk(room.clone()), opened_at: standing.head });
         let grace = (!standing.present.is_empty()).then(|| Instant::now() + self.0.common.settings.grace);
         let mut tasks = self.tasks();
         while tasks.try_join_next().is_some() {}

@@ -1,0 +1,239 @@
+//! The host's own requests, and whoever waits for their answers.
+//!
+//! Invariant: a request that is no longer waited for is withdrawn, whatever the reason: [`Asked`] says so when it is dropped.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use salon_protocol::{Entry, EnvelopeId, ParticipantId};
+use salon_rooms::Publishing;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use super::office::Office;
+use super::speech::compose;
+use crate::clock;
+
+/// Why nothing came from somebody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Lack {
+    /// It is not in the room.
+    Absent,
+    /// It was too slow.
+    Timeout,
+    /// It left, or began anew.
+    Left,
+    /// There was an answer already; if it had been asked, it was told to stop.
+    Unneeded,
+    /// It did not want to be asked.
+    Declined,
+    /// What it has is more than the gateway keeps.
+    TooLong,
+    /// What it answered made no sense.
+    Unreadable,
+    /// The gateway could not ask.
+    Unasked,
+}
+
+impl Lack {
+    /// To be read after a participant's name.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Absent => "is not here",
+            Self::Timeout => "did not answer in time",
+            Self::Left => "left before it answered",
+            Self::Unneeded => "was no longer needed",
+            Self::Declined => "answered the handshake with an error",
+            Self::TooLong => "lists more than the gateway keeps",
+            Self::Unreadable => "gave an answer that could not be read",
+            Self::Unasked => "could not be asked",
+        }
+    }
+}
+
+/// Somebody from whom nothing came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Lacking {
+    pub(super) participant: ParticipantId,
+    pub(super) reason: Lack,
+}
+
+/// How many of those from whom nothing came are listed in an answer.
+const MOST_LACKING: usize = 256;
+
+/// Some of those from whom nothing came, and how many there are when these are not all.
+pub(super) fn some(lacking: &[Lacking]) -> (&[Lacking], Option<usize>) {
+    let shown = lacking.len().min(MOST_LACKING);
+    (&lacking[..shown], (shown < lacking.len()).then_some(lacking.len()))
+}
+
+/// How many of its requests the host waits for in a room. Rooms tell a caller that whom it asked has left only for its newest 1,000.
+const MOST_OPEN: usize = 900;
+
+/// Everything the host waits for in a room.
+pub(super) struct Calls {
+    open: Mutex<HashMap<EnvelopeId, oneshot::Sender<Reply>>>,
+    /// The last JSON-RPC id. Begins at the time of day, so that it does not meet those of before a restart.
+    last: AtomicU64,
+}
+
+enum Reply {
+    Answered(Arc<Entry>),
+    Left,
+}
+
+impl Calls {
+    pub(super) fn new() -> Self {
+        Self { open: Mutex::default(), last: AtomicU64::new(clock::now().0) }
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<EnvelopeId, oneshot::Sender<Reply>>> {
+        self.open.lock().expect("no code panics while it holds the calls")
+    }
+
+    /// Hands an answer to whoever waits for it; says whether anybody did.
+    pub(super) fn answered(&self, entry: &Arc<Entry>) -> bool {
+        let waiting = entry.envelope.correlation().and_then(|request| self.open().remove(request));
+        waiting.is_some_and(|waiting| waiting.send(Reply::Answered(entry.clone())).is_ok())
+    }
+
+    /// Nobody will answer a request any more.
+    pub(super) fn failed(&self, request: &EnvelopeId) {
+        if let Some(waiting) = self.open().remove(request) {
+            // Whoever waited may have given up just now.
+            let _ = waiting.send(Reply::Left);
+        }
+    }
+
+    /// Gives everything up.
+    pub(super) fn clear(&self) {
+        self.open().clear();
+    }
+}
+
+/// A request on its way. Dropped without an answer, it is withdrawn.
+pub(super) struct Asked {
+    office: Arc<Office>,
+    callee: ParticipantId,
+    request: EnvelopeId,
+    id: u64,
+    reply: oneshot::Receiver<Reply>,
+    may_withdraw: bool,
+}
+
+impl Asked {
+    /// Asks somebody something.
+    pub(super) async fn ask(
+        office: &Arc<Office>,
+        callee: &ParticipantId,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<Self, Lack> {
+        #[derive(Serialize)]
+        struct Request<'a, P> {
+            jsonrpc: &'static str,
+            id: u64,
+            method: &'a str,
+            params: &'a P,
+        }
+        let id = office.calls.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let host = ParticipantId::host();
+        let payload = Request { jsonrpc: "2.0", id, method, params };
+        let envelope = uuid::Uuid::new_v4().to_string();
+        let draft = compose(&envelope, &host, std::slice::from_ref(callee), None, payload);
+        let request = draft.envelope().id().clone();
+
+        // Before it is published: the answer may come before this goes on.
+        let (waiting, reply) = oneshot::channel();
+        {
+            let mut open = office.calls.open();
+            if open.len() >= MOST_OPEN {
+                return Err(Lack::Unasked);
+            }
+            open.insert(request.clone(), waiting);
+        }
+        let (office, callee) = (office.clone(), callee.clone());
+        let mut asked = Self { office, callee, request, id, reply, may_withdraw: false };
+        let refusal = match asked.office.desk.publish(&host, draft) {
+            Publishing::Submitted(submission) => {
+                // MCP does not let a client cancel its `initialize`.
+                asked.may_withdraw = method != "initialize";
+                match submission.await {
+                    Ok(_) => return Ok(asked),
+                    Err(refusal) => {
+                        asked.may_withdraw = false;
+                        refusal
+                    }
+                }
+            }
+            other => match other.outcome().await {
+                Ok(_) => return Ok(asked),
+                Err(refusal) => refusal,
+            },
+        };
+        tracing::debug!(topic = %asked.office.desk.topic(), %refusal, "the host could not ask");
+        Err(if refusal.code == salon_protocol::Code::RecipientNotFound { Lack::Left } else { Lack::Unasked })
+    }
+
+    /// Waits for the answer.
+    pub(super) async fn reply(mut self) -> Result<Answer, Lack> {
+        let reply = (&mut self.reply).await;
+        self.may_withdraw = false;
+        match reply {
+            Ok(Reply::Answered(entry)) => Ok(Answer(entry)),
+            Ok(Reply::Left) => Err(Lack::Left),
+            Err(_) => Err(Lack::Unasked),
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.office.calls.open().remove(&self.request);
+        if self.may_withdraw {
+            let params = json!({ "requestId": self.id, "reason": "the answer is no longer needed" });
+            self.office.tell(&self.callee, &self.request, "notifications/cancelled", &params);
+        }
+    }
+}
+
+/// An answer, as it came.
+pub(super) struct Answer(pub(super) Arc<Entry>);
+
+impl Answer {
+    /// Its result, or its error.
+    pub(super) fn outcome(&self) -> Result<&RawValue, &RawValue> {
+        #[derive(Deserialize)]
+        struct Payload<'a> {
+            #[serde(borrow)]
+            result: Option<&'a RawValue>,
+            #[serde(borrow)]
+            error: Option<&'a RawValue>,
+        }
+        match serde_json::from_str(self.0.envelope.payload()) {
+            Ok(Payload { error: Some(error), .. }) => Err(error),
+            Ok(Payload { result: Some(result), .. }) => Ok(result),
+            // A `null` result is read as none.
+            _ => Ok(RawValue::NULL),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_is_named_in_part_and_counted() {
+        let crowd = |count: usize| -> Vec<Lacking> {
+            let named = |n| ParticipantId::new(format!("p{n}")).expect("a name");
+            (0..count).map(|n| Lacking { participant: named(n), reason: Lack::Timeout }).collect()
+        };
+        assert_eq!(some(&crowd(MOST_LACKING)), (&*crowd(MOST_LACKING), None));
+        assert_eq!(some(&crowd(1000)), (&*crowd(MOST_LACKING), Some(1000)));
+    }
+}

@@ -1,0 +1,287 @@
+//! What counts as an event for somebody who waits, and how it is told in words.
+
+use std::collections::HashSet;
+
+use salon_protocol::{CHAT_METHOD, Entry, Message, ParticipantId, PresenceEvent};
+use serde::Deserialize;
+
+use super::speech::cut;
+use super::{WAIT, waiting};
+
+/// How much of an event is told in words.
+const MOST_WORDS: usize = 500;
+
+/// A sort of event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Sort {
+    Mention,
+    Chat,
+    Join,
+    Leave,
+    Call,
+    Any,
+}
+
+/// What somebody waits for.
+pub(super) struct Interests {
+    pub(super) caller: ParticipantId,
+    /// What the caller is called in conversation, in lower case.
+    pub(super) names: Vec<String>,
+    pub(super) sorts: HashSet<Sort>,
+    pub(super) from: Option<HashSet<ParticipantId>>,
+    pub(super) namespace: uuid::Uuid,
+}
+
+impl Interests {
+    /// The names somebody answers to.
+    pub(super) fn names(id: &ParticipantId, display: Option<&str>) -> Vec<String> {
+        let names = [Some(id.as_str()), display].into_iter().flatten().map(|name| name.trim().to_lowercase());
+        names.filter(|name| !name.is_empty()).collect()
+    }
+
+    fn has(&self, sort: Sort) -> bool {
+        self.sorts.contains(&sort)
+    }
+
+    /// Whether an entry is an event here. What the caller did itself never is.
+    pub(super) fn wants(&self, entry: &Entry) -> bool {
+        let envelope = &entry.envelope;
+        if let Some(presence) = envelope.presence() {
+            let sort = match presence.event {
+                PresenceEvent::Join => Sort::Join,
+                PresenceEvent::Leave => Sort::Leave,
+                PresenceEvent::Heartbeat => return false,
+            };
+            let who = &presence.participant.id;
+            return *who != self.caller && self.is_from(who) && (self.has(sort) || self.has(Sort::Any));
+        }
+        if *envelope.from() == self.caller || !self.is_from(envelope.from()) {
+            return false;
+        }
+        let Some(message) = envelope.message() else { return false };
+        if self.has(Sort::Any) {
+            return !self.is_waiting(entry);
+        }
+        let is_to_caller = || envelope.to().contains(&self.caller);
+        match message {
+            Message::Notification { method } if &**method == CHAT_METHOD => {
+                self.has(Sort::Chat) || self.has(Sort::Mention) && (is_to_caller() || self.is_named_in(entry))
+            }
+            Message::Notification { method } => self.has(Sort::Mention) && !is_upkeep(method) && is_to_caller(),
+            Message::Request { method, .. } => {
+                (self.has(Sort::Call) || self.has(Sort::Mention)) && !is_upkeep(method) && is_to_caller()
+            }
+            // An answer to the caller has been given to it already, as the answer to its request.
+            Message::Response { .. } => false,
+        }
+    }
+
+    fn is_from(&self, who: &ParticipantId) -> bool {
+        self.from.as_ref().is_none_or(|from| from.contains(who))
+    }
+
+    fn is_named_in(&self, entry: &Entry) -> bool {
+        let Some(chat) = entry.envelope.chat() else { return false };
+        let text = chat.text.to_lowercase();
+        self.names.iter().any(|name| names(&text, name))
+    }
+
+    /// Whether an entry is itself part of somebody's waiting. If it were an event, those who wait would wake each other for ever.
+    fn is_waiting(&self, entry: &Entry) -> bool {
+        let envelope = &entry.envelope;
+        match envelope.message() {
+            Some(Message::Request { method, .. }) => {
+                #[derive(Deserialize)]
+                struct Call {
+                    name: String,
+                }
+                &**method == "tools/call"
+                    && envelope.to().iter().any(ParticipantId::is_host)
+                    && envelope
+                        .params()
+                        .and_then(|params| serde_json::from_str::<Call>(params).ok())
+                        .is_some_and(|call| call.name == WAIT)
+            }
+            Some(Message::Response { .. }) => waiting::is_answer(entry, &self.namespace),
+            _ => false,
+        }
+    }
+}
+
+/// What MCP's machinery does by itself, which nobody waits for.
+fn is_upkeep(method: &str) -> bool {
+    matches!(
+        method,
+        "initialize"
+            | "notifications/initialized"
+            | "ping"
+            | "notifications/progress"
+            | "tools/list"
+            | "resources/list"
+            | "resources/templates/list"
+            | "prompts/list"
+    )
+}
+
+/// Whether a text names somebody: as a word of its own, with or without `@`. Both are in lower case.
+fn names(text: &str, name: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    // These join words to one name, unless a sentence merely ends with them.
+    let is_joint = |c: char| matches!(c, '-' | '.' | ':' | '~');
+    text.match_indices(name).any(|(at, _)| {
+        let mut before = text[..at].chars().rev();
+        let begins = match before.next() {
+            None => true,
+            Some(c) if is_joint(c) => !before.next().is_some_and(is_word),
+            Some(c) => !is_word(c),
+        };
+        let mut after = text[at + name.len()..].chars();
+        let ends = match after.next() {
+            None => true,
+            Some(c) if is_joint(c) || c == '@' => !after.next().is_some_and(is_word),
+            Some(c) => !is_word(c),
+        };
+        begins && ends
+    })
+}
+
+/// An event in words.
+pub(super) fn words(entry: &Entry) -> String {
+    let envelope = &entry.envelope;
+    let (from, id) = (envelope.from(), envelope.id());
+    if let Some(presence) = envelope.presence() {
+        let who = &presence.participant.id;
+        return match presence.event {
+            PresenceEvent::Join => format!("{who} joined"),
+            PresenceEvent::Leave => format!("{who} left"),
+            PresenceEvent::Heartbeat => format!("{who} is here"),
+        };
+    }
+    let to = match envelope.to() {
+        [] => "everyone".to_owned(),
+        to => to.iter().map(ParticipantId::as_str).collect::<Vec<_>>().join(", "),
+    };
+    let params = || envelope.params().map(|params| format!(" {}", cut(params, MOST_WORDS))).unwrap_or_default();
+    match envelope.message() {
+        Some(Message::Notification { method }) if &**method == CHAT_METHOD => {
+            let said = envelope.chat().map(|chat| chat.text).unwrap_or_default();
+            format!("{from} said: {}", cut(&said, MOST_WORDS))
+        }
+        Some(Message::Notification { method }) => format!("{from} told {to} {method}{}", params()),
+        Some(Message::Request { method, .. }) => format!("{from} asks {to} {method}{} (envelope {id})", params()),
+        Some(Message::Response { .. }) => format!("{from} answered {to}: {}", cut(envelope.payload(), MOST_WORDS)),
+        None => format!("{from}: {}", cut(envelope.payload(), MOST_WORDS)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::speech::derived_id;
+    use super::*;
+    use salon_protocol::{Envelope, EnvelopeId, Position, Timestamp};
+    use serde_json::json;
+
+    #[test]
+    fn a_name_is_a_word() {
+        for (text, expected) in [
+            ("bob", true),
+            ("hello, bob!", true),
+            ("@bob: look", true),
+            ("ask bob.", true),
+            ("bob's turn", true),
+            ("(bob)", true),
+            ("bobby", false),
+            ("kabob", false),
+            ("bob-2 is here", false),
+            ("room:bob", false),
+            ("mail bob@example.org", false),
+            ("bobby and bob", true),
+            ("", false),
+        ] {
+            assert_eq!(names(text, "bob"), expected, "{text}");
+        }
+        assert!(names("danke, jörg müller", "jörg müller"));
+        assert_eq!(Interests::names(&ParticipantId::host(), Some("  ")), ["system:gateway"]);
+    }
+
+    /// An entry from `from` to `to`, as the test writes it.
+    fn entry(from: &str, to: &[&str], payload: serde_json::Value) -> Entry {
+        let kind = if payload.get("event").is_some() { "presence" } else { "mcp" };
+        let text = json!({
+            "protocol": "mcp-x/v0", "id": "e1", "ts": "2025-08-17T14:00:00Z", "from": from, "to": to, "kind": kind,
+            "payload": payload
+        });
+        let envelope = Envelope::restore(text.to_string()).expect("an envelope");
+        Entry { position: Position::start(1), arrived: Timestamp(0), envelope }
+    }
+
+    /// Which sorts an entry is of, for alice.
+    fn sorts(entry: &Entry) -> String {
+        let caller = ParticipantId::new("alice").expect("a name");
+        let all = [
+            ("mention", Sort::Mention),
+            ("chat", Sort::Chat),
+            ("join", Sort::Join),
+            ("leave", Sort::Leave),
+            ("call", Sort::Call),
+            ("any", Sort::Any),
+        ];
+        let wanted = all.iter().filter(|(_, sort)| {
+            let interests = Interests {
+                names: Interests::names(&caller, Some("Alice A.")),
+                caller: caller.clone(),
+                sorts: [*sort].into(),
+                from: None,
+                namespace: uuid::Uuid::nil(),
+            };
+            interests.wants(entry)
+        });
+        wanted.map(|(word, _)| *word).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn every_entry_is_of_its_sorts() {
+        let chat = |text: &str| json!({"jsonrpc":"2.0","method":CHAT_METHOD,"params":{"text":text}});
+        let note = json!({"jsonrpc":"2.0","method":"notifications/note"});
+        let call = |method: &str| json!({"jsonrpc":"2.0","id":1,"method":method,"params":{"name":"x"}});
+        let presence = |event: &str, who: &str| json!({"event":event,"participant":{"id":who}});
+        for (entry, expected) in [
+            (entry("bob", &[], chat("hi")), "chat any"),
+            (entry("bob", &[], chat("hi alice a.")), "mention chat any"),
+            (entry("bob", &["alice"], chat("hi")), "mention chat any"),
+            (entry("alice", &[], chat("I am alice")), ""),
+            (entry("bob", &["alice"], note.clone()), "mention any"),
+            (entry("bob", &[], note.clone()), "any"),
+            (entry("bob", &["alice"], call("tools/call")), "mention call any"),
+            (entry("bob", &["carol"], call("tools/call")), "any"),
+            (entry("system:gateway", &["alice"], call("initialize")), "any"),
+            (entry("bob", &["alice"], json!({"jsonrpc":"2.0","id":1,"result":{}})), "any"),
+            (entry("system:gateway", &[], presence("join", "bob")), "join any"),
+            (entry("system:gateway", &[], presence("leave", "bob")), "leave any"),
+            (entry("system:gateway", &[], presence("leave", "alice")), ""),
+        ] {
+            assert_eq!(sorts(&entry), expected, "{}", entry.envelope.text());
+        }
+    }
+
+    #[test]
+    fn waiting_is_no_event() {
+        let call = |tool: &str| json!({"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":tool}});
+        assert_eq!(sorts(&entry("bob", &["system:gateway"], call("room.wait"))), "");
+        assert_eq!(sorts(&entry("bob", &["system:gateway"], call("presence.get"))), "any");
+        assert_eq!(sorts(&entry("bob", &["carol"], call("room.wait"))), "any");
+        let answer = |purpose: &str| {
+            let request = EnvelopeId::new("w1").expect("an id");
+            let text = json!({
+                "protocol": "mcp-x/v0", "id": derived_id(&uuid::Uuid::nil(), purpose, &request), "ts": "2025-08-17T14:00:00Z",
+                "from": "system:gateway", "to": ["bob"], "kind": "mcp", "correlation_id": "w1",
+                "payload": {"jsonrpc":"2.0","id":1,"result":{}}
+            });
+            let envelope = Envelope::restore(text.to_string()).expect("an envelope");
+            Entry { position: Position::start(1), arrived: Timestamp(0), envelope }
+        };
+        assert_eq!(sorts(&answer(waiting::PURPOSE)), "");
+        assert_eq!(sorts(&answer("answer")), "any");
+    }
+}

@@ -1,0 +1,253 @@
+//! `room.find_tools`: which tools there are, and whose they are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use salon_protocol::ParticipantId;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::arguments::Arguments;
+use super::calls::{Lacking, some};
+use super::catalogue::{Consulted, Offer, Tool};
+use super::descriptions;
+use super::office::Office;
+use super::speech::{Outcome, RpcError, cut, text, told};
+
+pub(super) const MOST_TOOLS: usize = 500;
+pub(super) const USUAL_TOOLS: usize = 50;
+
+/// How long whoever looks for tools waits for everybody together: a crowd of silent participants takes its time, and is asked on
+/// behind the answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How much of a description or a schema is told in words.
+const MOST_WORDS: usize = 1000;
+
+/// What is looked for.
+pub(super) struct Wish {
+    query: Option<String>,
+    pub(super) participant: Option<ParticipantId>,
+    limit: usize,
+}
+
+impl Wish {
+    pub(super) fn read(mut arguments: Arguments<'_>) -> Result<Self, RpcError> {
+        let query = arguments.optional("query")?;
+        let participant = arguments.optional("participant")?;
+        let limit = arguments.number("limit", 1..=MOST_TOOLS as u64, USUAL_TOOLS as u64)? as usize;
+        arguments.end()?;
+        Ok(Self { query, participant, limit })
+    }
+}
+
+/// What those who were consulted offer, and of whom that is not known.
+async fn offers(consulted: Vec<Consulted>, deadline: Instant) -> (Vec<(ParticipantId, Arc<Offer>)>, Vec<Lacking>) {
+    let known = consulted.into_iter().map(|mut consulted| async move {
+        let offer = consulted.offer(deadline).await;
+        (consulted.who.id.clone(), offer)
+    });
+    let (mut offers, mut unanswered) = (Vec::new(), Vec::new());
+    for (participant, offer) in join_all(known).await {
+        match offer {
+            Ok(offer) => offers.push((participant, offer)),
+            Err(reason) => unanswered.push(Lacking { participant, reason }),
+        }
+    }
+    (offers, unanswered)
+}
+
+/// Answers once everybody who was consulted has answered, or had time enough to.
+pub(super) async fn find(office: Arc<Office>, wish: Wish, consulted: Vec<Consulted>) -> Outcome {
+    let (offers, unanswered) = offers(consulted, Instant::now() + PATIENCE).await;
+    let host = ParticipantId::host();
+    let own = wish.participant.as_ref().is_none_or(ParticipantId::is_host);
+    let own = own.then_some((&host, &**descriptions::TOOLS));
+    let lists = own.into_iter().chain(offers.iter().map(|(id, offer)| (id, offer.tools.as_slice())));
+    let tools = lists.flat_map(|(participant, tools)| tools.iter().filter_map(move |tool| View::of(participant, tool)));
+    let mut found = rank(tools.collect(), wish.query.as_deref().unwrap_or_default());
+
+    let total = found.len();
+    found.truncate(wish.limit);
+    let mut room = office.toolbox.room_for_texts();
+    // A schema counts for what it takes as it is and in words.
+    found.retain(|tool| match room.checked_sub(tool.weight()) {
+        Some(rest) => {
+            room = rest;
+            true
+        }
+        None => false,
+    });
+    let words = words(&found, total, &unanswered);
+    let (unanswered, unanswered_total) = some(&unanswered);
+    let structured = text(&Found { tools: &found, total, unanswered, unanswered_total });
+    Ok(told(&words, &structured, false))
+}
+
+#[derive(Serialize)]
+struct Found<'a> {
+    tools: &'a [View<'a>],
+    total: usize,
+    unanswered: &'a [Lacking],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unanswered_total: Option<usize>,
+}
+
+/// A tool as it is shown.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct View<'a> {
+    participant: &'a ParticipantId,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_schema: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<&'a RawValue>,
+}
+
+impl<'a> View<'a> {
+    fn of(participant: &'a ParticipantId, tool: &'a Tool) -> Option<Self> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Fields<'a> {
+            #[serde(borrow)]
+            title: Option<&'a RawValue>,
+            #[serde(borrow)]
+            description: Option<&'a RawValue>,
+            #[serde(borrow)]
+            input_schema: Option<&'a RawValue>,
+            #[serde(borrow)]
+            annotations: Option<&'a RawValue>,
+        }
+        let fields: Fields<'a> = serde_json::from_str(tool.raw.get()).ok()?;
+        // What is no text is left out; it is no reason to hide the tool.
+        let words = |raw: Option<&RawValue>| raw.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+        Some(Self {
+            participant,
+            name: &tool.name,
+            title: words(fields.title),
+            description: words(fields.description),
+            input_schema: fields.input_schema,
+            annotations: fields.annotations,
+        })
+    }
+
+    fn weight(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let annotations = self.annotations.map_or(0, |raw| raw.get().len());
+        let schema = self.input_schema.map_or(0, |raw| raw.get().len());
+        // In words a quote takes two bytes.
+        let told = 2 * (text(&self.description).min(MOST_WORDS) + schema.min(MOST_WORDS));
+        256 + self.name.len() + text(&self.title) + text(&self.description) + annotations + schema + told
+    }
+
+    /// How well it fits a word.
+    fn fit(&self, word: &str) -> u32 {
+        let has = |text: &str| text.to_lowercase().contains(word);
+        let is_part = |text: &str| text.to_lowercase().split(|c: char| !c.is_alphanumeric()).any(|part| part == word);
+        let texts = [
+            (Some(self.name), 4),
+            (self.title.as_deref(), 3),
+            (Some(self.participant.as_str()), 2),
+            (self.description.as_deref(), 1),
+        ];
+        let fits = texts.iter().filter_map(|(text, weight)| {
+            let text = (*text)?;
+            // A whole word counts for more than a part of one.
+            has(text).then(|| if is_part(text) || text.eq_ignore_ascii_case(word) { 2 * weight } else { *weight })
+        });
+        fits.sum()
+    }
+}
+
+/// The tools that match some word, the best first; all of them, by participant, when there are no words.
+fn rank<'a>(tools: Vec<View<'a>>, query: &str) -> Vec<View<'a>> {
+    let query = query.to_lowercase();
+    let words: Vec<&str> = query.split_whitespace().collect();
+    if words.is_empty() {
+        return tools;
+    }
+    let mut found: Vec<_> = tools
+        .into_iter()
+        .filter_map(|tool| {
+            let fits: Vec<u32> = words.iter().map(|word| tool.fit(word)).collect();
+            let matched = fits.iter().filter(|fit| **fit > 0).count();
+            (matched > 0).then(|| ((matched, fits.iter().sum::<u32>()), tool))
+        })
+        .collect();
+    // Stable, so that equals stay in order.
+    found.sort_by_key(|(fit, _)| std::cmp::Reverse(*fit));
+    found.into_iter().map(|(_, tool)| tool).collect()
+}
+
+fn words(found: &[View<'_>], total: usize, unanswered: &[Lacking]) -> String {
+    let mut lines = Vec::new();
+    match (found.len(), total) {
+        (_, 0) => lines.push("No tool was found.".to_owned()),
+        (shown, total) if shown < total => {
+            lines.push(format!("{shown} of {total} tools; ask more precisely for others:"))
+        }
+        (shown, _) => lines.push(format!("{shown} tools:")),
+    }
+    for tool in found {
+        let about = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or("(no description)");
+        lines.push(format!("- {} of {}: {}", tool.name, tool.participant, cut(about, MOST_WORDS)));
+        if let Some(schema) = tool.input_schema {
+            lines.push(format!("  input schema: {}", cut(schema.get(), MOST_WORDS)));
+        }
+    }
+    let (shown, all) = some(unanswered);
+    for Lacking { participant, reason } in shown {
+        lines.push(format!("Not known: the tools of {participant}, who {}.", reason.words()));
+    }
+    lines.extend(all.map(|all| format!("Not known: the tools of {all} participants in all.")));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(query: &str) -> String {
+        let tools = [
+            ("robot", r#"{"name":"arm.move","description":"Moves the arm","inputSchema":{}}"#),
+            ("robot", r#"{"name":"remove","title":"Take away","inputSchema":{}}"#),
+            ("clock", r#"{"name":"now","description":"Tells the time; does not move","inputSchema":{}}"#),
+            ("arm", r#"{"name":"wave","description":5}"#),
+        ];
+        let tools: Vec<(ParticipantId, Tool)> = tools
+            .iter()
+            .map(|(who, raw)| {
+                let raw = RawValue::from_string((*raw).to_owned()).expect("JSON");
+                (ParticipantId::new(who).expect("a name"), Tool::read(&raw).expect("a tool"))
+            })
+            .collect();
+        let views = tools.iter().filter_map(|(who, tool)| View::of(who, tool)).collect();
+        rank(views, query).iter().map(|tool| tool.name).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_best_come_first() {
+        assert_eq!(found(""), "arm.move remove now wave");
+        assert_eq!(found("move"), "arm.move remove now");
+        assert_eq!(found("Move ARM"), "arm.move remove wave now", "more words before better ones");
+        assert_eq!(found("clock"), "now");
+        assert_eq!(found("take"), "remove");
+        assert_eq!(found("nothing"), "");
+    }
+
+    #[test]
+    fn a_schema_stays_as_it_was_written() {
+        let schema = r#"{ "maximum":1e999, "type" : "object" }"#;
+        let raw = RawValue::from_string(format!(r#"{{"name":"x","inputSchema":{schema}}}"#)).expect("JSON");
+        let (who, tool) = (ParticipantId::host(), Tool::read(&raw).expect("a tool"));
+        let view = View::of(&who, &tool).expect("a view");
+        assert!(text(&view).get().contains(schema));
+    }
+}

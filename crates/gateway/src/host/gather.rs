@@ -1,0 +1,381 @@
+//! `room.call_all`: the same call to several participants, and their answers gathered by a strategy.
+//!
+//! Invariant: what came before the deadline is in the answer, and whoever was asked and is not waited for any more is told so
+//! ([`Asked`] sees to that). The host asks in its own name and says in `_meta` for whom.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use salon_protocol::{EnvelopeId, ParticipantId};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::time::{Instant, sleep_until};
+
+use super::arguments::Arguments;
+use super::calls::{Answer, Asked, Lack, Lacking, some};
+use super::catalogue::Consulted;
+use super::office::{Office, Request};
+use super::speech::{Outcome, RpcError, cut, text, told};
+use super::verdict::{self, Ballot};
+
+/// How many are asked at once.
+pub(super) const MOST_ASKED: usize = 256;
+
+/// How much of one answer, and of all together, is told in words.
+const MOST_WORDS: usize = 500;
+const MOST_WORDS_OF_ALL: usize = 32 * 1024;
+
+/// When there are answers enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Strategy {
+    All,
+    First,
+    Majority,
+}
+
+/// What is to be asked.
+pub(super) struct Wish {
+    tool: String,
+    arguments: Option<Box<RawValue>>,
+    /// Whom to ask; `None` is everybody who offers the tool.
+    pub(super) participants: Option<Vec<ParticipantId>>,
+    strategy: Strategy,
+    time: Duration,
+}
+
+impl Wish {
+    pub(super) fn read(mut arguments: Arguments<'_>) -> Result<Self, RpcError> {
+        let tool = arguments.required("tool")?;
+        let passed = arguments.raw("arguments").map(ToOwned::to_owned);
+        if passed.as_ref().is_some_and(|passed| !passed.get().starts_with('{')) {
+            return Err(arguments.wrong("arguments", "must be an object"));
+        }
+        let mut participants: Option<Vec<ParticipantId>> = arguments.optional("participants")?;
+        if let Some(named) = &mut participants {
+            let mut known = HashSet::new();
+            named.retain(|participant| known.insert(participant.clone()));
+            if named.is_empty() || named.len() > MOST_ASKED {
+                return Err(arguments.wrong("participants", &format!("must name 1 to {MOST_ASKED} participants")));
+            }
+            if named.iter().any(ParticipantId::is_host) {
+                return Err(arguments.wrong("participants", "the gateway cannot ask itself; call its tools directly"));
+            }
+        }
+        let strategy = arguments.optional("strategy")?.unwrap_or(Strategy::All);
+        let time = arguments.time()?;
+        arguments.end()?;
+        Ok(Self { tool, arguments: passed, participants, strategy, time })
+    }
+}
+
+/// Asks, gathers, and answers. `consulted` are those who may be asked and are here.
+pub(super) async fn call_all(
+    office: Arc<Office>,
+    request: Request,
+    wish: Wish,
+    consulted: Vec<Consulted>,
+    progress: Option<Box<RawValue>>,
+) -> Outcome {
+    let deadline = Instant::now() + wish.time;
+    let mut gathered = Gathered::new(wish.strategy, office.toolbox.room_for_texts());
+    gathered.voters = consulted.len();
+    if let Some(named) = &wish.participants {
+        let absent = named.iter().filter(|id| !consulted.iter().any(|consulted| consulted.who.id == **id));
+        gathered.missing.extend(absent.map(|id| Lacking { participant: id.clone(), reason: Lack::Absent }));
+        gathered.voters = named.len();
+    }
+
+    let meta = Meta { on_behalf_of: request.caller() };
+    let params = Params { name: &wish.tool, arguments: wish.arguments.as_deref(), meta };
+    // Everyone is asked as soon as it is known what it offers, whoever else is slow to say.
+    let (mut in_doubt, mut waiting) = (HashSet::new(), HashSet::new());
+    let mut consulting = FuturesUnordered::new();
+    for mut consulted in consulted {
+        in_doubt.insert(consulted.who.id.clone());
+        consulting.push(async move {
+            let offer = consulted.offer(deadline).await;
+            (consulted.who.id.clone(), offer)
+        });
+    }
+    let mut asking = FuturesUnordered::new();
+    while !(gathered.is_decided() || consulting.is_empty() && asking.is_empty()) {
+        tokio::select! { biased;
+            Some((participant, reply)) = asking.next() => {
+                waiting.remove(&participant);
+                let is_answer = Result::is_ok(&reply);
+                gathered.take(participant, reply);
+                if let Some(token) = progress.as_deref().filter(|_| is_answer) {
+                    let params =
+                        Progress { progress_token: token, progress: gathered.answers.len(), total: gathered.voters };
+                    office.tell(request.caller(), request.entry.envelope.id(), "notifications/progress", &params);
+                }
+            }
+            Some((participant, offer)) = consulting.next() => {
+                in_doubt.remove(&participant);
+                match offer {
+                    Ok(offer) if wish.participants.is_none() && !offer.has(&wish.tool) => gathered.excuse(),
+                    Ok(_) if gathered.asked == MOST_ASKED => gathered.lack(participant, Lack::Unasked),
+                    Ok(_) => {
+                        gathered.asked += 1;
+                        waiting.insert(participant.clone());
+                        asking.push(ask(&office, participant, &params));
+                    }
+                    Err(reason) if wish.participants.is_none() => {
+                        gathered.unanswered.push(Lacking { participant, reason });
+                        gathered.excuse();
+                    }
+                    Err(reason) => gathered.lack(participant, reason),
+                }
+            }
+            () = sleep_until(deadline) => break,
+        }
+    }
+    // Whoever is not waited for any more is told so before the caller is answered.
+    drop(asking);
+    let reason = if gathered.is_decided() { Lack::Unneeded } else { Lack::Timeout };
+    waiting.into_iter().for_each(|participant| gathered.lack(participant, reason));
+    for participant in in_doubt {
+        match (&wish.participants, reason) {
+            (Some(_), _) => gathered.lack(participant, reason),
+            // Whether it offers the tool does not matter any more.
+            (None, Lack::Unneeded) => {}
+            (None, _) => gathered.unanswered.push(Lacking { participant, reason }),
+        }
+    }
+    Ok(gathered.tell(&wish.tool))
+}
+
+#[derive(Serialize)]
+struct Params<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<&'a RawValue>,
+    #[serde(rename = "_meta")]
+    meta: Meta<'a>,
+}
+
+#[derive(Serialize)]
+struct Meta<'a> {
+    #[serde(rename = "salon/onBehalfOf")]
+    on_behalf_of: &'a ParticipantId,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Progress<'a> {
+    progress_token: &'a RawValue,
+    progress: usize,
+    total: usize,
+}
+
+type Reply = Result<(Answer, Duration), Lack>;
+
+async fn ask(office: &Arc<Office>, participant: ParticipantId, params: &Params<'_>) -> (ParticipantId, Reply) {
+    let asked = async {
+        let began = Instant::now();
+        let answer = Asked::ask(office, &participant, "tools/call", params).await?.reply().await?;
+        Ok((answer, began.elapsed()))
+    };
+    let reply = asked.await;
+    (participant, reply)
+}
+
+/// One answer. An omitted one was too long to repeat; its envelope is in the room's history.
+#[derive(Serialize)]
+struct Answered {
+    participant: ParticipantId,
+    envelope: EnvelopeId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    omitted: bool,
+    elapsed_ms: u128,
+    /// What it says, when it is a success.
+    #[serde(skip)]
+    ballot: Option<Ballot>,
+    #[serde(skip)]
+    words: String,
+}
+
+struct Gathered {
+    strategy: Strategy,
+    asked: usize,
+    /// Those of whom more than half make a majority: everyone who was named, or who offers the tool or may do so.
+    voters: usize,
+    answers: Vec<Answered>,
+    votes: HashMap<Ballot, usize>,
+    /// The answer that counts.
+    decided: Option<Ballot>,
+    missing: Vec<Lacking>,
+    /// Those of whom it is not known whether they offer the tool.
+    unanswered: Vec<Lacking>,
+    /// Bytes left for answers.
+    room: usize,
+    most_words: usize,
+}
+
+impl Gathered {
+    fn new(strategy: Strategy, room: usize) -> Self {
+        Self {
+            strategy,
+            asked: 0,
+            voters: 0,
+            answers: Vec::new(),
+            votes: HashMap::new(),
+            decided: None,
+            missing: Vec::new(),
+            unanswered: Vec::new(),
+            room,
+            // Words repeat what the answers say, and a character of them takes up to six bytes.
+            most_words: MOST_WORDS_OF_ALL.min(room / 4),
+        }
+    }
+
+    fn is_decided(&self) -> bool {
+        self.decided.is_some()
+    }
+
+    fn lack(&mut self, participant: ParticipantId, reason: Lack) {
+        self.missing.push(Lacking { participant, reason });
+    }
+
+    /// Somebody has no vote after all.
+    fn excuse(&mut self) {
+        self.voters -= 1;
+        self.count();
+    }
+
+    /// Looks whether there is an answer that counts.
+    fn count(&mut self) {
+        let counts = |votes: usize| match self.strategy {
+            Strategy::All => false,
+            Strategy::First => true,
+            Strategy::Majority => 2 * votes > self.voters,
+        };
+        self.decided = self.votes.iter().find(|(_, votes)| counts(**votes)).map(|(ballot, _)| ballot.clone());
+    }
+
+    fn take(&mut self, participant: ParticipantId, reply: Reply) {
+        let (answer, elapsed) = match reply {
+            Ok(answered) => answered,
+            Err(reason) => return self.lack(participant, reason),
+        };
+        let outcome = answer.outcome();
+        let (Ok(raw) | Err(raw)) = outcome;
+        let words = match outcome {
+            Ok(result) => verdict::words(result, MOST_WORDS),
+            Err(error) => format!("error {}", cut(error.get(), MOST_WORDS)),
+        };
+        let ballot = outcome.ok().filter(|result| !verdict::is_error(result)).map(Ballot::of);
+        if let Some(ballot) = &ballot {
+            *self.votes.entry(ballot.clone()).or_default() += 1;
+            self.count();
+        }
+        let omitted = raw.get().len() > self.room;
+        let (result, error) = match outcome {
+            _ if omitted => (None, None),
+            Ok(result) => (Some(result.to_owned()), None),
+            Err(error) => (None, Some(error.to_owned())),
+        };
+        self.room -= if omitted { 0 } else { raw.get().len() };
+        let (envelope, elapsed_ms) = (answer.0.envelope.id().clone(), elapsed.as_millis());
+        self.answers.push(Answered { participant, envelope, result, error, omitted, elapsed_ms, ballot, words });
+    }
+
+    /// Whether there is what was wanted, some of it, or nothing.
+    fn outcome(&self) -> &'static str {
+        let is_complete = match self.strategy {
+            Strategy::All => self.missing.is_empty(),
+            Strategy::First | Strategy::Majority => self.is_decided(),
+        };
+        match self.answers.len() {
+            0 => "none",
+            _ if is_complete => "complete",
+            _ => "partial",
+        }
+    }
+
+    /// The answer that counts, and who gave it.
+    fn verdict(&self) -> Option<Counting<'_>> {
+        let decided = self.decided.as_ref()?;
+        let same: Vec<_> = self.answers.iter().filter(|answer| answer.ballot.as_ref() == Some(decided)).collect();
+        let result = same.iter().find_map(|answer| answer.result.as_deref());
+        let participants = same.iter().map(|answer| &answer.participant).collect();
+        Some(Counting { participants, result, words: &same.first()?.words })
+    }
+
+    fn tell(&mut self, tool: &str) -> Box<RawValue> {
+        self.missing.sort_by(|one, other| one.participant.cmp(&other.participant));
+        self.unanswered.sort_by(|one, other| one.participant.cmp(&other.participant));
+        let (missing, missing_total) = some(&self.missing);
+        let (unanswered, unanswered_total) = some(&self.unanswered);
+        let structured = text(&Told {
+            strategy: self.strategy,
+            outcome: self.outcome(),
+            answer: self.verdict(),
+            answers: &self.answers,
+            missing,
+            missing_total,
+            unanswered,
+            unanswered_total,
+        });
+        told(&self.words(tool), &structured, self.answers.is_empty())
+    }
+
+    fn words(&self, tool: &str) -> String {
+        let mut lines = Vec::new();
+        let wanted = self.answers.len() + self.missing.len();
+        if wanted == 0 {
+            lines.push(format!("Nobody else here is known to offer the tool `{tool}`."));
+        } else {
+            lines.push(format!("{} of {wanted} answered.", self.answers.len()));
+        }
+        match (self.strategy, self.verdict()) {
+            (_, Some(Counting { participants, words, .. })) => {
+                let names: Vec<_> = participants.iter().map(|participant| participant.as_str()).collect();
+                lines.push(format!("The answer, from {}: {words}", names.join(", ")));
+            }
+            (Strategy::First, None) if wanted > 0 => lines.push("Nobody succeeded.".into()),
+            (Strategy::Majority, None) if wanted > 0 => lines.push("There is no majority.".into()),
+            _ => {}
+        }
+        lines.extend(self.answers.iter().map(|answer| format!("- {}: {}", answer.participant, answer.words)));
+        lines
+            .extend(self.missing.iter().map(|lacking| format!("- {} {}", lacking.participant, lacking.reason.words())));
+        for Lacking { participant, reason } in &self.unanswered {
+            lines.push(format!("Not asked, because its tools are not known: {participant}, who {}.", reason.words()));
+        }
+        cut(&lines.join("\n"), self.most_words)
+    }
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    strategy: Strategy,
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<Counting<'a>>,
+    answers: &'a [Answered],
+    missing: &'a [Lacking],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing_total: Option<usize>,
+    unanswered: &'a [Lacking],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unanswered_total: Option<usize>,
+}
+
+/// The answer that counts, and who gave it; without a result, that was too long to repeat.
+#[derive(Serialize)]
+struct Counting<'a> {
+    participants: Vec<&'a ParticipantId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a RawValue>,
+    #[serde(skip)]
+    words: &'a str,
+}

@@ -1,0 +1,111 @@
+//! The host's office in one room: what its answers share while they are worked on.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use salon_protocol::{Draft, Entry, EnvelopeId, ParticipantId, RpcId};
+use salon_rooms::Desk;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+
+use super::calls::Calls;
+use super::catalogue::Catalogue;
+use super::speech::{Outcome, RpcError, compose, derived_id};
+use super::tools::Toolbox;
+
+/// How many participants the host makes the acquaintance of at once.
+const MOST_HANDSHAKES: usize = 16;
+
+pub(super) struct Office {
+    pub(super) toolbox: Arc<Toolbox>,
+    pub(super) desk: Desk,
+    pub(super) calls: Calls,
+    pub(super) handshakes: Semaphore,
+    catalogue: Mutex<Catalogue>,
+}
+
+/// A request to the host.
+#[derive(Clone)]
+pub(super) struct Request {
+    pub(super) entry: Arc<Entry>,
+    pub(super) id: RpcId,
+    /// What its answer's id is derived for; see [`super::waiting`].
+    pub(super) purpose: &'static str,
+    /// Whether it stood in the log before the room was opened.
+    pub(super) is_old: bool,
+}
+
+impl Request {
+    pub(super) fn caller(&self) -> &ParticipantId {
+        self.entry.envelope.from()
+    }
+}
+
+impl Office {
+    pub(super) fn new(toolbox: Arc<Toolbox>, desk: Desk) -> Self {
+        let catalogue = Mutex::new(Catalogue::new(toolbox.shelf.clone()));
+        Self { toolbox, desk, calls: Calls::new(), handshakes: Semaphore::new(MOST_HANDSHAKES), catalogue }
+    }
+
+    pub(super) fn catalogue(&self) -> MutexGuard<'_, Catalogue> {
+        self.catalogue.lock().expect("no code panics while it holds the catalogue")
+    }
+
+    /// Tells somebody something. What is published is on its way in order, so nobody needs to wait for it.
+    pub(super) fn tell(&self, to: &ParticipantId, about: &EnvelopeId, method: &str, params: &impl Serialize) {
+        #[derive(Serialize)]
+        struct Notification<'a, P> {
+            jsonrpc: &'static str,
+            method: &'a str,
+            params: &'a P,
+        }
+        let host = ParticipantId::host();
+        let id = uuid::Uuid::new_v4().to_string();
+        let payload = Notification { jsonrpc: "2.0", method, params };
+        drop(self.desk.publish(&host, compose(&id, &host, std::slice::from_ref(to), Some(about), payload)));
+    }
+
+    /// Whether an old request was answered before the room was opened: to do again what it asked could do harm.
+    pub(super) async fn has_answered(&self, entry: &Entry) -> bool {
+        let (log, topic) = (&self.toolbox.log, self.desk.topic());
+        match log.find(topic, entry.envelope.id()).await {
+            Ok(found) => !found.is_some_and(|found| found.unanswered),
+            Err(error) => {
+                tracing::error!(%topic, %error, "the host could not look a request up");
+                true
+            }
+        }
+    }
+
+    /// Answers a request.
+    pub(super) async fn answer(&self, request: &Request, outcome: &Outcome) {
+        let limit = self.toolbox.message_limit;
+        let mut draft = self.respond(request, outcome);
+        if limit > 0 && draft.envelope().text().len() > limit {
+            let message = format!("the answer is longer than the limit of {limit} bytes; ask for less");
+            draft = self.respond(request, &Err(RpcError::internal(message)));
+        }
+        if let Err(refusal) = self.desk.publish(&ParticipantId::host(), draft).outcome().await {
+            // An id conflict is the answer given before a restart.
+            tracing::debug!(topic = %self.desk.topic(), %refusal, "the host's answer was not stored");
+        }
+    }
+
+    fn respond(&self, request: &Request, outcome: &Outcome) -> Draft {
+        #[derive(Serialize)]
+        struct Response<'a> {
+            jsonrpc: &'static str,
+            id: Box<RawValue>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            result: Option<&'a RawValue>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            error: Option<&'a RpcError>,
+        }
+        let id = RawValue::from_string(request.id.to_json()).expect("a JSON-RPC id is JSON");
+        let (result, error) = (outcome.as_deref().ok(), outcome.as_ref().err());
+        let response = Response { jsonrpc: "2.0", id, result, error };
+        let asked = request.entry.envelope.id();
+        let id = derived_id(&self.toolbox.namespace, request.purpose, asked);
+        compose(&id, &ParticipantId::host(), std::slice::from_ref(request.caller()), Some(asked), response)
+    }
+}

@@ -1,0 +1,150 @@
+//! How far everyone has come with `room.wait`.
+//!
+//! Remembered while the gateway runs, for those who asked most recently. Of the others the log knows, if it was not long ago: their
+//! last answer says where it began and ended. An answer that came while its caller was away counts as not read.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use salon_log::Span;
+use salon_protocol::{Entry, EnvelopeId, ParticipantId, Position, PresenceEvent, Refusal, TopicName};
+use salon_rooms::{resolve, unreadable};
+
+use super::office::{Office, Request};
+use super::waiting;
+
+/// How many are remembered.
+const MOST_PLACES: usize = 10_000;
+
+/// How many entries are looked through for somebody who is not.
+const MOST_LOOKED_THROUGH: usize = 1000;
+
+type Key = (TopicName, ParticipantId);
+
+/// The last envelope somebody has passed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) id: EnvelopeId,
+    pub(super) position: Position,
+}
+
+impl Place {
+    pub(super) fn of(entry: &Entry) -> Self {
+        Self { id: entry.envelope.id().clone(), position: entry.position }
+    }
+
+    /// Where a wait begins; an error is told to the caller.
+    pub(super) async fn begin(office: &Office, request: &Request, after: Option<EnvelopeId>) -> Result<Self, String> {
+        let (log, topic, caller) = (&*office.toolbox.log, office.desk.topic(), request.caller());
+        let is_given = after.is_some();
+        let remembered = || office.toolbox.places().get(topic, caller);
+        let place = match after {
+            Some(id) => {
+                let found = resolve(log, topic, &id).await;
+                Self { position: found.map_err(|refusal| format!("`after`: {}", refusal.message))?, id }
+            }
+            None => match remembered() {
+                Some(place) => place,
+                None => Self::look_back(office, request).await.map_err(|refusal| refusal.message.to_string())?,
+            },
+        };
+        if !office.toolbox.history_off.contains(topic) {
+            return Ok(place);
+        }
+        // What was said before somebody came is nobody's to read here.
+        let standing = log.standing(topic).await.map_err(|error| unreadable(&error).message.to_string())?;
+        let is_callers =
+            |entry: &&Arc<Entry>| entry.envelope.presence().is_some_and(|presence| presence.participant.id == *caller);
+        let joined = standing.present.iter().find(is_callers).unwrap_or(&request.entry);
+        if joined.position.in_order(place.position) == Some(true) || joined.position == place.position {
+            Ok(place)
+        } else if is_given {
+            Err("`after`: history is off in this topic, and this envelope is older than your joining".into())
+        } else {
+            Ok(Self::of(joined))
+        }
+    }
+
+    /// Where somebody is by the log: where its last answer ended, else where it joined, else at the oldest entry looked at.
+    async fn look_back(office: &Office, request: &Request) -> Result<Self, Refusal> {
+        let (log, topic, caller) = (&*office.toolbox.log, office.desk.topic(), request.caller());
+        let before = Span::Before(request.entry.position);
+        let page = log.read(topic, before, MOST_LOOKED_THROUGH).await.map_err(|error| unreadable(&error))?;
+        let presence = |entry: &Entry| {
+            entry
+                .envelope
+                .presence()
+                .filter(|presence| presence.participant.id == *caller)
+                .map(|presence| presence.event)
+        };
+        let answered = page.iter().enumerate().rev().find_map(|(at, entry)| {
+            let is_callers =
+                entry.envelope.to().contains(caller) && waiting::is_answer(entry, &office.toolbox.namespace);
+            Some((at, is_callers.then(|| waiting::read_span(entry))??))
+        });
+        if let Some((at, (since, cursor))) = answered {
+            let was_away = page[..at].iter().rev().find_map(|entry| presence(entry)) == Some(PresenceEvent::Leave);
+            let id = if was_away { since } else { cursor };
+            // An entry that retention has removed says nothing any more.
+            if let Ok(position) = resolve(log, topic, &id).await {
+                return Ok(Self { id, position });
+            }
+        }
+        let joined = page.iter().rev().find(|entry| presence(entry) == Some(PresenceEvent::Join));
+        Ok(Self::of(joined.or(page.first()).unwrap_or(&request.entry)))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    places: HashMap<Key, (u64, Place)>,
+    /// Who was noted when, the longest ago first.
+    noted: BTreeMap<u64, Key>,
+    clock: u64,
+}
+
+impl Places {
+    pub(super) fn get(&self, topic: &TopicName, who: &ParticipantId) -> Option<Place> {
+        self.places.get(&(topic.clone(), who.clone())).map(|(_, place)| place.clone())
+    }
+
+    pub(super) fn note(&mut self, topic: &TopicName, who: &ParticipantId, place: Place) {
+        self.clock += 1;
+        let key = (topic.clone(), who.clone());
+        if let Some((before, _)) = self.places.insert(key.clone(), (self.clock, place)) {
+            self.noted.remove(&before);
+        }
+        self.noted.insert(self.clock, key);
+        if self.places.len() > MOST_PLACES
+            && let Some((_, oldest)) = self.noted.pop_first()
+        {
+            self.places.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asked_longest_ago_is_forgotten() {
+        let topic = TopicName::new("room:alpha").expect("a name");
+        let who = |n: usize| ParticipantId::new(format!("p{n}")).expect("a name");
+        let place = |n: u64| Place {
+            id: EnvelopeId::new(format!("e{n}")).expect("an id"),
+            position: Position { epoch: 1, offset: n },
+        };
+        let mut places = Places::default();
+        for n in 0..MOST_PLACES {
+            places.note(&topic, &who(n), place(1));
+        }
+        places.note(&topic, &who(0), place(2));
+        places.note(&topic, &who(MOST_PLACES), place(3));
+        assert_eq!(places.get(&topic, &who(0)), Some(place(2)));
+        assert_eq!(places.get(&topic, &who(1)), None);
+        assert_eq!(places.get(&topic, &who(MOST_PLACES)), Some(place(3)));
+        assert_eq!(places.get(&TopicName::new("room:beta").expect("a name"), &who(0)), None);
+        assert_eq!((places.places.len(), places.noted.len()), (MOST_PLACES, MOST_PLACES));
+    }
+}

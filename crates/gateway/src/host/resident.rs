@@ -1,0 +1,363 @@
+//! The host at work in one room: hears what is asked, answers what it can at once, and keeps the rest going beside that.
+//!
+//! It reads the room twice. One cursor yields what names the host: requests to it, cancellations, and which of its own requests
+//! have failed. The other yields everything, but only once the host has had to ask somebody something: answers, whomever they
+//! name, and changes of what is offered. It is read first, so that a question about the room is answered with all that came before
+//! the question.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use salon_protocol::{CloseReason, Entry, Message, Participant, ParticipantId, Position, PresenceEvent, RpcId};
+use salon_rooms::{Cursor, Happening, Interest, Residence};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::Instant;
+
+use super::arguments::Arguments;
+use super::catalogue::Consulted;
+use super::office::{Office, Request};
+use super::speech::{Outcome, RpcError, failed, text};
+use super::tools::Toolbox;
+use super::{WAIT, descriptions, find, gather, handshake, initialize, waiting};
+
+const BATCH: usize = 64 * 1024;
+
+/// How many answers a room works on at once: in all, for one caller, and that ask others.
+const MOST_ANSWERS: usize = 1024;
+const MOST_OF_ONE: usize = 16;
+const MOST_GATHERINGS: usize = 64;
+
+/// An answer that is being worked on.
+struct Running {
+    request: Request,
+    is_gathering: bool,
+    cancel: Option<oneshot::Sender<()>>,
+}
+
+pub(super) struct Resident {
+    /// Yields what names the host.
+    named: Cursor,
+    /// Yields everything.
+    everything: Option<Cursor>,
+    office: Arc<Office>,
+    /// Answers and handshakes. They end with this.
+    tasks: JoinSet<()>,
+    running: HashMap<Id, Running>,
+    opened_at: Position,
+}
+
+impl Resident {
+    pub(super) fn new(toolbox: Arc<Toolbox>, residence: Residence) -> Self {
+        let Residence { cursor, desk, opened_at } = residence;
+        Self {
+            named: cursor,
+            everything: None,
+            office: Arc::new(Office::new(toolbox, desk)),
+            tasks: JoinSet::new(),
+            running: HashMap::new(),
+            opened_at,
+        }
+    }
+
+    /// Lives there until the room ends.
+    pub(super) async fn reside(mut self) {
+        let (mut named, mut overheard) = (Vec::new(), Vec::new());
+        loop {
+            let listening = async {
+                match &mut self.everything {
+                    Some(cursor) => cursor.next(&mut overheard, BATCH).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! { biased;
+                heard = listening => match heard {
+                    Ok(()) => overheard.drain(..).for_each(|happening| self.overhear(&happening)),
+                    Err(CloseReason::Shutdown) => return,
+                    Err(reason) => self.begin_anew(reason),
+                },
+                // What is done counts no more when the next request is admitted.
+                Some(ended) = self.tasks.join_next_with_id() => self.finish(ended).await,
+                heard = self.named.next(&mut named, BATCH) => {
+                    if heard.is_err() {
+                        return;
+                    }
+                    for happening in named.drain(..) {
+                        self.hear(happening).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notes what concerns the catalogue or answers the host.
+    fn overhear(&self, happening: &Happening) {
+        if matches!(happening, Happening::Gap) {
+            self.office.catalogue().clear();
+        }
+        for entry in happening.entries() {
+            let envelope = &entry.envelope;
+            match envelope.message() {
+                Some(Message::Response { .. }) => {
+                    let is_late = !self.office.calls.answered(entry);
+                    if is_late && envelope.to().iter().any(ParticipantId::is_host) {
+                        self.office.catalogue().heard(envelope.from());
+                    }
+                }
+                Some(Message::Notification { method }) if &**method == "notifications/tools/list_changed" => {
+                    self.office.catalogue().changed(envelope.from());
+                }
+                Some(_) => {}
+                None => {
+                    if let Some(presence) = envelope.presence()
+                        && presence.event == PresenceEvent::Leave
+                    {
+                        self.office.catalogue().forget(&presence.participant.id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Something was missed, so nothing that was noted is to be trusted.
+    fn begin_anew(&mut self, reason: CloseReason) {
+        tracing::debug!(topic = %self.office.desk.topic(), ?reason, "the host lost its place in the room");
+        self.everything = Some(self.office.desk.observe(None, Interest::default()));
+        self.office.catalogue().clear();
+        self.office.calls.clear();
+    }
+
+    async fn hear(&mut self, happening: Happening) {
+        if let Happening::CallFailed(failed) = &happening {
+            self.office.calls.failed(&failed.request);
+        }
+        for entry in happening.entries() {
+            match entry.envelope.message() {
+                Some(Message::Request { id, method }) => self.serve(entry, id, method).await,
+                Some(Message::Notification { method }) if &**method == "notifications/cancelled" => self.cancel(entry),
+                _ => {}
+            }
+        }
+    }
+
+    /// Answers a request, or begins to.
+    async fn serve(&mut self, entry: &Arc<Entry>, id: &RpcId, method: &str) {
+        let is_old = self.opened_at.in_order(entry.position) == Some(false);
+        if is_old && self.office.has_answered(entry).await {
+            return;
+        }
+        let mut request = Request { entry: entry.clone(), id: id.clone(), purpose: "answer", is_old };
+        let params = entry.envelope.params();
+        let begun = match method {
+            "initialize" => Ok(Some(text(&initialize(params)))),
+            "ping" => Ok(Some(text(&json!({})))),
+            "tools/list" => Ok(Some(descriptions::list())),
+            "tools/call" => self.call(&mut request, params).await,
+            other => Err(RpcError::method_not_found(other)),
+        };
+        if let Some(outcome) = begun.transpose() {
+            self.office.answer(&request, &outcome).await;
+        }
+    }
+
+    async fn call(&mut self, request: &mut Request, params: Option<&str>) -> Begun {
+        #[derive(Deserialize)]
+        struct Call<'a> {
+            name: String,
+            #[serde(borrow)]
+            arguments: Option<&'a RawValue>,
+            #[serde(borrow, rename = "_meta")]
+            meta: Option<Meta<'a>>,
+        }
+        #[derive(Deserialize)]
+        struct Meta<'a> {
+            #[serde(borrow, rename = "progressToken")]
+            progress_token: Option<&'a RawValue>,
+        }
+        let call: Call<'_> = serde_json::from_str(params.unwrap_or("{}"))
+            .map_err(|error| RpcError::invalid_params(format!("the parameters of a tool call: {error}")))?;
+        if call.name == WAIT {
+            request.purpose = waiting::PURPOSE;
+        }
+        let arguments = Arguments::new(&call.name, call.arguments)?;
+        let (toolbox, desk) = (&self.office.toolbox, &self.office.desk);
+        match call.name.as_str() {
+            "chat.say" => toolbox.say(desk, request, arguments).await.map(Some),
+            "presence.get" => toolbox.presence(desk, arguments).map(Some),
+            "history.get" => toolbox.history(desk.topic(), arguments).await.map(Some),
+            "room.find_tools" => self.find_tools(request, arguments),
+            "room.call_all" => {
+                let token = call.meta.and_then(|meta| meta.progress_token);
+                self.call_all(request, arguments, token.filter(|token| read_id(token).is_some()))
+            }
+            WAIT => self.wait(request, arguments),
+            other => Err(RpcError::invalid_params(format!("the gateway has no tool `{other}`"))),
+        }
+    }
+
+    fn find_tools(&mut self, request: &Request, arguments: Arguments<'_>) -> Begun {
+        let wish = find::Wish::read(arguments)?;
+        self.admit(request, false)?;
+        let roster = match &wish.participant {
+            None => self.others(request),
+            Some(named) if named.is_host() => Vec::new(),
+            Some(named) => match self.office.desk.participant(named) {
+                Some(participant) => vec![participant],
+                None => return Ok(Some(failed(&format!("`{named}` is not in this room")))),
+            },
+        };
+        let consulted = self.consult(&roster);
+        self.begin(request, false, Box::pin(find::find(self.office.clone(), wish, consulted)));
+        Ok(None)
+    }
+
+    fn call_all(&mut self, request: &Request, arguments: Arguments<'_>, progress: Option<&RawValue>) -> Begun {
+        let wish = gather::Wish::read(arguments)?;
+        if request.is_old {
+            let message =
+                "the gateway was restarted while it gathered answers; whoever was asked may have acted; ask again";
+            return Err(RpcError::internal(message));
+        }
+        self.admit(request, true)?;
+        let roster = match &wish.participants {
+            None => self.others(request),
+            Some(named) => named.iter().filter_map(|id| self.office.desk.participant(id)).collect(),
+        };
+        let consulted = self.consult(&roster);
+        let progress = progress.map(ToOwned::to_owned);
+        let gathering = gather::call_all(self.office.clone(), request.clone(), wish, consulted, progress);
+        self.begin(request, true, Box::pin(gathering));
+        Ok(None)
+    }
+
+    fn wait(&mut self, request: &Request, arguments: Arguments<'_>) -> Begun {
+        let wish = waiting::Wish::read(arguments)?;
+        self.admit(request, false)?;
+        self.begin(request, false, Box::pin(waiting::wait(self.office.clone(), request.clone(), wish)));
+        Ok(None)
+    }
+
+    /// Whether there is room for one more answer that takes time.
+    fn admit(&self, request: &Request, is_gathering: bool) -> Result<(), RpcError> {
+        let of_one = self.running.values().filter(|running| running.request.caller() == request.caller()).count();
+        let gatherings = self.running.values().filter(|running| running.is_gathering).count();
+        let told = if of_one >= MOST_OF_ONE {
+            format!("{MOST_OF_ONE} of your requests are being worked on; wait for one of them")
+        } else if self.running.len() >= MOST_ANSWERS {
+            format!("the gateway works on {MOST_ANSWERS} requests in this room already; try again later")
+        } else if is_gathering && gatherings >= MOST_GATHERINGS {
+            format!("the gateway gathers answers for {MOST_GATHERINGS} requests in this room already; try again later")
+        } else {
+            return Ok(());
+        };
+        Err(RpcError::busy(told))
+    }
+
+    /// Everybody here but the caller, who knows what it offers itself.
+    fn others(&self, request: &Request) -> Vec<Arc<Participant>> {
+        let mut roster = self.office.desk.roster();
+        roster.retain(|participant| participant.id != *request.caller());
+        roster
+    }
+
+    /// Looks everybody up in the catalogue, and has asked whoever is not in it.
+    fn consult(&mut self, roster: &[Arc<Participant>]) -> Vec<Consulted> {
+        if self.everything.is_none() && !roster.is_empty() {
+            self.everything = Some(self.office.desk.observe(None, Interest::default()));
+        }
+        let now = Instant::now();
+        let looked_up: Vec<_> = {
+            let mut catalogue = self.office.catalogue();
+            roster.iter().map(|who| catalogue.consult(who, now)).collect()
+        };
+        let mut consulted = Vec::with_capacity(looked_up.len());
+        for (place, errand) in looked_up {
+            if let Some(errand) = errand {
+                self.tasks.spawn(handshake::run(self.office.clone(), errand));
+            }
+            consulted.push(place);
+        }
+        consulted
+    }
+
+    /// Works on an answer beside everything else.
+    fn begin(&mut self, request: &Request, is_gathering: bool, work: BoxFuture<'static, Outcome>) {
+        let (cancel, cancelled) = oneshot::channel();
+        let (office, asked) = (self.office.clone(), request.clone());
+        let task = self.tasks.spawn(async move {
+            let outcome = tokio::select! { biased;
+                Ok(()) = cancelled => Err(RpcError::cancelled()),
+                outcome = work => outcome,
+            };
+            office.answer(&asked, &outcome).await;
+        });
+        self.running.insert(task.id(), Running { request: request.clone(), is_gathering, cancel: Some(cancel) });
+    }
+
+    /// A caller does not want an answer any more.
+    fn cancel(&mut self, entry: &Entry) {
+        #[derive(Deserialize)]
+        struct Cancelled<'a> {
+            #[serde(borrow, rename = "requestId")]
+            request: &'a RawValue,
+        }
+        let Some(Ok(cancelled)) = entry.envelope.params().map(serde_json::from_str::<Cancelled<'_>>) else { return };
+        let Some(id) = read_id(cancelled.request) else { return };
+        let mine =
+            |running: &&mut Running| running.request.id == id && running.request.caller() == entry.envelope.from();
+        for running in self.running.values_mut().filter(mine) {
+            if let Some(cancel) = running.cancel.take() {
+                // It may be done just now; then there is nothing to cancel.
+                let _ = cancel.send(());
+            }
+        }
+    }
+
+    async fn finish(&mut self, ended: Result<(Id, ()), JoinError>) {
+        let (id, panicked) = match ended {
+            Ok((id, ())) => (id, false),
+            Err(error) => (error.id(), error.is_panic()),
+        };
+        let running = self.running.remove(&id);
+        if panicked {
+            tracing::error!(topic = %self.office.desk.topic(), "the host failed at an answer; this is a defect");
+            // What it was about to note nobody will note now.
+            self.office.catalogue().clear();
+            if let Some(running) = running {
+                self.office.answer(&running.request, &Err(RpcError::internal("the gateway failed"))).await;
+            }
+        }
+    }
+}
+
+/// What became of a request: a result at once, or none when it takes time.
+type Begun = Result<Option<Box<RawValue>>, RpcError>;
+
+/// A JSON-RPC id, or a progress token, as somebody wrote it.
+fn read_id(raw: &RawValue) -> Option<RpcId> {
+    match raw.get().as_bytes().first()? {
+        b'"' => serde_json::from_str::<String>(raw.get()).ok().map(|text| RpcId::String(text.into())),
+        b'-' | b'0'..=b'9' => Some(RpcId::Number(raw.get().into())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_number_or_a_text() {
+        let read = |text: &str| read_id(&RawValue::from_string(text.into()).expect("the test writes JSON"));
+        assert_eq!(read(r#""\u0061""#), Some(RpcId::String("a".into())));
+        assert_eq!(read("1.0"), Some(RpcId::Number("1.0".into())));
+        assert_eq!(read("-1"), Some(RpcId::Number("-1".into())));
+        for other in ["null", "true", "{}", "[1]"] {
+            assert_eq!(read(other), None, "{other}");
+        }
+    }
+}

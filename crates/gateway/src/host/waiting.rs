@@ -1,0 +1,240 @@
+//! `room.wait`: blocks until something for the caller happens, and answers with everything since the caller's place.
+//!
+//! A wait is a cursor over the room, like every other reader: what lies behind is read from the log, what comes from the ring. It
+//! changes nothing in the room, so one that a restart interrupted is simply taken up again.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use salon_protocol::{Entry, EnvelopeId, ParticipantId};
+use salon_rooms::{Happening, Interest};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::arguments::Arguments;
+use super::events::{self, Interests, Sort};
+use super::office::{Office, Request};
+use super::places::Place;
+use super::speech::{Outcome, RpcError, derived_id, failed, text, told};
+use crate::{clock, history};
+
+pub(super) const MOST_EVENTS: usize = 1000;
+pub(super) const USUAL_EVENTS: usize = 100;
+pub(super) const MOST_SENDERS: usize = 256;
+
+/// What the id of an answer is derived for. Waits have their own, by which [`Interests`] knows them again.
+pub(super) const PURPOSE: &str = "wait";
+
+/// How long a wait whose time is over goes on reading what lies behind already.
+const CATCHING_UP: Duration = Duration::from_secs(10);
+
+const BATCH: usize = 64 * 1024;
+
+/// What is waited for.
+pub(super) struct Wish {
+    after: Option<EnvelopeId>,
+    sorts: HashSet<Sort>,
+    from: Option<HashSet<ParticipantId>>,
+    time: Duration,
+    limit: usize,
+}
+
+impl Wish {
+    pub(super) fn read(mut arguments: Arguments<'_>) -> Result<Self, RpcError> {
+        let after = arguments.optional("after")?;
+        let sorts: Option<HashSet<Sort>> = arguments.optional("for")?;
+        if sorts.as_ref().is_some_and(HashSet::is_empty) {
+            return Err(arguments.wrong("for", "must name something to wait for"));
+        }
+        let from: Option<HashSet<ParticipantId>> = arguments.optional("from")?;
+        if from.as_ref().is_some_and(|from| from.is_empty() || from.len() > MOST_SENDERS) {
+            return Err(arguments.wrong("from", &format!("must name 1 to {MOST_SENDERS} participants")));
+        }
+        let time = arguments.time()?;
+        let limit = arguments.number("limit", 1..=MOST_EVENTS as u64, USUAL_EVENTS as u64)? as usize;
+        arguments.end()?;
+        let sorts = sorts.unwrap_or_else(|| [Sort::Mention, Sort::Chat, Sort::Join].into());
+        Ok(Self { after, sorts, from, time, limit })
+    }
+}
+
+/// Waits, and answers.
+pub(super) async fn wait(office: Arc<Office>, request: Request, wish: Wish) -> Outcome {
+    let waited = if request.is_old {
+        Duration::from_millis(clock::now().0.saturating_sub(request.entry.arrived.0))
+    } else {
+        Duration::ZERO
+    };
+    let deadline = Instant::now() + wish.time.saturating_sub(waited);
+    let since = match Place::begin(&office, &request, wish.after).await {
+        Ok(place) => place,
+        Err(told) => return Ok(failed(&told)),
+    };
+    let present = office.desk.participant(request.caller());
+    let name = present.as_ref().and_then(|participant| participant.name.as_deref());
+    let interests = Interests {
+        caller: request.caller().clone(),
+        names: Interests::names(request.caller(), name),
+        sorts: wish.sorts,
+        from: wish.from,
+        namespace: office.toolbox.namespace,
+    };
+    let mut gathered = Gathered {
+        interests,
+        limit: wish.limit,
+        room: office.toolbox.room_for_texts(),
+        events: Vec::new(),
+        lines: Vec::new(),
+        omitted: Vec::new(),
+        passed: since.clone(),
+        more: false,
+        gap: false,
+    };
+
+    let mut cursor = office.desk.observe(Some(since.position), Interest::default());
+    let mut happenings = Vec::new();
+    loop {
+        let is_caught_up = cursor.lag() == 0;
+        if gathered.more || (is_caught_up && gathered.has_something()) {
+            break;
+        }
+        let end = if is_caught_up { deadline } else { deadline + CATCHING_UP };
+        tokio::select! { biased;
+            () = tokio::time::sleep_until(end) => {
+                gathered.more = !is_caught_up;
+                break;
+            }
+            next = cursor.next(&mut happenings, BATCH) => {
+                if next.is_err() {
+                    return Err(RpcError::internal("the room could not be read on; ask again"));
+                }
+                for happening in happenings.drain(..) {
+                    gathered.gap |= matches!(happening, Happening::Gap);
+                    happening.entries().iter().for_each(|entry| gathered.take(entry));
+                }
+            }
+        }
+    }
+    let answer = gathered.answer(&since);
+    let place = if office.desk.participant(request.caller()).is_some() { gathered.passed } else { since };
+    office.toolbox.places().note(office.desk.topic(), request.caller(), place);
+    Ok(answer)
+}
+
+/// Whether an entry answers a wait.
+pub(super) fn is_answer(entry: &Entry, namespace: &uuid::Uuid) -> bool {
+    let envelope = &entry.envelope;
+    envelope.from().is_host()
+        && envelope
+            .correlation()
+            .is_some_and(|request| derived_id(namespace, PURPOSE, request) == envelope.id().as_str())
+}
+
+/// Where an answer to a wait began and ended.
+pub(super) fn read_span(entry: &Entry) -> Option<(EnvelopeId, EnvelopeId)> {
+    #[derive(Deserialize)]
+    struct Payload {
+        result: ToolResult,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ToolResult {
+        structured_content: Span,
+    }
+    #[derive(Deserialize)]
+    struct Span {
+        since: EnvelopeId,
+        cursor: EnvelopeId,
+    }
+    let payload: Payload = serde_json::from_str(entry.envelope.payload()).ok()?;
+    let Span { since, cursor } = payload.result.structured_content;
+    Some((since, cursor))
+}
+
+/// What has been seen so far.
+struct Gathered {
+    interests: Interests,
+    limit: usize,
+    /// Bytes left for events, as they are and in words.
+    room: usize,
+    events: Vec<Arc<Entry>>,
+    lines: Vec<String>,
+    /// Events too long for any answer.
+    omitted: Vec<EnvelopeId>,
+    /// The last entry passed, event or not.
+    passed: Place,
+    /// There is an event that does not fit any more.
+    more: bool,
+    gap: bool,
+}
+
+impl Gathered {
+    fn has_something(&self) -> bool {
+        !self.events.is_empty() || !self.omitted.is_empty() || self.gap
+    }
+
+    /// Takes the next entry, unless the answer is full.
+    fn take(&mut self, entry: &Arc<Entry>) {
+        if self.more {
+            return;
+        }
+        if self.interests.wants(entry) {
+            let mut line = events::words(entry);
+            let mut length = entry.envelope.text().len() + text(&line).get().len();
+            let is_omitted = length > self.room && self.lines.is_empty();
+            if is_omitted {
+                line = format!("(envelope {} is too long to show here)", entry.envelope.id());
+                length = 0;
+            }
+            if self.lines.len() == self.limit || length > self.room {
+                self.more = true;
+                return;
+            }
+            self.room -= length;
+            self.lines.push(line);
+            match is_omitted {
+                true => self.omitted.push(entry.envelope.id().clone()),
+                false => self.events.push(entry.clone()),
+            }
+        }
+        self.passed = Place::of(entry);
+    }
+
+    fn answer(&self, since: &Place) -> Box<RawValue> {
+        #[derive(Serialize)]
+        struct Waited<'a> {
+            events: Vec<Box<RawValue>>,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            omitted: &'a [EnvelopeId],
+            since: &'a EnvelopeId,
+            cursor: &'a EnvelopeId,
+            more: bool,
+            timed_out: bool,
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            gap: bool,
+        }
+        let timed_out = !self.has_something() && !self.more;
+        let waited = Waited {
+            events: self.events.iter().map(|entry| history::raw(entry)).collect(),
+            omitted: &self.omitted,
+            since: &since.id,
+            cursor: &self.passed.id,
+            more: self.more,
+            timed_out,
+            gap: self.gap,
+        };
+        let mut lines: Vec<&str> = self.lines.iter().map(String::as_str).collect();
+        if self.gap {
+            lines.insert(0, "(what happened first is no longer kept)");
+        }
+        if timed_out {
+            lines.push("Nothing happened.");
+        }
+        if self.more {
+            lines.push("There is more; call again.");
+        }
+        told(&lines.join("\n"), &text(&waited), false)
+    }
+}
