@@ -8,6 +8,9 @@ use clap_complete::Shell;
 use salon_gateway::config::Deadline;
 use salon_protocol::{ParticipantId, ParticipantKind, TopicPattern};
 
+use crate::chat;
+use crate::commands;
+use crate::guests;
 use crate::serve::ServeArgs;
 
 /// Rooms in which AI agents, people and robots are MCP servers to one another
@@ -17,7 +20,8 @@ use crate::serve::ServeArgs;
     version,
     disable_help_subcommand = true,
     after_help = "Try it, nothing needed:\n  salon demo\n\n\
-                  A room of your own:\n  salon serve\n  salon token --topic room:alpha --id alice"
+                  A room of your own, in two terminals:\n  salon serve\n  salon chat room:alpha\n\n\
+                  A token for somebody else:\n  salon token --topic room:alpha --id alice"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -32,6 +36,32 @@ pub(crate) enum Command {
     Token(TokenArgs),
     /// Watch a room live: a gateway, a robot and two agents, and you if you like
     Demo(DemoArgs),
+    /// Bring an MCP server into a room: a command, or a URL
+    Join(Box<guests::join::JoinArgs>),
+    /// Take over the MCP servers that other programs know of, as guests of a room
+    Import(guests::import::ImportArgs),
+    /// Be in a room: talk, watch, call tools, answer questions
+    Chat(Box<chat::ChatArgs>),
+    /// Say something in a room
+    Say(commands::say::SayArgs),
+    /// Call a participant's tool
+    Call(Box<commands::call::CallArgs>),
+    /// Show what the participants of a room can do
+    Tools(commands::tools::ToolsArgs),
+    /// Show who is in a room
+    Who(commands::who::WhoArgs),
+    /// Show which rooms there are
+    Topics(commands::topics::TopicsArgs),
+    /// Show what was said in a room
+    History(commands::history::HistoryArgs),
+    /// Follow a room as it happens, without being in it
+    Tail(commands::tail::TailArgs),
+    /// Keep a token for a gateway, so that other commands need not be told
+    Login(commands::login::LoginArgs),
+    /// Forget the token for a gateway
+    Logout(commands::login::LogoutArgs),
+    /// Look at what stands between you and a room, and say what to do
+    Doctor(commands::doctor::DoctorArgs),
     /// Print the completions for a shell
     Completions {
         /// Which shell
@@ -91,7 +121,7 @@ pub(crate) struct TokenArgs {
     pub(crate) places: Places,
 }
 
-fn own_id(text: &str) -> Result<ParticipantId, String> {
+pub(crate) fn own_id(text: &str) -> Result<ParticipantId, String> {
     let id = ParticipantId::new(text).map_err(|error| error.to_string())?;
     if id.is_reserved() { Err("ids that begin with `system:` are the gateway's own".into()) } else { Ok(id) }
 }

@@ -1,13 +1,22 @@
 //! The `salon` command: everything a person types, and nothing a room decides.
 //!
-//! Exit codes: 0 when all went well, 1 when something failed while running, 2 when the command or the configuration is wrong.
+//! Exit codes: 0 when all went well, 1 when something failed while running, 2 when the command or the configuration is wrong. Commands
+//! that talk to a gateway have more: see [`commands`].
 
+mod access;
 mod args;
+mod arguments;
+mod chat;
 mod clock;
+mod commands;
 mod demo;
+mod guests;
+mod json;
+mod safe;
 mod serve;
 mod signals;
 mod token;
+mod transcript;
 mod trouble;
 
 use std::fmt;
@@ -22,6 +31,9 @@ use crate::args::{Cli, Command};
 use crate::trouble::Trouble;
 
 fn main() -> ExitCode {
+    if let Some(ended) = guests::watching() {
+        return ended;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
@@ -30,6 +42,19 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Token(args) => token::run(args),
         Command::Demo(args) => demo::run(&args),
+        Command::Join(args) => commands::run(guests::join::run(&args)),
+        Command::Import(args) => guests::import::run(&args),
+        Command::Chat(args) => chat::run(*args),
+        Command::Say(args) => commands::say::run(args),
+        Command::Call(args) => commands::call::run(*args),
+        Command::Tools(args) => commands::tools::run(args),
+        Command::Who(args) => commands::who::run(args),
+        Command::Topics(args) => commands::topics::run(args),
+        Command::History(args) => commands::history::run(args),
+        Command::Tail(args) => commands::tail::run(args),
+        Command::Login(args) => commands::login::run(args),
+        Command::Logout(args) => commands::login::logout(&args),
+        Command::Doctor(args) => commands::doctor::run(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "salon", &mut script);
@@ -40,7 +65,10 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(trouble) => {
-            note(format_args!("{trouble}"));
+            if !trouble.is_told() {
+                // It may repeat what somebody else wrote.
+                note(format_args!("{}", safe::block(&trouble.to_string())));
+            }
             trouble.exit_code()
         }
     }

@@ -1,4 +1,6 @@
-//! Ctrl-C and SIGTERM: the first asks to end, the second ends.
+//! Ctrl-C and SIGTERM: the first asks to end, the second ends. SIGHUP: look again.
+
+use std::io::IsTerminal;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -39,5 +41,36 @@ async fn either(interrupt: &mut Signal, terminate: &mut Signal) {
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
+    }
+}
+
+/// SIGHUP: either somebody asks that files be read again, or the terminal we were started from is gone.
+pub(crate) struct Hangup {
+    signal: Signal,
+    had_terminal: bool,
+}
+
+/// What a hangup means.
+pub(crate) enum Hung {
+    /// Read again.
+    Asked,
+    /// End: whoever started us has closed the window.
+    TerminalGone,
+}
+
+impl Hangup {
+    /// Starts to listen for it.
+    pub(crate) fn listen() -> Result<Self, Trouble> {
+        let signal = signal(SignalKind::hangup()).map_err(Trouble::failed)?;
+        Ok(Self { signal, had_terminal: std::io::stdin().is_terminal() })
+    }
+
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) -> Hung {
+        if self.signal.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+        // A terminal that hung up is none any more.
+        if self.had_terminal && !std::io::stdin().is_terminal() { Hung::TerminalGone } else { Hung::Asked }
     }
 }

@@ -11,7 +11,7 @@ use crate::trouble::Trouble;
 use crate::{clock, hand_over, note};
 
 pub(crate) fn run(args: TokenArgs) -> Result<(), Trouble> {
-    let data = data_directory(&args.places)?;
+    let data = data_directory(&args.places).map_err(Trouble::usage)?;
     let key = match LocalKey::find(&data).map_err(Trouble::failed)? {
         Some(key) => key,
         None => {
@@ -34,10 +34,10 @@ pub(crate) fn run(args: TokenArgs) -> Result<(), Trouble> {
 }
 
 /// Where the data is. Only this one setting is looked at: a token can be made while the rest is not yet right.
-fn data_directory(places: &Places) -> Result<PathBuf, Trouble> {
+pub(crate) fn data_directory(places: &Places) -> anyhow::Result<PathBuf> {
     if let Some(data) = &places.data {
         return Ok(data.clone());
     }
-    let given = places.file().map(|path| Overrides::from_file(&path)).transpose().map_err(Trouble::usage)?;
+    let given = places.file().map(|path| Overrides::from_file(&path)).transpose()?;
     Ok(given.and_then(|given| given.data).unwrap_or_else(|| Config::default().data))
 }

@@ -10,6 +10,10 @@ pub(crate) enum Trouble {
     Usage(anyhow::Error),
     /// It was started, or could have been, and then failed.
     Failed(anyhow::Error),
+    /// It failed in a way that has an exit code of its own.
+    Coded(u8, anyhow::Error),
+    /// It ended with this exit code, and there is no more to say.
+    Told(u8),
 }
 
 impl Trouble {
@@ -28,19 +32,30 @@ impl Trouble {
         Self::Failed(anyhow::anyhow!("{message}\n\nhint: {hint}"))
     }
 
-    /// 2 for usage, 1 for failure.
+    /// Something failed in a way that has an exit code of its own; `hint` is what might help.
+    pub(crate) fn coded(code: u8, message: impl fmt::Display, hint: impl fmt::Display) -> Self {
+        Self::Coded(code, anyhow::anyhow!("{message}\n\nhint: {hint}"))
+    }
+
+    /// 2 for usage, 1 for failure, unless it has one of its own.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
             Self::Failed(_) => ExitCode::FAILURE,
+            Self::Coded(code, _) | Self::Told(code) => ExitCode::from(*code),
         }
+    }
+
+    /// Whether all there is to say has been said.
+    pub(crate) fn is_told(&self) -> bool {
+        matches!(self, Self::Told(_))
     }
 }
 
 impl fmt::Display for Trouble {
     /// The error, its causes where it does not tell them itself, and the hint at the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Usage(error) | Self::Failed(error)) = self;
+        let (Self::Usage(error) | Self::Failed(error) | Self::Coded(_, error)) = self else { return Ok(()) };
         let whole = error.to_string();
         let (message, hint) = whole.find("\n\nhint: ").map_or((&*whole, ""), |at| whole.split_at(at));
         write!(f, "error: {message}")?;

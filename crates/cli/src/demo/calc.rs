@@ -1,34 +1,29 @@
 //! The agent that computes: arithmetic, and ways across the grid.
 
-use serde_json::{Value, json};
+use salon_client::{Events, Room, ToolError, Toolbox};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::arithmetic::evaluate;
-use super::client::{Overheard, RpcError, Seat};
-use super::toolbox::{Done, Progress, Toolbox, invalid_params, offer, tool};
-use super::{COORDINATOR, ROVER, Spot};
+use super::hearing::{self, Heard};
+use super::{COORDINATOR, ROVER, Spot, done, schema};
 
-#[derive(Clone)]
-pub(crate) struct Calc;
-
-/// Lives in the room until its task is dropped.
-pub(crate) async fn live(seat: Seat) {
-    let Seat { voice, requests, mut overheard, present: _ } = seat;
-    let listening = async {
-        while let Some(heard) = overheard.recv().await {
-            if let Overheard::Said { id, from, text } = heard
-                && ![COORDINATOR, ROVER].contains(&from.as_str())
-                && let Some(question) = text.trim_start().to_lowercase().strip_prefix("calc")
-            {
-                let said = match expression_in(question).map(|expression| (expression, evaluate(expression))) {
-                    None => "Give me something to compute, such as `calc 6 * 7`.".to_owned(),
-                    Some((expression, Ok(value))) => format!("{expression} = {value}"),
-                    Some((expression, Err(why))) => format!("I cannot compute {expression}: {why}."),
-                };
-                voice.say(&said, Some(&id)).await;
-            }
+/// Lives in the room until it leaves.
+pub(crate) async fn live(room: Room, mut events: Events) {
+    while let Some(heard) = hearing::next(&mut events, room.id()).await {
+        if let Heard::Said { id, from, text } = heard
+            && ![COORDINATOR, ROVER].contains(&from.as_str())
+            && let Some(question) = text.trim_start().to_lowercase().strip_prefix("calc")
+        {
+            let said = match expression_in(question).map(|expression| (expression, evaluate(expression))) {
+                None => "Give me something to compute, such as `calc 6 * 7`.".to_owned(),
+                Some((expression, Ok(value))) => format!("{expression} = {value}"),
+                Some((expression, Err(why))) => format!("I cannot compute {expression}: {why}."),
+            };
+            // Only the end of the stay can keep it from being said, and that ends this too.
+            let _ = room.reply(&id, &said).await;
         }
-    };
-    tokio::join!(offer(Calc, voice.clone(), requests), listening);
+    }
 }
 
 /// The first thing in a text that looks like arithmetic.
@@ -40,39 +35,29 @@ pub(crate) fn expression_in(text: &str) -> Option<&str> {
     })
 }
 
-impl Toolbox for Calc {
-    const NAME: &'static str = "Calc";
-
-    fn tools(&self) -> Value {
-        let axes = json!({ "x": { "type": "integer" }, "y": { "type": "integer" } });
-        let spot = json!({ "type": "object", "properties": axes, "required": ["x", "y"] });
-        json!([
-            tool("evaluate", "Computes + - * / and parentheses", json!({ "expression": { "type": "string" } })),
-            tool("distance", "Steps between two spots of the grid", json!({ "from": spot, "to": spot })),
-        ])
+/// What it can do for others.
+pub(crate) fn tools() -> Toolbox {
+    #[derive(Deserialize)]
+    struct Sum {
+        expression: String,
     }
-
-    async fn call(&self, tool: &str, arguments: &Value, _: &Progress) -> Result<Done, RpcError> {
-        match tool {
-            "evaluate" => {
-                let expression = arguments["expression"].as_str();
-                let expression = expression.ok_or_else(|| invalid_params("`expression` must be a string"))?;
-                Ok(match evaluate(expression) {
-                    Ok(value) => Done::well(value.to_string(), json!({ "value": value })),
-                    Err(why) => Done::badly(why),
-                })
-            }
-            "distance" => {
-                let spot = |name: &str| {
-                    Spot::read(&arguments[name])
-                        .ok_or_else(|| invalid_params(format!("`{name}` must have whole numbers `x` and `y`")))
-                };
-                let steps = spot("from")?.steps_to(spot("to")?);
-                Ok(Done::well(format!("{steps} steps"), json!({ "steps": steps })))
-            }
-            other => Err(invalid_params(format!("no tool `{other}` here"))),
-        }
+    #[derive(Deserialize)]
+    struct Way {
+        from: Spot,
+        to: Spot,
     }
+    let spot = schema(json!({ "x": { "type": "integer" }, "y": { "type": "integer" } }));
+    let sum = schema(json!({ "expression": { "type": "string" } }));
+    let way = schema(json!({ "from": spot, "to": spot }));
+    Toolbox::new("Calc")
+        .typed_tool("evaluate", "Computes + - * / and parentheses", sum, |Sum { expression }, _| async move {
+            let value = evaluate(&expression).map_err(ToolError::failed)?;
+            done(value.to_string(), &json!({ "value": value }))
+        })
+        .typed_tool("distance", "Steps between two spots of the grid", way, |Way { from, to }, _| async move {
+            let steps = from.steps_to(to);
+            done(format!("{steps} steps"), &json!({ "steps": steps }))
+        })
 }
 
 #[cfg(test)]

@@ -2,113 +2,98 @@
 
 use std::time::Duration;
 
+use salon_client::{CallError, Events, Room, Toolbox};
 use salon_protocol::{EnvelopeId, ParticipantId};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::calc::expression_in;
-use super::client::{CallError, Overheard, RpcError, Seat, Voice};
+use super::hearing::{self, Heard};
 use super::rover::STEP_COST;
-use super::toolbox::{Done, MCP_VERSION, Progress, Toolbox, invalid_params, offer, tool};
-use super::{CALC, CAST, COORDINATOR, Pace, ROVER, Spot};
+use super::{CALC, CAST, Pace, ROVER, Spot, done, schema};
 
 /// Where the rover is sent, over and over.
 const TOUR: [Spot; 5] =
     [Spot { x: 3, y: 2 }, Spot { x: 1, y: -2 }, Spot { x: -3, y: 0 }, Spot { x: 0, y: 4 }, Spot { x: 0, y: 0 }];
 
 /// What others can ask the coordinator: how far it has come.
-#[derive(Clone)]
-struct Desk(watch::Receiver<usize>);
-
-impl Toolbox for Desk {
-    const NAME: &'static str = "Coordinator";
-
-    fn tools(&self) -> Value {
-        json!([tool("plan", "Where the rover goes next, and how often it has been sent", json!({}))])
-    }
-
-    async fn call(&self, tool: &str, _: &Value, _: &Progress) -> Result<Done, RpcError> {
-        let sent = *self.0.borrow();
+pub(crate) fn tools(sent: watch::Receiver<usize>) -> Toolbox {
+    let about = "Where the rover goes next, and how often it has been sent";
+    Toolbox::new("Coordinator").tool("plan", about, schema(json!({})), move |_| {
+        let sent = *sent.borrow();
         let next = TOUR[sent % TOUR.len()];
-        match tool {
-            "plan" => Ok(Done::well(
-                format!("sent {sent} times, next to {next}"),
-                json!({ "sent": sent, "next": { "x": next.x, "y": next.y } }),
-            )),
-            other => Err(invalid_params(format!("no tool `{other}` here"))),
-        }
-    }
+        let plan = json!({ "sent": sent, "next": { "x": next.x, "y": next.y } });
+        async move { done(format!("sent {sent} times, next to {next}"), &plan) }
+    })
 }
 
 struct Coordinator {
-    voice: Voice,
-    overheard: mpsc::Receiver<Overheard>,
+    room: Room,
+    events: Events,
     sent: watch::Sender<usize>,
     pace: Pace,
     rover: ParticipantId,
     calc: ParticipantId,
 }
 
-/// Lives in the room: for one round, or until its task is dropped.
-pub(crate) async fn live(seat: Seat, pace: Pace, once: bool) -> anyhow::Result<()> {
-    let Seat { voice, requests, overheard, mut present } = seat;
-    present.sort();
-    let sent = watch::Sender::new(0);
-    let desk = Desk(sent.subscribe());
+/// Lives in the room: for one round, or until it leaves.
+pub(crate) async fn live(
+    room: Room,
+    events: Events,
+    sent: watch::Sender<usize>,
+    pace: Pace,
+    once: bool,
+) -> anyhow::Result<()> {
     let named = |id: &str| ParticipantId::new(id).expect("the cast has good names");
-    let (rover, calc) = (named(ROVER), named(CALC));
-    let mut coordinator = Coordinator { voice: voice.clone(), overheard, sent, pace, rover, calc };
-    let work = async {
-        for peer in present.iter().filter(|peer| peer.as_str() != COORDINATOR) {
-            coordinator.meet(peer).await?;
+    let mut present: Vec<_> = room.roster().into_iter().map(|participant| participant.id).collect();
+    present.retain(|id| id != room.id());
+    present.sort();
+    let mut coordinator = Coordinator { room, events, sent, pace, rover: named(ROVER), calc: named(CALC) };
+    for peer in &present {
+        coordinator.meet(peer).await?;
+    }
+    loop {
+        coordinator.round().await?;
+        coordinator.breathe(pace.between_rounds).await;
+        if once {
+            return Ok(());
         }
-        loop {
-            coordinator.round().await?;
-            coordinator.breathe(pace.between_rounds).await;
-            if once {
-                return Ok(());
-            }
-        }
-    };
-    tokio::select! {
-        ended = work => ended,
-        () = offer(desk, voice, requests) => Ok(()),
     }
 }
 
 impl Coordinator {
     /// The MCP handshake, and what the other can do.
     async fn meet(&mut self, peer: &ParticipantId) -> Result<(), CallError> {
-        let params = json!({
-            "protocolVersion": MCP_VERSION,
-            "capabilities": {},
-            "clientInfo": { "name": Desk::NAME, "version": env!("CARGO_PKG_VERSION") },
-        });
-        self.voice.call(peer, "initialize", params).await?;
-        self.voice.notify(peer, None, "notifications/initialized", json!({})).await;
-        self.voice.call(peer, "tools/list", json!({})).await?;
+        self.room.peer(peer).tools().await?;
         self.breathe(self.pace.between_lines).await;
         Ok(())
     }
 
     /// One tool call. What the tool says of a failure is not an error of ours.
     async fn use_tool(&self, peer: &ParticipantId, name: &str, arguments: Value) -> Result<Outcome, CallError> {
-        let params = json!({ "name": name, "arguments": arguments, "_meta": { "progressToken": name } });
-        match self.voice.call(peer, "tools/call", params).await {
+        match self.room.peer(peer).call_tool(name, &arguments).await {
             Ok(result) => Ok(Outcome {
-                worked: result["isError"] != true,
-                text: result["content"][0]["text"].as_str().unwrap_or("nothing").to_owned(),
-                data: result["structuredContent"].clone(),
+                worked: !result.is_error,
+                text: result.text(),
+                data: result.structured.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default(),
             }),
             Err(CallError::Answered(error)) => Ok(Outcome { worked: false, text: error.message, data: Value::Null }),
             Err(other) => Err(other),
         }
     }
 
+    /// Says something to everybody. Only the end of the stay can keep it from being said, and the next call tells of that.
+    async fn say(&self, text: &str, reply_to: Option<&EnvelopeId>) {
+        let _ = match reply_to {
+            Some(id) => self.room.reply(id, text).await,
+            None => self.room.say(text).await,
+        };
+    }
+
     async fn round(&mut self) -> Result<(), CallError> {
         let goal = TOUR[*self.sent.borrow() % TOUR.len()];
-        self.voice.say(&format!("Rover, your next stop is {goal}."), None).await;
+        self.say(&format!("Rover, your next stop is {goal}."), None).await;
         self.breathe(self.pace.between_lines).await;
         self.send_to(goal).await?;
         self.sent.send_modify(|sent| *sent += 1);
@@ -124,7 +109,7 @@ impl Coordinator {
         let battery = self.use_tool(&rover, "battery", json!({})).await?.data["battery"].as_u64().unwrap_or_default();
         let needed = steps * u64::from(STEP_COST);
         if battery < needed {
-            self.voice.say(&format!("That takes {needed} % and there are {battery} %: charge first."), None).await;
+            self.say(&format!("That takes {needed} % and there are {battery} %: charge first."), None).await;
             self.use_tool(&rover, "charge", json!({})).await?;
         }
         self.use_tool(&rover, "move", json!({ "x": goal.x, "y": goal.y })).await
@@ -135,7 +120,7 @@ impl Coordinator {
         let until = Instant::now() + pause;
         loop {
             let heard = tokio::select! { biased;
-                heard = self.overheard.recv() => heard,
+                heard = hearing::next(&mut self.events, self.room.id()) => heard,
                 () = sleep_until(until) => None,
             };
             let Some(heard) = heard else { return };
@@ -144,24 +129,22 @@ impl Coordinator {
         }
     }
 
-    async fn react(&mut self, heard: Overheard) -> Result<(), CallError> {
+    async fn react(&mut self, heard: Heard) -> Result<(), CallError> {
         match heard {
-            Overheard::Joined { id, name } if !CAST.contains(&id.as_str()) => {
+            Heard::Joined { id, name } if !CAST.contains(&id.as_str()) => {
                 let name = name.unwrap_or_else(|| id.to_string());
-                self.voice
-                    .say(&format!("Welcome, {name}! Say `coordinator, go to 2 3` and I send the rover."), None)
-                    .await;
+                self.say(&format!("Welcome, {name}! Say `coordinator, go to 2 3` and I send the rover."), None).await;
             }
-            Overheard::Said { id, from, text } if from.as_str() == ROVER && text.contains("charge") => {
-                self.voice.say("I see to it, rover.", Some(&id)).await;
+            Heard::Said { id, from, text } if from.as_str() == ROVER && text.contains("charge") => {
+                self.say("I see to it, rover.", Some(&id)).await;
                 let rover = self.rover.clone();
                 self.use_tool(&rover, "charge", json!({})).await?;
             }
-            Overheard::Said { id, from, text }
+            Heard::Said { id, from, text }
                 if ![ROVER, CALC].contains(&from.as_str()) && text.to_lowercase().contains("coordinator") =>
             {
                 let reply = self.consider(&text, &id).await?;
-                self.voice.say(&reply, Some(&id)).await;
+                self.say(&reply, Some(&id)).await;
             }
             _ => {}
         }
@@ -173,7 +156,7 @@ impl Coordinator {
         let (rover, calc) = (self.rover.clone(), self.calc.clone());
         Ok(match Wish::read(text) {
             Wish::Go(goal) => {
-                self.voice.say(&format!("On its way to {goal}."), Some(line)).await;
+                self.say(&format!("On its way to {goal}."), Some(line)).await;
                 let outcome = self.send_to(goal).await?;
                 if outcome.worked {
                     format!("Done: {}.", outcome.text)

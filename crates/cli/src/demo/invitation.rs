@@ -24,6 +24,12 @@ Read what was said, or follow it live:
 curl -sS '{room}/history?limit=5' -H "Authorization: Bearer $TOKEN"
 curl -sSN '{room}/stream' -H "Authorization: Bearer $TOKEN"
 
+The same with `salon`, which can do more:
+
+export SALON_GATEWAY=http://{address} SALON_TOKEN=$TOKEN
+salon chat {topic}
+salon call {topic} rover position
+
 A WebSocket client enters at ws://{address}/v0/ws?topic={topic} with the same header.
 "#
     )

@@ -6,32 +6,32 @@
 mod arithmetic;
 mod audience;
 mod calc;
-mod client;
 mod coordinator;
+mod hearing;
 mod invitation;
 mod rover;
 mod scratch;
-mod toolbox;
-mod transcript;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use salon_client::mcp::ToolResult;
+use salon_client::{Client, Events, Gateway, Room, StaticToken, ToolError, Toolbox};
 use salon_gateway::auth::{Grant, LocalKey, Signer};
 use salon_gateway::config::Config;
 use salon_protocol::{ParticipantId, ParticipantKind, Timestamp, TopicName, TopicPattern};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
 
 use self::audience::Audience;
-use self::client::Seat;
+use self::rover::Rover;
 use self::scratch::Scratch;
-use self::transcript::Transcript;
 use crate::args::DemoArgs;
 use crate::signals::Stop;
+use crate::transcript::Transcript;
 use crate::trouble::Trouble;
 use crate::{clock, hand_over, serve};
 
@@ -48,17 +48,13 @@ const TOKEN_TIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const LEAVE_TIME: Duration = Duration::from_secs(5);
 
 /// A spot on the rover's grid.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 struct Spot {
     x: i64,
     y: i64,
 }
 
 impl Spot {
-    fn read(value: &Value) -> Option<Self> {
-        Some(Self { x: value["x"].as_i64()?, y: value["y"].as_i64()? })
-    }
-
     fn steps_to(self, goal: Self) -> u32 {
         let steps = self.x.abs_diff(goal.x).saturating_add(self.y.abs_diff(goal.y));
         u32::try_from(steps).unwrap_or(u32::MAX)
@@ -133,42 +129,48 @@ async fn play(address: SocketAddr, once: bool, tokens: &Tokens, stop: Stop) -> a
     let you = tokens.make("you", "You", ParticipantKind::Human)?;
     let audience =
         Audience::open(address, TOPIC, &tokens.make("audience", "Audience", ParticipantKind::Human)?).await?;
+    let rover = Rover::new(pace.step);
+    let (rover_room, roved) = tokens.seat(address, ROVER, "Rover", ParticipantKind::Robot, rover.tools()).await?;
+    let (calc_room, computed) = tokens.seat(address, CALC, "Calc", ParticipantKind::Agent, calc::tools()).await?;
+    let sent = watch::Sender::new(0);
+    let desk = coordinator::tools(sent.subscribe());
+    let (room, events) = tokens.seat(address, COORDINATOR, "Coordinator", ParticipantKind::Agent, desk).await?;
+    // Whoever is told how to join in finds everybody there.
     let opening =
         if once { format!("One round of {TOPIC} on {address}.\n") } else { invitation::text(address, TOPIC, &you) };
     hand_over(format_args!("{opening}")).map_err(|trouble| anyhow!("{trouble}"))?;
 
     let (left, mut leaving) = watch::channel(0);
     let mut watching = tokio::spawn(audience.watch(Transcript::new(serve::is_coloured(&std::io::stdout())), left));
-    let mut cast = Vec::new();
-    let (seat, connection) = tokens.seat(address, ROVER, "Rover", ParticipantKind::Robot).await?;
-    cast.push((tokio::spawn(rover::live(seat, pace.step)), connection));
-    let (seat, connection) = tokens.seat(address, CALC, "Calc", ParticipantKind::Agent).await?;
-    cast.push((tokio::spawn(calc::live(seat)), connection));
-    let (seat, connection) = tokens.seat(address, COORDINATOR, "Coordinator", ParticipantKind::Agent).await?;
+    let roving = tokio::spawn(rover.live(rover_room.clone(), roved));
+    let computing = tokio::spawn(calc::live(calc_room.clone(), computed));
     let planned = tokio::select! { biased;
         () = stop.asked() => Ok(()),
         // Nobody reads the transcript any more.
         _ = &mut watching => Ok(()),
-        planned = coordinator::live(seat, pace, once) => planned,
+        planned = coordinator::live(room.clone(), events, sent, pace, once) => planned,
     };
-    // The coordinator's task ended with the line above; its connection ends by itself.
-    cast.push((tokio::spawn(async {}), connection));
-    for (number, (life, connection)) in cast.into_iter().rev().enumerate() {
-        leave(life, connection).await;
+    for (number, room) in [room, calc_room, rover_room].into_iter().enumerate() {
+        room.leave().await;
         let seen = tokio::time::timeout(LEAVE_TIME, leaving.wait_for(|left| *left > number)).await;
         // An error means that nobody watches, and so nobody misses it.
         let _ = seen.context("a leave was not seen in time")?;
     }
+    // They ended with their stay.
+    let _ = tokio::join!(roving, computing);
     watching.abort();
     planned
 }
 
-/// Ends a participant and waits until its connection is closed.
-async fn leave(life: JoinHandle<()>, connection: JoinHandle<()>) {
-    life.abort();
-    // Both only tell that the task is over, which is what is wanted.
-    let _ = life.await;
-    let _ = connection.await;
+/// The schema of arguments that must all be given.
+fn schema(properties: Value) -> Value {
+    let required: Vec<&String> = properties.as_object().into_iter().flatten().map(|(name, _)| name).collect();
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
+/// It worked: a sentence for people and an object for programs.
+fn done(text: String, data: &Value) -> Result<ToolResult, ToolError> {
+    Ok(ToolResult { structured: ToolResult::structured(data)?.structured, ..ToolResult::text_only(text) })
 }
 
 /// Makes tokens for the demo's room.
@@ -191,9 +193,11 @@ impl Tokens {
         id: &str,
         name: &str,
         kind: ParticipantKind,
-    ) -> anyhow::Result<(Seat, JoinHandle<()>)> {
-        let token = self.make(id, name, kind)?;
-        let seat = Seat::take(address, TOPIC, &ParticipantId::new(id)?, &token).await;
-        seat.with_context(|| format!("{id} cannot enter the room"))
+        tools: Toolbox,
+    ) -> anyhow::Result<(Room, Events)> {
+        let token = StaticToken::new(self.make(id, name, kind)?);
+        let client = Client::new(Gateway::new(&format!("http://{address}"))?, token);
+        let entering = client.room(TopicName::new(TOPIC)?).directed().offer(tools);
+        entering.join_listening().await.with_context(|| format!("{id} cannot enter the room"))
     }
 }

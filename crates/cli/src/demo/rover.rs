@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use salon_protocol::EnvelopeId;
-use serde_json::{Value, json};
+use salon_client::mcp::ToolResult;
+use salon_client::{Events, Room, ToolCall, ToolError, Toolbox};
+use serde_json::json;
 
-use super::client::{Overheard, RpcError, Seat, Voice};
-use super::toolbox::{Done, Progress, Toolbox, invalid_params, offer, tool};
-use super::{CALC, COORDINATOR, Spot};
+use super::hearing::{self, Heard};
+use super::{CALC, COORDINATOR, Spot, done, schema};
 
 /// What a step costs, in percent of the battery.
 pub(crate) const STEP_COST: u32 = 5;
@@ -24,7 +24,6 @@ pub(crate) struct Rover {
     body: Arc<Mutex<Body>>,
     /// Held while it moves or charges: it does one thing at a time.
     busy: Arc<tokio::sync::Mutex<()>>,
-    voice: Voice,
     /// How long a step takes.
     step: Duration,
 }
@@ -35,42 +34,42 @@ struct Body {
     battery: u32,
 }
 
-/// Lives in the room until its task is dropped.
-pub(crate) async fn live(seat: Seat, step: Duration) {
-    let Seat { voice, requests, mut overheard, present: _ } = seat;
-    let body = Body { at: Spot { x: 0, y: 0 }, battery: 40 };
-    let rover = Rover { body: Arc::new(Mutex::new(body)), busy: Arc::default(), voice: voice.clone(), step };
-    let listening = async {
-        while let Some(heard) = overheard.recv().await {
-            if let Overheard::Said { id, from, text } = heard
+impl Rover {
+    /// A rover in the middle of the grid, whose steps take so long.
+    pub(crate) fn new(step: Duration) -> Self {
+        let body = Body { at: Spot { x: 0, y: 0 }, battery: 40 };
+        Self { body: Arc::new(Mutex::new(body)), busy: Arc::default(), step }
+    }
+
+    /// Lives in the room until it leaves.
+    pub(crate) async fn live(self, room: Room, mut events: Events) {
+        while let Some(heard) = hearing::next(&mut events, room.id()).await {
+            if let Heard::Said { id, from, text } = heard
                 && ![COORDINATOR, CALC].contains(&from.as_str())
                 && text.trim_start().to_lowercase().starts_with("rover")
             {
-                rover.reply(&id).await;
+                let Body { at, battery } = *self.body();
+                let said = format!("I am at {at}, battery {battery} %. The coordinator plans where I go.");
+                // Only the end of the stay can keep it from being said, and that ends this too.
+                let _ = room.reply(&id, &said).await;
             }
         }
-    };
-    tokio::join!(offer(rover.clone(), voice, requests), listening);
-}
+    }
 
-impl Rover {
     fn body(&self) -> MutexGuard<'_, Body> {
         self.body.lock().expect("no code panics while it holds the body")
     }
 
-    async fn reply(&self, to: &EnvelopeId) {
-        let Body { at, battery } = *self.body();
-        self.voice
-            .say(&format!("I am at {at}, battery {battery} %. The coordinator plans where I go."), Some(to))
-            .await;
-    }
-
-    async fn walk(&self, goal: Spot, progress: &Progress) -> Done {
-        let Ok(_busy) = self.busy.try_lock() else { return Done::badly("busy with something else") };
+    async fn walk(&self, goal: Spot, call: &ToolCall) -> Result<ToolResult, ToolError> {
+        if goal.x.abs() > EDGE || goal.y.abs() > EDGE {
+            return Err(ToolError::invalid(format!("`x` and `y` must be whole numbers from -{EDGE} to {EDGE}")));
+        }
+        let _busy = self.busy.try_lock().map_err(|_| ToolError::failed("busy with something else"))?;
         let Body { at, battery } = *self.body();
         let steps = at.steps_to(goal);
         if steps * STEP_COST > battery {
-            return Done::badly(format!("{goal} needs {} % and the battery has {battery} %", steps * STEP_COST));
+            let why = format!("{goal} needs {} % and the battery has {battery} %", steps * STEP_COST);
+            return Err(ToolError::failed(why));
         }
         for walked in 1..=steps {
             tokio::time::sleep(self.step).await;
@@ -80,18 +79,18 @@ impl Rover {
                 body.battery -= STEP_COST;
                 body.at
             };
-            progress.report(walked, steps, &format!("at {at}")).await;
+            call.progress(walked.into(), Some(steps.into()), Some(&format!("at {at}"))).await;
         }
         let Body { at, battery } = *self.body();
         // Said before the answer, so that whoever hears the answer has heard this.
         if steps > 0 && battery < LOW {
-            self.voice.say(&format!("Battery at {battery} %. Could somebody charge me?"), None).await;
+            call.room().say(&format!("Battery at {battery} %. Could somebody charge me?")).await?;
         }
-        Done::well(format!("arrived at {at}"), json!({ "x": at.x, "y": at.y, "battery": battery }))
+        done(format!("arrived at {at}"), &json!({ "x": at.x, "y": at.y, "battery": battery }))
     }
 
-    async fn charge(&self, progress: &Progress) -> Done {
-        let Ok(_busy) = self.busy.try_lock() else { return Done::badly("busy with something else") };
+    async fn charge(&self, call: &ToolCall) -> Result<ToolResult, ToolError> {
+        let _busy = self.busy.try_lock().map_err(|_| ToolError::failed("busy with something else"))?;
         for step in 1..=CHARGING_STEPS {
             tokio::time::sleep(self.step).await;
             let battery = {
@@ -99,40 +98,34 @@ impl Rover {
                 body.battery += (100 - body.battery) / (CHARGING_STEPS + 1 - step);
                 body.battery
             };
-            progress.report(step, CHARGING_STEPS, &format!("{battery} %")).await;
+            call.progress(step.into(), Some(CHARGING_STEPS.into()), Some(&format!("{battery} %"))).await;
         }
         let battery = self.body().battery;
-        Done::well(format!("battery at {battery} %"), json!({ "battery": battery }))
+        done(format!("battery at {battery} %"), &json!({ "battery": battery }))
     }
-}
 
-impl Toolbox for Rover {
-    const NAME: &'static str = "Rover";
-
-    fn tools(&self) -> Value {
+    /// What it can do for others.
+    pub(crate) fn tools(&self) -> Toolbox {
         let axis = json!({ "type": "integer", "minimum": -EDGE, "maximum": EDGE });
-        json!([
-            tool("move", "Walks to a spot on the grid", json!({ "x": axis, "y": axis })),
-            tool("position", "Where it is", json!({})),
-            tool("battery", "How much is left, in percent", json!({})),
-            tool("charge", "Fills the battery", json!({})),
-        ])
-    }
-
-    async fn call(&self, tool: &str, arguments: &Value, progress: &Progress) -> Result<Done, RpcError> {
-        let Body { at, battery } = *self.body();
-        match tool {
-            "position" => Ok(Done::well(format!("at {at}"), json!({ "x": at.x, "y": at.y }))),
-            "battery" => Ok(Done::well(format!("{battery} %"), json!({ "battery": battery }))),
-            "charge" => Ok(self.charge(progress).await),
-            "move" => {
-                let goal = Spot::read(arguments).filter(|goal| goal.x.abs() <= EDGE && goal.y.abs() <= EDGE);
-                let goal = goal.ok_or_else(|| {
-                    invalid_params(format!("`x` and `y` must be whole numbers from -{EDGE} to {EDGE}"))
-                })?;
-                Ok(self.walk(goal, progress).await)
-            }
-            other => Err(invalid_params(format!("no tool `{other}` here"))),
-        }
+        let spot = schema(json!({ "x": axis, "y": axis }));
+        let nothing = schema(json!({}));
+        let [walking, standing, measured, charged] = std::array::from_fn(|_| self.clone());
+        Toolbox::new("Rover")
+            .typed_tool("move", "Walks to a spot on the grid", spot, move |goal: Spot, call| {
+                let rover = walking.clone();
+                async move { rover.walk(goal, &call).await }
+            })
+            .tool("position", "Where it is", nothing.clone(), move |_| {
+                let at = standing.body().at;
+                async move { done(format!("at {at}"), &json!({ "x": at.x, "y": at.y })) }
+            })
+            .tool("battery", "How much is left, in percent", nothing.clone(), move |_| {
+                let battery = measured.body().battery;
+                async move { done(format!("{battery} %"), &json!({ "battery": battery })) }
+            })
+            .tool("charge", "Fills the battery", nothing, move |call| {
+                let rover = charged.clone();
+                async move { rover.charge(&call).await }
+            })
     }
 }

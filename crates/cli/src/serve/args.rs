@@ -10,8 +10,11 @@ use salon_gateway::config::{
     Address, AuditOf, AuthOf, Count, Deadline, Depth, Durable, Format, HostName, HttpOf, KeysAt, LimitsOf, Log,
     MemoryOf, Origin, Overrides, RetentionOf, Size, Span, TimesOf, Tls, TracingOf,
 };
+use salon_protocol::TopicName;
 
 use crate::args::{Places, switch};
+use crate::guests::import::USUAL_TOPIC;
+use crate::guests::plan::Sources;
 
 const LIMITS: &str = "Limits (0 switches one off)";
 const SECURITY: &str = "Security";
@@ -45,6 +48,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = switch())]
     #[arg(env = "SALON_DEV", hide_env = true, hide_possible_values = true)]
     dev: Option<bool>,
+    /// File with MCP servers to bring in as guests for this run: `mcpServers` or `servers`; may be repeated
+    #[arg(long, value_name = "FILE")]
+    import: Vec<PathBuf>,
+    /// Room that the servers of `--import` are brought into
+    #[arg(long, value_name = "TOPIC", default_value = USUAL_TOPIC, requires = "import")]
+    import_topic: TopicName,
 
     /// Certificate chain, PEM
     #[arg(long, value_name = "FILE", env = "SALON_TLS_CERT", hide_env = true, help_heading = SECURITY)]
@@ -144,6 +153,16 @@ pub(crate) struct ServeArgs {
 }
 
 impl ServeArgs {
+    /// Where guests are written.
+    pub(crate) fn sources(&self) -> Sources {
+        Sources {
+            file: self.places.file(),
+            overrides: self.overrides(),
+            imports: self.import.clone(),
+            topic: self.import_topic.clone(),
+        }
+    }
+
     /// What was given, as the gateway takes it.
     pub(crate) fn overrides(&self) -> Overrides {
         let given = self;

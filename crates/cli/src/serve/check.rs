@@ -9,10 +9,11 @@ use salon_gateway::auth::LocalKey;
 use salon_gateway::auth::jwks::Jwks;
 use salon_gateway::config::Config;
 
+use crate::guests::plan::Plan;
 use crate::hand_over;
 use crate::trouble::Trouble;
 
-pub(crate) async fn run(config: &Config, file: Option<&Path>) -> Result<(), Trouble> {
+pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &Plan) -> Result<(), Trouble> {
     salon_gateway::check(config).map_err(Trouble::usage)?;
     let key = match LocalKey::find(&config.data).map_err(Trouble::usage)? {
         Some(_) => "the gateway's own",
@@ -26,6 +27,9 @@ pub(crate) async fn run(config: &Config, file: Option<&Path>) -> Result<(), Trou
     }
     let mut text = "The configuration is good. This would be served:\n".to_owned();
     for (what, value) in report(config, file, keys) {
+        let _ = write!(text, "\n  {what:<12}{value}");
+    }
+    for (what, value) in guests(plan) {
         let _ = write!(text, "\n  {what:<12}{value}");
     }
     hand_over(format_args!("{text}"))
@@ -75,6 +79,19 @@ fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static s
         report.push(("dev", "anyone on this machine gets a token for the asking".into()));
     }
     report
+}
+
+fn guests(plan: &Plan) -> Vec<(&'static str, String)> {
+    let guest = plan.guests.iter().map(|planned| {
+        let (id, topic) = (&planned.key.id, &planned.key.topic);
+        let told = match &planned.ready {
+            Ok(_) => format!("{id} in {topic}"),
+            Err(error) => format!("{id} in {topic} would be left out: {error:#}"),
+        };
+        ("guest", told)
+    });
+    let warning = plan.warnings.iter().map(|warning| ("note", warning.clone()));
+    guest.chain(warning).collect()
 }
 
 fn limit(value: usize, unit: &str) -> String {

@@ -19,6 +19,8 @@ pub(crate) fn filter(directives: &str) -> Result<EnvFilter, Trouble> {
 /// Sends log lines to stderr from now on.
 pub(crate) fn start(format: LogFormat, filter: EnvFilter) {
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // It would tell them on stderr, and fail for want of a terminal that is gone.
+    let lines = lines.log_internal_errors(false);
     match format {
         LogFormat::Human => lines.with_target(false).with_ansi(is_coloured(&std::io::stderr())).init(),
         LogFormat::Json => lines.json().flatten_event(true).init(),

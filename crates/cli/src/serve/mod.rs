@@ -8,12 +8,15 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use anyhow::anyhow;
-use salon_gateway::ServeError;
+use salon_gateway::auth::LocalKey;
 use salon_gateway::config::{Config, LogFormat};
+use salon_gateway::{Entrances, ServeError};
 use salon_log::sqlite::OpenError;
 use tokio::net::TcpListener;
 
-use crate::signals::Stop;
+use crate::guests::hosting::Hosting;
+use crate::guests::plan::{Answers, Plan};
+use crate::signals::{Hangup, Stop};
 use crate::trouble::Trouble;
 use crate::{note, out};
 
@@ -26,20 +29,38 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
     let filter = logging::filter(&config.log_filter)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Trouble::failed)?;
     if args.check {
-        return runtime.block_on(check::run(&config, file.as_deref()));
+        let plan = args.sources().plan(&config, &Answers::default()).map_err(Trouble::usage)?;
+        return runtime.block_on(check::run(&config, file.as_deref(), &plan));
     }
+    // People are asked before anything runs that would talk across them.
+    let answers = Answers::asking();
+    let plan = args.sources().plan(&config, &answers).map_err(Trouble::usage)?;
     logging::start(config.log_format, filter);
-    runtime.block_on(serve(config))
+    runtime.block_on(serve(config, args, plan, answers))
 }
 
-async fn serve(config: Config) -> Result<(), Trouble> {
+async fn serve(config: Config, args: &ServeArgs, plan: Plan, answers: Answers) -> Result<(), Trouble> {
     let stop = Stop::on_signals(|| note(format_args!("stopped at once, as asked twice")))?;
+    let hangup = Hangup::listen()?;
     let listener = listen(config.listen)?;
     let address = listener.local_addr().map_err(Trouble::failed)?;
     let data = config.data.display().to_string();
     let announced = config.clone();
     let ready = move || announce(&announced, address);
-    salon_gateway::serve(listener, config, ready, stop.asked()).await.map_err(|error| explain(error, &data))
+    let (inside, doorway) = salon_gateway::inside();
+    let keys = config.data.clone();
+    // Begins when the gateway is ready, and has ended every guest before the gateway drains.
+    let hosting = async move {
+        match LocalKey::load_or_create(&keys) {
+            Ok(key) => Hosting::new(args.sources(), answers, inside, &key).run(plan, hangup, stop.asked()).await,
+            Err(error) => {
+                tracing::error!("there are no guests: {error}");
+                stop.asked().await;
+            }
+        }
+    };
+    let entrances = Entrances::from(listener).and(doorway);
+    salon_gateway::serve(entrances, config, ready, hosting).await.map_err(|error| explain(error, &data))
 }
 
 /// Binds the address, or says who might have it.

@@ -27,6 +27,33 @@ fn help_of_demo() {
 }
 
 #[test]
+fn help_of_the_everyday_commands() {
+    for command in ["say", "call", "tools", "who", "topics", "history", "tail", "login", "logout", "doctor"] {
+        insta::assert_snapshot!(format!("help_of_{command}"), told(&format!("{command} --help")));
+    }
+}
+
+#[test]
+fn help_of_join() {
+    insta::assert_snapshot!(told("join --help"));
+}
+
+#[test]
+fn help_of_import() {
+    insta::assert_snapshot!(told("import --help"));
+}
+
+#[test]
+fn help_shows_no_secret() {
+    let home = Home::new();
+    let mut command = home.command(crate::salon::BINARY);
+    command.args(["call", "--help"]).env("SALON_TOKEN", "secret").env("SALON_GATEWAY", "https://secret.example");
+    let ran = run(crate::salon::finish(command));
+    assert!(ran.stdout.contains("SALON_TOKEN") && ran.stdout.contains("SALON_GATEWAY"));
+    assert!(!ran.stdout.contains("secret"), "{}", ran.stdout);
+}
+
+#[test]
 fn a_mistake_gets_a_hint() {
     insta::assert_snapshot!(told("srve"), @"
     error: unrecognized subcommand 'srve'

@@ -1,12 +1,20 @@
 //! The `salon` command as a person meets it: the real binary, its output and its exit codes.
 
+mod call;
+mod chat;
 mod config;
 mod crash;
 mod demo;
+mod doctor;
 mod full_disk;
+mod guests;
 mod help;
+mod import;
+mod login;
 mod records;
 mod salon;
 mod serve;
+mod stage;
+mod talk;
 mod tls;
 mod token;

@@ -133,14 +133,20 @@ impl Running {
 
     /// Reads its errors until they have a text in them.
     pub(crate) async fn complained(&mut self, text: &str) -> String {
+        self.complained_of(&[text]).await
+    }
+
+    /// Reads its errors until they have several texts in them, in any order.
+    pub(crate) async fn complained_of(&mut self, texts: &[&str]) -> String {
         let stderr = self.child.stderr.as_mut().expect("a pipe");
         let mut told = Vec::new();
         let reading = async {
-            while !String::from_utf8_lossy(&told).contains(text) {
-                assert_ne!(stderr.read_buf(&mut told).await.expect("a pipe"), 0, "it ended without saying {text:?}");
+            while !texts.iter().all(|text| String::from_utf8_lossy(&told).contains(text)) {
+                let more = stderr.read_buf(&mut told).await.expect("a pipe");
+                assert_ne!(more, 0, "it ended without saying {texts:?}:\n{}", String::from_utf8_lossy(&told));
             }
         };
-        within(&format!("{text:?} on stderr"), reading).await.expect("in time");
+        within(&format!("{texts:?} on stderr"), reading).await.expect("in time");
         String::from_utf8(told).expect("output is UTF-8")
     }
 

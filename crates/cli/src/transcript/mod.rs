@@ -2,15 +2,16 @@
 //!
 //! Whatever participants wrote is shown without its control characters: a line of chat must not command the terminal.
 
-use std::collections::HashMap;
+pub(crate) mod calls;
+pub(crate) mod reading;
+
 use std::fmt::Write;
 use std::time::Duration;
 
-use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, Message, ParticipantId, Presence, PresenceEvent};
-use serde_json::Value;
+use salon_protocol::{CHAT_METHOD, Envelope, Kind, Message, ParticipantId, Presence, PresenceEvent};
 
-/// How many unanswered calls are remembered; more are forgotten all at once.
-const MOST_OPEN: usize = 1024;
+use self::calls::Calls;
+use crate::safe;
 
 /// The longest text shown of one thing.
 const MOST_CHARS: usize = 96;
@@ -18,17 +19,28 @@ const MOST_CHARS: usize = 96;
 /// How wide who and whom are.
 const WHO_WIDTH: usize = 24;
 
-/// Turns envelopes into lines, remembering the calls that are open. Time is an argument: how long the room has been watched.
+/// Turns envelopes into lines, remembering the calls that are open.
 pub(crate) struct Transcript {
     colour: bool,
-    open: HashMap<EnvelopeId, Open>,
+    /// The most characters of a chat line, and of anything else.
+    most: (usize, usize),
+    open: Calls<Open>,
     /// Everybody seen so far, in order of appearance: the order of the colours.
     seen: Vec<ParticipantId>,
 }
 
+/// When something happened. Time is an argument.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct When<'a> {
+    /// What the line says of it.
+    pub(crate) shown: &'a str,
+    /// By this machine's own clock, since any moment; only then can it be told how long a call took.
+    pub(crate) since: Option<Duration>,
+}
+
 struct Open {
     what: String,
-    asked: Duration,
+    asked: Option<Duration>,
 }
 
 #[derive(Clone, Copy)]
@@ -39,21 +51,26 @@ enum Tone {
 }
 
 impl Transcript {
+    /// Lines to be read as they go by, none of them long.
     pub(crate) fn new(colour: bool) -> Self {
-        Self { colour, open: HashMap::new(), seen: Vec::new() }
+        Self { colour, most: (MOST_CHARS, MOST_CHARS), open: Calls::default(), seen: Vec::new() }
+    }
+
+    /// Shows chat whole, and more of everything else.
+    pub(crate) fn at_length(self) -> Self {
+        Self { most: (usize::MAX, 4 * MOST_CHARS), ..self }
     }
 
     /// The line for an envelope; `None` when there is nothing to show.
-    pub(crate) fn line(&mut self, envelope: &Envelope, at: Duration) -> Option<String> {
+    pub(crate) fn line(&mut self, envelope: &Envelope, when: When<'_>) -> Option<String> {
         let told = match (envelope.kind(), envelope.message()) {
             (Kind::Presence, _) => self.presence(&envelope.presence()?)?,
             (Kind::System, _) | (_, None) => return None,
-            (_, Some(Message::Request { method, .. })) => self.request(envelope, method, at),
-            (_, Some(Message::Response { succeeded, .. })) => self.response(envelope, *succeeded, at),
+            (_, Some(Message::Request { .. })) => self.request(envelope, when)?,
+            (_, Some(Message::Response { .. })) => self.response(envelope, when)?,
             (_, Some(Message::Notification { method })) => self.notification(envelope, method),
         };
-        let time = format!("{}:{:02}", at.as_secs() / 60, at.as_secs() % 60);
-        Some(format!("{}  {told}", self.tone(Tone::Dim, &format!("{time:>5}"))))
+        Some(format!("{}  {told}", self.tone(Tone::Dim, &format!("{:>5}", when.shown))))
     }
 
     fn presence(&mut self, presence: &Presence) -> Option<String> {
@@ -61,8 +78,7 @@ impl Transcript {
         let name = self.name(&participant.id);
         match presence.event {
             PresenceEvent::Join => {
-                let kind = participant.kind.and_then(|kind| serde_json::to_value(kind).ok());
-                let kind = kind.as_ref().and_then(Value::as_str).map(|kind| format!(", {}", with_article(kind)));
+                let kind = participant.kind.map(|kind| format!(", {}", with_article(kind.word())));
                 Some(format!("{} {name} joined{}", self.tone(Tone::Good, "+"), kind.unwrap_or_default()))
             }
             PresenceEvent::Leave => Some(format!("{} {name} left", self.tone(Tone::Bad, "-"))),
@@ -70,70 +86,67 @@ impl Transcript {
         }
     }
 
-    fn request(&mut self, envelope: &Envelope, method: &str, at: Duration) -> String {
-        let params: Value = envelope.params().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        let (what, details) = match params["name"].as_str().filter(|_| method == "tools/call") {
-            Some(tool) => (tool.to_owned(), arguments(&params["arguments"])),
-            None => (method.to_owned(), String::new()),
-        };
-        let line = format!("{}{}{}", self.way(envelope, "→"), shown(&what), shown(&details));
-        if self.open.len() >= MOST_OPEN {
-            self.open.clear();
-        }
-        self.open.insert(envelope.id().clone(), Open { what, asked: at });
-        line
+    fn request(&mut self, envelope: &Envelope, when: When<'_>) -> Option<String> {
+        let reading::Asked { what, arguments } = reading::asked(envelope)?;
+        let space = if arguments.is_empty() { "" } else { " " };
+        let line = format!("{}{}{space}{}", self.way(envelope, "→"), self.shown(&what), self.shown(&arguments));
+        self.open.ask(envelope.id().clone(), Open { what, asked: when.since });
+        Some(line)
     }
 
-    fn response(&mut self, envelope: &Envelope, succeeded: bool, at: Duration) -> String {
-        let open = envelope.correlation().and_then(|id| self.open.remove(id));
-        let payload: Value = serde_json::from_str(envelope.payload()).unwrap_or_default();
-        let worked = succeeded && payload["result"]["isError"] != true;
+    fn response(&mut self, envelope: &Envelope, when: When<'_>) -> Option<String> {
+        let open = self.open.answer(envelope.correlation());
+        let reading::Answered { worked, says } = reading::answered(envelope)?;
         let mark = if worked { self.tone(Tone::Good, "✓") } else { self.tone(Tone::Bad, "✗") };
         let what = open.as_ref().map_or("answer", |open| &open.what);
-        let mut line = format!("{}{mark} {}", self.way(envelope, "→"), shown(what));
-        if let Some(outcome) = outcome(&payload) {
-            let _ = write!(line, ": {}", shown(&outcome));
+        let mut line = format!("{}{mark} {}", self.way(envelope, "→"), self.shown(what));
+        if let Some(says) = says {
+            let _ = write!(line, ": {}", self.shown(&says));
         }
-        if let Some(open) = &open {
-            let took = format!(" ({} ms)", at.saturating_sub(open.asked).as_millis());
+        if let (Some(now), Some(asked)) = (when.since, open.and_then(|open| open.asked)) {
+            let took = format!(" ({} ms)", now.saturating_sub(asked).as_millis());
             line.push_str(&self.tone(Tone::Dim, &took));
         }
-        line
+        Some(line)
     }
 
     fn notification(&mut self, envelope: &Envelope, method: &str) -> String {
         if let Some(chat) = envelope.chat().filter(|_| method == CHAT_METHOD) {
-            return format!("{}: {}", self.name(envelope.from()), shown(&chat.text));
+            let to = match envelope.to() {
+                [] => String::new(),
+                _ => format!(" → {}", self.recipients(envelope)),
+            };
+            return format!("{}{to}: {}", self.name(envelope.from()), safe::clipped(&chat.text, self.most.0));
         }
-        let way = self.way(envelope, "…");
-        let params: Value = envelope.params().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        let text = match method {
-            "notifications/progress" => {
-                let open = envelope.correlation().and_then(|id| self.open.get(id));
-                let what = open.map_or("progress", |open| &open.what);
-                let message = params["message"].as_str().map(|text| format!(", {text}")).unwrap_or_default();
-                format!("{what} {} of {}{message}", params["progress"], params["total"])
+        let text = match reading::reached(envelope) {
+            Some(reading::Reached { progress, total, message }) => {
+                let what = self.open.about(envelope.correlation()).map_or("progress", |open| &open.what);
+                let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
+                let message = message.map(|text| format!(", {text}")).unwrap_or_default();
+                format!("{what} {progress}{total}{message}")
             }
-            other => other.strip_prefix("notifications/").unwrap_or(other).to_owned(),
+            None => method.strip_prefix("notifications/").unwrap_or(method).to_owned(),
         };
-        format!("{way}{}", self.tone(Tone::Dim, &shown(&text)))
+        format!("{}{}", self.way(envelope, "…"), self.tone(Tone::Dim, &self.shown(&text)))
     }
 
     /// Who speaks to whom, padded.
     fn way(&mut self, envelope: &Envelope, arrow: &str) -> String {
+        // Colours take no room on the screen, and ids are of one-column characters.
         let to = match envelope.to() {
+            [one] => one.as_str().len(),
+            _ => self.recipients(envelope).len(),
+        };
+        let pad = WHO_WIDTH.saturating_sub(envelope.from().as_str().len() + to + 3) + 2;
+        format!("{} {arrow} {}{:pad$}", self.name(envelope.from()), self.recipients(envelope), "")
+    }
+
+    fn recipients(&mut self, envelope: &Envelope) -> String {
+        match envelope.to() {
             [] => "everybody".to_owned(),
-            [one] => one.to_string(),
-            several => format!("{} participants", several.len()),
-        };
-        let from = envelope.from();
-        let width = from.as_str().chars().count() + to.chars().count() + 3;
-        let pad = WHO_WIDTH.saturating_sub(width) + 2;
-        let to = match envelope.to() {
             [one] => self.name(one),
-            _ => to,
-        };
-        format!("{} {arrow} {to}{:pad$}", self.name(from), "")
+            several => format!("{} participants", several.len()),
+        }
     }
 
     fn name(&mut self, id: &ParticipantId) -> String {
@@ -144,6 +157,10 @@ impl Transcript {
             self.seen.len() - 1
         });
         self.paint(&format!("1;{}", COLOURS[place % COLOURS.len()]), id.as_str())
+    }
+
+    fn shown(&self, text: &str) -> String {
+        safe::clipped(text, self.most.1)
     }
 
     fn tone(&self, tone: Tone, text: &str) -> String {
@@ -164,50 +181,6 @@ fn with_article(kind: &str) -> String {
     format!("{article} {kind}")
 }
 
-fn arguments(arguments: &Value) -> String {
-    match arguments.as_object() {
-        Some(arguments) if !arguments.is_empty() => format!(" {}", Value::from(arguments.clone())),
-        _ => String::new(),
-    }
-}
-
-/// What an answer says, in a few words.
-fn outcome(payload: &Value) -> Option<String> {
-    let result = &payload["result"];
-    if let Some(message) = payload["error"]["message"].as_str() {
-        return Some(message.to_owned());
-    }
-    if let Some(text) = result["content"][0]["text"].as_str() {
-        return Some(text.to_owned());
-    }
-    if let Some(tools) = result["tools"].as_array() {
-        let names: Vec<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
-        return Some(names.join(", "));
-    }
-    result["serverInfo"]["name"].as_str().map(|name| {
-        let version = result["protocolVersion"].as_str().unwrap_or("unknown");
-        format!("{name}, MCP {version}")
-    })
-}
-
-/// A text as it may be shown: no control characters, none that turn the direction of writing, and not too long.
-fn shown(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let mut shown = String::new();
-    for (count, c) in text.chars().enumerate() {
-        if count == MOST_CHARS {
-            shown.push('…');
-            break;
-        }
-        if c.is_control() || turns(c) {
-            shown.extend(c.escape_default());
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
@@ -226,7 +199,8 @@ mod tests {
                 r#"{{"protocol":"mcp-x/v0","id":"e{n}","ts":"2025-08-17T14:00:00Z","from":"{from}","to":{to},"kind":"{kind}",{about}"payload":{payload}}}"#
             );
             let envelope = Envelope::restore(text).expect("an envelope");
-            lines.extend(transcript.line(&envelope, Duration::from_millis(61_000 + 10 * n as u64)));
+            let since = Some(Duration::from_millis(10 * n as u64));
+            lines.extend(transcript.line(&envelope, When { shown: "1:01", since }));
         }
         lines.join("\n")
     }

@@ -1,0 +1,228 @@
+//! The one way to name a gateway and the credentials for it, shared by every command that talks to one.
+//!
+//! In order of decreasing weight: flags, variables, what `salon login` stored, and for a gateway on this machine its own key.
+//! Invariant: no token is printed, put into an error or shown by `Debug`.
+
+pub(crate) mod claims;
+pub(crate) mod credentials;
+mod local;
+mod place;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use salon_client::{Client, Gateway, StaticToken, TokenCommand, TokenFile, TokenProvider};
+use salon_protocol::ParticipantId;
+
+use self::claims::Claims;
+use self::credentials::{Credentials, Stored};
+use self::local::LocalTokens;
+pub(crate) use self::place::Place;
+use crate::args::own_id;
+use crate::note;
+
+const HEADING: &str = "Gateway and credentials";
+
+/// Where a gateway listens unless told otherwise.
+pub(crate) const USUAL_GATEWAY: &str = "http://127.0.0.1:8787";
+
+#[derive(Debug, Clone, Default, Args)]
+#[group(skip)]
+pub(crate) struct Access {
+    /// Gateway to talk to [default: the one logged in to last, or http://127.0.0.1:8787]
+    #[arg(long, value_name = "URL", env = "SALON_GATEWAY", hide_env_values = true, help_heading = HEADING)]
+    pub(crate) gateway: Option<String>,
+    /// Token to show it; SALON_TOKEN keeps it out of the list of processes [env: SALON_TOKEN]
+    // Read from the environment by hand: to clap a variable is as explicit as a flag, and would contradict the other two.
+    #[arg(long, value_name = "TOKEN", help_heading = HEADING, conflicts_with_all = ["token_file", "token_command"])]
+    pub(crate) token: Option<Secret>,
+    /// File with the token in it, read again whenever one is needed
+    #[arg(long, value_name = "FILE", help_heading = HEADING, conflicts_with = "token_command")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Command that writes the token to its standard output, run by `sh` whenever one is needed
+    #[arg(long, value_name = "COMMAND", help_heading = HEADING)]
+    pub(crate) token_command: Option<String>,
+    /// Certificate to trust beside those of the system, PEM
+    #[arg(long, value_name = "FILE", env = "SALON_CA", hide_env_values = true, help_heading = HEADING)]
+    pub(crate) ca: Option<PathBuf>,
+    /// Who to be, where this machine's own key makes the token [default: your user name]
+    #[arg(long = "as", value_name = "ID", value_parser = own_id, help_heading = HEADING)]
+    pub(crate) identity: Option<ParticipantId>,
+}
+
+/// A text that must not be seen.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+/// Where a token comes from. What is said of it stands for "the token from …".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    Flag,
+    Variable,
+    File(PathBuf),
+    Command,
+    /// What `salon login` stored.
+    Login,
+    /// This machine's own key, found in a data directory.
+    LocalKey(PathBuf),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag => f.write_str("`--token`"),
+            Self::Variable => f.write_str("`SALON_TOKEN`"),
+            Self::File(path) => write!(f, "`{}`", path.display()),
+            Self::Command => f.write_str("the token command"),
+            Self::Login => f.write_str("`salon login`"),
+            Self::LocalKey(data) => write!(f, "the key in `{}`", data.display()),
+        }
+    }
+}
+
+/// Where tokens come from, and what hands them out.
+pub(crate) struct Tokens {
+    pub(crate) source: Source,
+    pub(crate) provider: Box<dyn TokenProvider>,
+}
+
+/// A gateway that can be talked to.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    pub(crate) place: Place,
+    pub(crate) client: Client,
+}
+
+impl Access {
+    /// A client for the gateway with the credentials for it. Says on stderr when the token is made here.
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        self.reach().map(|reach| reach.client)
+    }
+
+    /// The same, and where the gateway is.
+    pub(crate) fn reach(&self) -> anyhow::Result<Reach> {
+        let stored = Credentials::read()?;
+        let place = self.place_among(&stored)?;
+        let ca = self.certificate(&place, &stored)?;
+        let gateway = gateway(&place, ca.as_deref())?;
+        let tokens = self.tokens_among(&place, &stored)?;
+        // Whoever said who to be need not be told.
+        if let (Source::LocalKey(_), None, Some(who)) = (&tokens.source, &self.identity, self.local_identity()) {
+            note(format_args!("as `{who}`, by this machine's own key (`--as` or `salon login` changes that)"));
+        }
+        Ok(Reach { place, client: Client::new(gateway, tokens.provider) })
+    }
+
+    /// Who the client's token says it is, and what it opens. The token is read, not verified: that is the gateway's to do.
+    pub(crate) async fn identity(&self, client: &Client) -> anyhow::Result<Claims> {
+        let token = client.token().await.context("there is no token")?;
+        let claims = Claims::read(token.expose())?;
+        if let Some(wanted) = self.identity.as_ref().filter(|wanted| **wanted != claims.participant) {
+            bail!(
+                "the token is for `{}`, not for `{wanted}`\n\nhint: leave out `--as`, or get a token for `{wanted}`",
+                claims.participant
+            );
+        }
+        Ok(claims)
+    }
+
+    /// The gateway that is meant.
+    pub(crate) fn place_among(&self, stored: &Credentials) -> anyhow::Result<Place> {
+        let named = self.gateway.as_deref().filter(|url| !url.is_empty());
+        Place::read(named.or(stored.latest.as_deref()).unwrap_or(USUAL_GATEWAY))
+    }
+
+    /// The certificate that was given, or is stored for the gateway.
+    pub(crate) fn certificate(&self, place: &Place, stored: &Credentials) -> anyhow::Result<Option<Vec<u8>>> {
+        let path = self.ca.as_ref().or_else(|| stored.of(place)?.ca.as_ref());
+        let read = path.map(|path| std::fs::read(path).with_context(|| format!("`{}` cannot be read", path.display())));
+        read.transpose()
+    }
+
+    /// What hands out tokens for the gateway.
+    pub(crate) fn tokens_among(&self, place: &Place, stored: &Credentials) -> anyhow::Result<Tokens> {
+        let given = self.given()?.or_else(|| Some((Source::Login, stored.of(place)?.token.clone()?)));
+        if let Some((source, token)) = given {
+            return Ok(Tokens { source, provider: token.provider() });
+        }
+        if place.is_loopback()
+            && let Some((data, key)) = local::key()?
+        {
+            let who = self
+                .local_identity()
+                .ok_or_else(|| anyhow!("it is not known who you are\n\nhint: say it with `--as ID`, or set `USER`"))?;
+            return Ok(Tokens { source: Source::LocalKey(data), provider: Box::new(LocalTokens::new(&key, who)) });
+        }
+        let hint = if place.is_loopback() {
+            "start a gateway with `salon serve`, or give a token with `--token`, `SALON_TOKEN` or `salon login`".into()
+        } else {
+            format!("ask whoever runs it for a token, then run `salon login {place}` or set `SALON_TOKEN`")
+        };
+        bail!("there is no token for `{place}`\n\nhint: {hint}")
+    }
+
+    /// The token that flags or variables name.
+    pub(crate) fn given(&self) -> anyhow::Result<Option<(Source, Stored)>> {
+        let given = if let Some(token) = &self.token {
+            Some((Source::Flag, Stored::Token(token.clone())))
+        } else if let Some(path) = &self.token_file {
+            Some((Source::File(path.clone()), Stored::File(path.clone())))
+        } else if let Some(command) = &self.token_command {
+            Some((Source::Command, Stored::Command(command.clone())))
+        } else {
+            let variable = std::env::var_os("SALON_TOKEN").filter(|token| !token.is_empty());
+            let variable = variable.map(|token| token.into_string().map_err(|_| anyhow!("`SALON_TOKEN` is not text")));
+            variable.transpose()?.map(|token| (Source::Variable, Stored::Token(token.into())))
+        };
+        match &given {
+            Some((source, Stored::Token(token))) if !claims::is_one_word(&token.0) => {
+                bail!("the token from {source} is not one word")
+            }
+            _ => Ok(given),
+        }
+    }
+
+    fn local_identity(&self) -> Option<ParticipantId> {
+        self.identity.clone().or_else(local::user)
+    }
+}
+
+/// The gateway as the library wants it.
+pub(crate) fn gateway(place: &Place, ca: Option<&[u8]>) -> anyhow::Result<Gateway> {
+    let gateway = Gateway::new(place.url())?;
+    Ok(match ca {
+        Some(pem) => gateway.trust_pem(pem).context("the file of `--ca` is not usable")?,
+        None => gateway,
+    })
+}
+
+impl Stored {
+    /// What hands out the token.
+    pub(crate) fn provider(&self) -> Box<dyn TokenProvider> {
+        match self {
+            Self::Token(token) => Box::new(StaticToken::new(token.0.as_str())),
+            Self::File(path) => Box::new(TokenFile::new(path)),
+            Self::Command(command) => Box::new(TokenCommand::new("sh", ["-c", command])),
+        }
+    }
+}

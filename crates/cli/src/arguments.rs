@@ -1,0 +1,487 @@
+//! Arguments as a person types them, `key=value`, made into the JSON a schema asks for.
+//!
+//! A value is typed by its property: `x=1` is a number where the schema says number and the text "1" where it says string. What is
+//! sent is the text that was typed, so a number keeps every digit. The schema is somebody else's and is not trusted: patterns run in
+//! linear time, references lead nowhere outside it, and one that is itself wrong checks nothing.
+
+use std::fmt;
+
+use jsonschema::PatternOptions;
+use jsonschema::error::ValidationErrorKind;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+/// How many mistakes are told at once.
+const MOST_TOLD: usize = 4;
+
+/// How deep the alternatives of a property are looked into for its types.
+const MOST_NESTED: usize = 4;
+
+/// What arguments must look like: the `inputSchema` of a tool, or the `requestedSchema` of a question.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Schema(Value);
+
+/// One argument, for people to read and for completion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    /// `number`, `string`, `array of string`, `red|green`; empty when the schema does not say.
+    pub(crate) kind: String,
+    pub(crate) required: bool,
+    pub(crate) description: String,
+    /// The values it may have, where there are only some.
+    pub(crate) choices: Vec<String>,
+}
+
+/// Why arguments do not fit, a line a mistake.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) struct Unfit(Vec<String>);
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+impl Unfit {
+    fn one(mistake: impl Into<String>) -> Self {
+        Self(vec![mistake.into()])
+    }
+}
+
+impl Schema {
+    /// A schema as it came; none, or one that is no object, asks for nothing.
+    pub(crate) fn new(raw: Option<&RawValue>) -> Self {
+        Self(raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default())
+    }
+
+    fn properties(&self) -> Option<&Map<String, Value>> {
+        self.0.get("properties")?.as_object()
+    }
+
+    fn requires(&self, name: &str) -> bool {
+        self.0["required"].as_array().is_some_and(|names| names.iter().any(|required| required == name))
+    }
+
+    /// The arguments it names, those that must be given first.
+    pub(crate) fn fields(&self) -> Vec<Field> {
+        let field = |(name, property): (&String, &Value)| {
+            let led_to = self.follow(property);
+            let described = property["description"].as_str().or(led_to["description"].as_str());
+            Field {
+                name: name.clone(),
+                kind: self.kind(led_to),
+                required: self.requires(name),
+                description: described.unwrap_or_default().to_owned(),
+                choices: self.choices(led_to),
+            }
+        };
+        let mut fields: Vec<_> = self.properties().into_iter().flatten().map(field).collect();
+        fields.sort_by_key(|field| !field.required);
+        fields
+    }
+
+    /// Makes the arguments. A pair is `key=value`, typed by the schema, or `key:=JSON`, taken as it is; a single text that begins with
+    /// `{` is the whole. An array takes JSON, or its key several times; `a.b=value` reaches into an object.
+    pub(crate) fn read<T: AsRef<str>>(&self, pairs: &[T]) -> Result<Box<RawValue>, Unfit> {
+        let text = match pairs {
+            [whole] if whole.as_ref().starts_with('{') => whole.as_ref().to_owned(),
+            _ => self.compose(pairs)?,
+        };
+        let made = RawValue::from_string(text).map_err(|error| Unfit::one(format!("that is no JSON: {error}")))?;
+        self.check(&made)?;
+        Ok(made)
+    }
+
+    fn compose<T: AsRef<str>>(&self, pairs: &[T]) -> Result<String, Unfit> {
+        let mut given = Tree::default();
+        let taken = pairs.iter().map(|pair| given.put(self.pair(pair.as_ref())?));
+        let mistakes: Vec<_> = taken.filter_map(Result::err).take(MOST_TOLD).collect();
+        if mistakes.is_empty() { Ok(given.json()) } else { Err(Unfit(mistakes)) }
+    }
+
+    /// What a pair says, its value as JSON.
+    fn pair<'a>(&self, pair: &'a str) -> Result<Argument<'a>, String> {
+        let (key, value) = pair.split_once('=').ok_or_else(|| {
+            let names: Vec<_> = self.fields().into_iter().map(|field| format!("{}=…", field.name)).collect();
+            let known = if names.is_empty() { String::new() } else { format!(": {}", names.join(" ")) };
+            format!("`{pair}` is no `key=value`{known}")
+        })?;
+        if let Some(key) = key.strip_suffix(':') {
+            let json =
+                serde_json::from_str::<&RawValue>(value).map_err(|_| format!("`{key}` is no JSON: `{value}`"))?;
+            let path = self.locate(key).map_or_else(|_| vec![key], |(path, _)| path);
+            return Ok(Argument { path, json: json.get().to_owned(), listed: false });
+        }
+        let (path, property) = self.locate(key)?;
+        let Some(property) = property else { return Ok(Argument { path, json: guessed(value), listed: false }) };
+        let listed = self.types(property) == ["array"] && !value.starts_with('[');
+        let property = if listed { self.follow(&property["items"]) } else { property };
+        let json = self.typed(value, property).ok_or_else(|| {
+            let kind = self.kind(property);
+            let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+            format!("`{key}` must be {article} {kind}, and `{value}` is none")
+        })?;
+        Ok(Argument { path, json, listed })
+    }
+
+    /// Where a key leads: the names on the way, and what the schema says of what is there. A name may have a dot in it.
+    fn locate<'k>(&self, key: &'k str) -> Result<(Vec<&'k str>, Option<&Value>), String> {
+        let (mut level, mut rest, mut path) = (&self.0, key, Vec::new());
+        loop {
+            let known = level.get("properties").and_then(Value::as_object);
+            if let Some(property) = known.and_then(|known| known.get(rest)) {
+                path.push(rest);
+                return Ok((path, Some(self.follow(property))));
+            }
+            let split = rest.split_once('.').filter(|(head, tail)| !head.is_empty() && !tail.is_empty());
+            if let (Some((head, tail)), Some(known)) = (split, known)
+                && let Some(property) = known.get(head)
+            {
+                path.push(head);
+                (level, rest) = (self.follow(property), tail);
+                continue;
+            }
+            let others = level.get("additionalProperties");
+            match known.filter(|_| others.is_none_or(|others| *others == Value::Bool(false))) {
+                Some(known) if known.is_empty() => return Err(format!("`{key}` is not known: there are no arguments")),
+                Some(known) => {
+                    let names: Vec<_> = known.keys().map(String::as_str).collect();
+                    return Err(format!("`{key}` is not known; there is {}", names.join(", ")));
+                }
+                None if split.is_some() => path.extend(rest.split('.')),
+                None => path.push(rest),
+            }
+            return Ok((path, others.filter(|others| split.is_none() && others.is_object()).map(|it| self.follow(it))));
+        }
+    }
+
+    /// What a reference within the schema leads to; everything else is what it is.
+    fn follow<'a>(&'a self, property: &'a Value) -> &'a Value {
+        let mut at = property;
+        for _ in 0..MOST_NESTED {
+            let reference = at["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
+            match reference.and_then(|pointer| self.0.pointer(pointer)) {
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+        at
+    }
+
+    fn check(&self, made: &RawValue) -> Result<(), Unfit> {
+        let value = match serde_json::from_str::<Value>(made.get()) {
+            Ok(value) => value,
+            // Nothing here can hold it, so nothing here can check it.
+            Err(error) if error.to_string().starts_with("number out of range") => return Ok(()),
+            Err(_) => return Err(Unfit::one("that is nested too deeply")),
+        };
+        if !self.0.is_object() {
+            return Ok(());
+        }
+        let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
+        let Ok(validator) = options.build(&self.0) else { return Ok(()) };
+        let told = validator.iter_errors(&value).take(MOST_TOLD).map(|error| {
+            if let ValidationErrorKind::Required { property } = error.kind() {
+                let name = property.as_str().unwrap_or_default();
+                let field = self.fields().into_iter().find(|field| field.name == name);
+                let kind = field.map(|field| field.kind).filter(|kind| !kind.is_empty());
+                return format!("`{name}` is missing{}", kind.map(|kind| format!(" ({kind})")).unwrap_or_default());
+            }
+            match error.instance_path().as_str().trim_start_matches('/') {
+                "" => error.to_string(),
+                place => format!("`{}`: {error}", place.replace('/', ".")),
+            }
+        });
+        let told: Vec<String> = told.collect();
+        if told.is_empty() { Ok(()) } else { Err(Unfit(told)) }
+    }
+}
+
+impl Schema {
+    /// The types a property may have; empty when it does not say.
+    fn types<'a>(&'a self, property: &'a Value) -> Vec<&'a str> {
+        let mut found = Vec::new();
+        self.gather(property, MOST_NESTED, &mut found);
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    fn gather<'a>(&'a self, property: &'a Value, nested: usize, found: &mut Vec<&'a str>) {
+        if nested == 0 {
+            return;
+        }
+        let property = self.follow(property);
+        match &property["type"] {
+            Value::String(one) => found.push(one),
+            Value::Array(several) => found.extend(several.iter().filter_map(Value::as_str)),
+            _ => {
+                for value in property["enum"].as_array().into_iter().flatten().chain(property.get("const")) {
+                    found.push(type_of(value));
+                }
+            }
+        }
+        for alternatives in ["anyOf", "oneOf"] {
+            for alternative in property[alternatives].as_array().into_iter().flatten() {
+                self.gather(alternative, nested - 1, found);
+            }
+        }
+    }
+
+    fn choices(&self, property: &Value) -> Vec<String> {
+        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        match property["enum"].as_array() {
+            Some(values) => values.iter().map(plain).collect(),
+            None if self.types(property) == ["boolean"] => vec!["true".into(), "false".into()],
+            None => Vec::new(),
+        }
+    }
+
+    fn kind(&self, property: &Value) -> String {
+        let types = self.types(property);
+        match &types[..] {
+            _ if property["enum"].is_array() => self.choices(property).join("|"),
+            // A list of lists of lists says no more: a schema may lead to itself.
+            ["array"] => match self.follow(&property["items"]) {
+                items if self.types(items) == ["array"] => "array of array".into(),
+                items => match self.kind(items) {
+                    inner if inner.is_empty() => "array".into(),
+                    inner => format!("array of {inner}"),
+                },
+            },
+            types => types.join("|"),
+        }
+    }
+
+    /// A value as JSON of one of the types the property has.
+    fn typed(&self, value: &str, property: &Value) -> Option<String> {
+        let types = self.types(property);
+        if types.is_empty() {
+            return Some(guessed(value));
+        }
+        let json = serde_json::from_str::<&RawValue>(value).ok().map(RawValue::get);
+        let fits = |json: &str| {
+            let found = match json.as_bytes().first() {
+                Some(b'{') => "object",
+                Some(b'[') => "array",
+                Some(b'"') => "string",
+                Some(b't' | b'f') => "boolean",
+                Some(b'n') => "null",
+                _ => "number",
+            };
+            // A text is what was typed, quotes and all; whether a number is whole is for the check of the whole to say.
+            found != "string" && (types.contains(&found) || (found == "number" && types.contains(&"integer")))
+        };
+        match json.filter(|json| fits(json)) {
+            Some(json) => Some(json.to_owned()),
+            None if types.contains(&"string") => Some(Value::from(value).to_string()),
+            None => None,
+        }
+    }
+}
+
+/// One thing that was given, and where it belongs.
+struct Argument<'a> {
+    path: Vec<&'a str>,
+    json: String,
+    /// It is one of a list.
+    listed: bool,
+}
+
+/// What was given so far.
+#[derive(Default)]
+struct Tree<'a>(Vec<(&'a str, Node<'a>)>);
+
+enum Node<'a> {
+    Leaf(String),
+    List(Vec<String>),
+    Tree(Tree<'a>),
+}
+
+impl<'a> Tree<'a> {
+    fn put(&mut self, argument: Argument<'a>) -> Result<(), String> {
+        let Argument { path, json, listed } = argument;
+        let twice = || format!("`{}` is given twice", path.join("."));
+        let Some((last, way)) = path.split_last() else { return Ok(()) };
+        let mut tree = self;
+        for name in way {
+            let at = tree.place(name);
+            if at == tree.0.len() {
+                tree.0.push((name, Node::Tree(Tree::default())));
+            }
+            tree = match &mut tree.0[at].1 {
+                Node::Tree(inner) => inner,
+                Node::Leaf(_) | Node::List(_) => return Err(twice()),
+            };
+        }
+        let at = tree.place(last);
+        match tree.0.get_mut(at).map(|(_, node)| node) {
+            None if listed => tree.0.push((last, Node::List(vec![json]))),
+            None => tree.0.push((last, Node::Leaf(json))),
+            Some(Node::List(values)) if listed => values.push(json),
+            Some(_) => return Err(twice()),
+        }
+        Ok(())
+    }
+
+    /// Where a name is, or would be.
+    fn place(&self, name: &str) -> usize {
+        self.0.iter().position(|(known, _)| *known == name).unwrap_or(self.0.len())
+    }
+
+    fn json(&self) -> String {
+        let member = |(name, node): &(&str, Node<'_>)| {
+            let value = match node {
+                Node::Leaf(json) => json.clone(),
+                Node::List(values) => format!("[{}]", values.join(",")),
+                Node::Tree(tree) => tree.json(),
+            };
+            format!("{}:{value}", Value::from(*name))
+        };
+        format!("{{{}}}", self.0.iter().map(member).collect::<Vec<_>>().join(","))
+    }
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// A value nothing is known about: JSON if it is some, else a text.
+fn guessed(value: &str) -> String {
+    match serde_json::from_str::<&RawValue>(value) {
+        Ok(json) => json.get().to_owned(),
+        Err(_) => Value::from(value).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    const SCHEMA: &str = r#"{
+        "type": "object",
+        "properties": {
+            "x": {"type": "number", "description": "Metres east"},
+            "count": {"type": "integer", "minimum": 1},
+            "label": {"type": "string", "pattern": "^[a-z ]+$"},
+            "gear": {"enum": ["slow", "fast"]},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "careful": {"type": "boolean"},
+            "where": {"type": "object"},
+            "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "any": {}
+        },
+        "required": ["x"]
+    }"#;
+
+    fn made(schema: &str, pairs: &[&str]) -> String {
+        let schema: Box<RawValue> = serde_json::from_str(schema).expect("a schema");
+        match Schema::new(Some(&schema)).read(pairs) {
+            Ok(made) => made.get().to_owned(),
+            Err(unfit) => unfit.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_value_is_typed_by_its_property() {
+        assert_snapshot!(
+            made(SCHEMA, &["x=1.50", "label=true", "gear=fast", "tags=a", "tags=b c", "careful=true", "where={\"a\":1}", "limit=null", "any=x y"]),
+            @r#"{"x":1.50,"label":"true","gear":"fast","tags":["a","b c"],"careful":true,"where":{"a":1},"limit":null,"any":"x y"}"#
+        );
+        assert_snapshot!(made(SCHEMA, &["x=12345678901234567890123", "any=7", "tags=[\"k=v\"]"]), @r#"{"x":12345678901234567890123,"any":7,"tags":["k=v"]}"#);
+        assert_snapshot!(made(SCHEMA, &[r#"{"x":1,"more":2}"#]), @r#"{"x":1,"more":2}"#);
+        assert_snapshot!(made(SCHEMA, &["x:=1", "label:=\"a\"", "new:=[1]"]), @r#"{"x":1,"label":"a","new":[1]}"#);
+    }
+
+    #[test]
+    fn mistakes_are_told_before_anything_is_sent() {
+        for (pairs, told) in [
+            (&["x=far"][..], "`x` must be a number, and `far` is none"),
+            (&["x=1", "x=2"], "`x` is given twice"),
+            (&["x"], "`x` is no `key=value`: x=… any=… careful=… count=… gear=… label=… limit=… tags=… where=…"),
+            (&[], "`x` is missing (number)"),
+            (
+                &["x=1", "speed=3"],
+                "`speed` is not known; there is any, careful, count, gear, label, limit, tags, where, x",
+            ),
+            (&["x=1", "count=0"], "`count`: 0 is less than the minimum of 1"),
+            (&["x=1", "count=1.5"], "`count`: 1.5 is not of type \"integer\""),
+            (&["x=1", "gear=up"], "`gear`: \"up\" is not one of \"slow\" or \"fast\""),
+            (&["x=1", "label=A"], "`label`: \"A\" does not match \"^[a-z ]+$\""),
+            (&["x=1", "careful=maybe"], "`careful` must be a boolean, and `maybe` is none"),
+            (&["x:=one"], "`x` is no JSON: `one`"),
+            (&["{\"x\":"], "that is no JSON: EOF while parsing a value at line 1 column 5"),
+        ] {
+            assert_eq!(made(SCHEMA, pairs), told);
+        }
+    }
+
+    #[test]
+    fn a_key_with_dots_reaches_into_objects() {
+        let schema = r##"{
+            "properties": {
+                "where": {"$ref": "#/$defs/Spot"},
+                "maybe": {"anyOf": [{"$ref": "#/$defs/Spot"}, {"type": "null"}]},
+                "spots": {"type": "array", "items": {"$ref": "#/$defs/Spot"}},
+                "a.b": {"type": "string"},
+                "ages": {"type": "object", "additionalProperties": {"type": "integer"}},
+                "loop": {"$ref": "#/properties/loop"}
+            },
+            "$defs": {"Spot": {"type": "object", "properties": {"x": {"type": "integer"}, "tags": {"type": "array"}}}}
+        }"##;
+        for (pairs, told) in [
+            (&["where.x=1", "where.tags=a", "where.tags=2"][..], r#"{"where":{"x":1,"tags":["a",2]}}"#),
+            (&["a.b=1", "ages.tom=7"], r#"{"a.b":"1","ages":{"tom":7}}"#),
+            (&["maybe={\"x\":1}", "spots={\"x\":2}"], r#"{"maybe":{"x":1},"spots":[{"x":2}]}"#),
+            (&["maybe=null", "loop=1"], r#"{"maybe":null,"loop":1}"#),
+            (&["where.x=far"], "`where.x` must be an integer, and `far` is none"),
+            (&["where.y=1"], "`where.y` is not known; there is tags, x"),
+            (&["where={}", "where.x=1"], "`where.x` is given twice"),
+            (&["where.x=1", "where={}"], "`where` is given twice"),
+            (&["where:={\"x\":\"far\"}"], "`where.x`: \"far\" is not of type \"integer\""),
+            (&["ages.tom=old"], "`ages.tom` must be an integer, and `old` is none"),
+        ] {
+            assert_eq!(made(schema, pairs), told);
+        }
+        assert_eq!(made("{}", &["a.b=1", "a.c=x", "d.=2", "e=1e400"]), r#"{"a":{"b":1,"c":"x"},"d.":2,"e":1e400}"#);
+    }
+
+    #[test]
+    fn a_schema_that_says_little_asks_for_little() {
+        assert_eq!(made("{}", &["a=1", "b=x"]), r#"{"a":1,"b":"x"}"#);
+        assert_eq!(made("true", &[]), "{}");
+        assert_eq!(made(r#"{"type":"object","properties":{}}"#, &["a=1"]), "`a` is not known: there are no arguments");
+        assert_eq!(made(r#"{"properties":{},"additionalProperties":true}"#, &["a=1"]), r#"{"a":1}"#);
+        // Wrong in itself, or leading elsewhere: nothing can be checked by it.
+        assert_eq!(made(r#"{"type":"nothing"}"#, &["a=1"]), r#"{"a":1}"#);
+        assert_eq!(made(r#"{"$ref":"http://127.0.0.1:9/x"}"#, &["a=1"]), r#"{"a":1}"#);
+    }
+
+    #[test]
+    fn a_pattern_that_would_take_for_ever_does_not() {
+        let schema = r#"{"properties":{"a":{"type":"string","pattern":"^(a+)+$"}}}"#;
+        let long = format!("a={}b", "a".repeat(5000));
+        assert!(made(schema, &[&long]).contains("does not match"));
+    }
+
+    #[test]
+    fn fields_are_for_people() {
+        let schema: Box<RawValue> = serde_json::from_str(SCHEMA).expect("a schema");
+        let told: Vec<_> = Schema::new(Some(&schema))
+            .fields()
+            .into_iter()
+            .map(|field| format!("{}{} {}", field.name, if field.required { "*" } else { "" }, field.kind))
+            .collect();
+        assert_snapshot!(told.join(", "), @"x* number, any , careful boolean, count integer, gear slow|fast, label string, limit integer|null, tags array of string, where object");
+    }
+}

@@ -1,0 +1,242 @@
+//! What a line means: something to say, or a command with its arguments. Pure; knows no room.
+
+/// A command, as `/help` and completion show it.
+pub(crate) struct Command {
+    pub(crate) name: &'static str,
+    pub(crate) usage: &'static str,
+    pub(crate) about: &'static str,
+}
+
+pub(crate) const COMMANDS: &[Command] = &[
+    command("call", "PARTICIPANT TOOL key=value…", "call a tool; Tab completes all of it"),
+    command("tools", "[PARTICIPANT]", "what somebody offers, or everybody"),
+    command("who", "", "who is here"),
+    command("reply", "[@PARTICIPANT] TEXT", "reply to what was said last, by them or by anybody"),
+    command("answer", "[#N] TEXT or key=value…", "answer the question put to you"),
+    command("decline", "[#N]", "do not answer it"),
+    command("cancel", "[PARTICIPANT]", "cancel your running call"),
+    command("history", "", "go to the oldest that is loaded, and load more"),
+    command("all", "", "show or fold handshakes, lists and long answers (F2)"),
+    command("help", "", "this list (F1)"),
+    command("quit", "", "leave (Ctrl-D)"),
+];
+
+const fn command(name: &'static str, usage: &'static str, about: &'static str) -> Command {
+    Command { name, usage, about }
+}
+
+/// What the person wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Say(String),
+    Call { to: String, tool: String, pairs: Vec<String> },
+    Tools(Option<String>),
+    Who,
+    Reply { by: Option<String>, text: String },
+    Answer { number: Option<usize>, text: String },
+    Decline { number: Option<usize> },
+    Cancel(Option<String>),
+    History,
+    All,
+    Help,
+    Quit,
+}
+
+/// Reads a line. A line that begins with two slashes says what follows the first.
+pub(crate) fn parse(line: &str) -> Result<Wish, String> {
+    let line = line.trim();
+    let Some(command) = line.strip_prefix('/').filter(|rest| !rest.starts_with('/')) else {
+        return Ok(Wish::Say(line.strip_prefix('/').unwrap_or(line).to_owned()));
+    };
+    let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+    let rest = rest.trim();
+    let one = || (!rest.is_empty()).then(|| rest.to_owned());
+    match name {
+        "call" => {
+            let mut words = words(rest)?.into_iter();
+            match (words.next(), words.next()) {
+                (Some(to), Some(tool)) => Ok(Wish::Call { to, tool, pairs: words.collect() }),
+                _ => Err(usage("call")),
+            }
+        }
+        "tools" => Ok(Wish::Tools(one())),
+        "who" => Ok(Wish::Who),
+        "reply" => {
+            let (by, text) = match rest.strip_prefix('@').and_then(|rest| rest.split_once(char::is_whitespace)) {
+                Some((by, text)) => (Some(by.to_owned()), text.trim()),
+                None => (None, rest),
+            };
+            if text.is_empty() { Err(usage("reply")) } else { Ok(Wish::Reply { by, text: text.to_owned() }) }
+        }
+        "answer" => {
+            let (number, text) = numbered(rest)?;
+            if text.is_empty() { Err(usage("answer")) } else { Ok(Wish::Answer { number, text: text.to_owned() }) }
+        }
+        "decline" => Ok(Wish::Decline { number: numbered(rest)?.0 }),
+        "cancel" => Ok(Wish::Cancel(one())),
+        "history" => Ok(Wish::History),
+        "all" => Ok(Wish::All),
+        "help" => Ok(Wish::Help),
+        "quit" => Ok(Wish::Quit),
+        _ => {
+            let alike = COMMANDS.iter().find(|command| !name.is_empty() && alike(command.name, name));
+            let hint = alike.map_or("`/help` lists them".to_owned(), |command| format!("is it `/{}`?", command.name));
+            Err(format!("there is no command `/{name}`: {hint}"))
+        }
+    }
+}
+
+fn usage(name: &str) -> String {
+    let usage = COMMANDS.iter().find(|command| command.name == name).map_or("", |command| command.usage);
+    format!("it is `/{name} {usage}`")
+}
+
+fn numbered(text: &str) -> Result<(Option<usize>, &str), String> {
+    let Some(rest) = text.strip_prefix('#') else { return Ok((None, text)) };
+    let (number, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    match number.parse() {
+        Ok(number) => Ok((Some(number), rest.trim())),
+        Err(_) => Err(format!("`#{number}` is no question's number")),
+    }
+}
+
+/// Whether one is the beginning of the other, or they differ in one letter or two that changed places.
+fn alike(name: &str, typed: &str) -> bool {
+    let sorted = |text: &str| {
+        let mut letters: Vec<_> = text.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let differing = name.chars().zip(typed.chars()).filter(|(a, b)| a != b).count();
+    name.starts_with(typed)
+        || typed.starts_with(name)
+        || sorted(name) == sorted(typed)
+        || (name.len() == typed.len() && differing == 1)
+}
+
+/// Splits at blanks, as a shell would: quotes hold a word together, a backslash takes the next character as it is. JSON stays whole:
+/// an object or array that begins a word or follows its `=` goes to its closing bracket.
+pub(crate) fn words(text: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let mut word = String::new();
+        while let Some(c) = rest.chars().next() {
+            let after = &rest[c.len_utf8()..];
+            match c {
+                c if c.is_whitespace() => break,
+                '{' | '[' if word.is_empty() || word.ends_with('=') => {
+                    let end = closing(rest).ok_or_else(|| format!("`{c}` is not closed"))?;
+                    word.push_str(&rest[..end]);
+                    rest = &rest[end..];
+                }
+                '"' | '\'' => {
+                    let end = quoted(after, c, &mut word).ok_or_else(|| format!("`{c}` is not closed"))?;
+                    rest = &after[end..];
+                }
+                '\\' => {
+                    let taken = after.chars().next().unwrap_or('\\');
+                    word.push(taken);
+                    rest = after.get(taken.len_utf8()..).unwrap_or_default();
+                }
+                c => {
+                    word.push(c);
+                    rest = after;
+                }
+            }
+        }
+        words.push(word);
+        rest = rest.trim_start();
+    }
+    Ok(words)
+}
+
+/// Where a quoted part ends, after its quote.
+fn quoted(text: &str, quote: char, word: &mut String) -> Option<usize> {
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            c if c == quote => return Some(at + 1),
+            '\\' if quote == '"' => word.push(chars.next()?.1),
+            c => word.push(c),
+        }
+    }
+    None
+}
+
+/// Where the bracket that begins a text is closed.
+fn closing(text: &str) -> Option<usize> {
+    let (mut depth, mut in_text, mut escaped) = (0usize, false, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if std::mem::take(&mut escaped) => {}
+            '\\' if in_text => escaped = true,
+            '"' => in_text = !in_text,
+            '{' | '[' if !in_text => depth += 1,
+            '}' | ']' if !in_text => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lines_and_what_they_mean() {
+        let say = |text: &str| Ok(Wish::Say(text.into()));
+        let some = |text: &str| Some(text.to_owned());
+        for (line, meant) in [
+            (" hello ", say("hello")),
+            ("//call is a command", say("/call is a command")),
+            ("/who", Ok(Wish::Who)),
+            (
+                "/call rover move x=1 label=\"a b\" where={\"a\": [1, \"]\"]} it\\ s",
+                Ok(Wish::Call {
+                    to: "rover".into(),
+                    tool: "move".into(),
+                    pairs: vec!["x=1".into(), "label=a b".into(), "where={\"a\": [1, \"]\"]}".into(), "it s".into()],
+                }),
+            ),
+            ("/call rover", Err("it is `/call PARTICIPANT TOOL key=value…`".into())),
+            ("/call rover say text='a", Err("`'` is not closed".into())),
+            ("/call rover say where={\"}", Err("`{` is not closed".into())),
+            ("/reply @bob yes", Ok(Wish::Reply { by: some("bob"), text: "yes".into() })),
+            ("/reply bob is right", Ok(Wish::Reply { by: None, text: "bob is right".into() })),
+            ("/reply", Err("it is `/reply [@PARTICIPANT] TEXT`".into())),
+            ("/answer #2 blue", Ok(Wish::Answer { number: Some(2), text: "blue".into() })),
+            ("/answer #x blue", Err("`#x` is no question's number".into())),
+            ("/decline", Ok(Wish::Decline { number: None })),
+            ("/cancel rover", Ok(Wish::Cancel(some("rover")))),
+            ("/claL", Err("there is no command `/claL`: `/help` lists them".into())),
+            ("/clal x", Err("there is no command `/clal`: is it `/call`?".into())),
+            ("/", Err("there is no command `/`: `/help` lists them".into())),
+        ] {
+            assert_eq!(parse(line), meant, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_command_is_understood() {
+        for command in COMMANDS {
+            let line = format!("/{} @a b c", command.name);
+            assert!(parse(&line).is_ok(), "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_is_too_odd(line in "[/a-z \"'\\\\{}\\[\\]=#@日]{0,30}") {
+            let _ = parse(&line);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What reaches the model, and what it wants done. Whoever runs it turns the one into the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratatui::crossterm::event::KeyEvent;
+use salon_protocol::{Envelope, EnvelopeId, Participant, ParticipantId, Timestamp};
+use serde_json::value::RawValue;
+
+use crate::arguments::Schema;
+
+/// The moment, by both clocks: one for people, one that never jumps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    pub(crate) wall: Timestamp,
+    pub(crate) since_start: Duration,
+}
+
+/// A time as people here read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Civil {
+    pub(crate) day: String,
+    pub(crate) minute: String,
+}
+
+/// How times become days and minutes: the time zone.
+pub(crate) type Zone = fn(Timestamp) -> Civil;
+
+/// Ties the outcome of something to the wish for it.
+pub(crate) type Ticket = u64;
+
+#[derive(Debug)]
+pub(crate) enum Input {
+    Key(KeyEvent),
+    Paste(String),
+    /// Lines, downwards when positive.
+    Wheel(isize),
+    Resize(u16, u16),
+    /// Time has passed.
+    Tick,
+    Envelope(Arc<Envelope>),
+    /// Something happened that cannot be had any more.
+    Gap,
+    Roster(Vec<Participant>),
+    Connection(Connection),
+    Page {
+        before: Option<EnvelopeId>,
+        page: Result<Page, String>,
+    },
+    Tools {
+        of: ParticipantId,
+        tools: Result<Vec<Tool>, String>,
+    },
+    /// A line of chat is in the log.
+    Sent(Ticket),
+    NotSent(Ticket, String),
+    /// The request of a call is on its way, under this id.
+    Called(Ticket, EnvelopeId),
+    Ended(Ticket, Ending),
+    Asked(Question),
+    /// A question needs no answer any more.
+    Withdrawn(EnvelopeId),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Connection {
+    Live,
+    Lost { attempt: u32, retry_in: Option<Duration>, why: String },
+    Over(String),
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// With an answer, which is in the log.
+    Answered,
+    /// By the person's wish.
+    Cancelled,
+    /// Without an answer.
+    Failed(String),
+}
+
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// Newest first.
+    pub(crate) envelopes: Vec<Arc<Envelope>>,
+    pub(crate) more: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Tool {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) schema: Schema,
+}
+
+/// Something a participant wants to know from the person.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    /// The request it came with.
+    pub(crate) id: EnvelopeId,
+    pub(crate) from: ParticipantId,
+    /// What the answer must look like; any text will do without it.
+    pub(crate) form: Option<Schema>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Text(String),
+    Form(Box<RawValue>),
+    Declined,
+}
+
+#[derive(Debug)]
+pub(crate) enum Effect {
+    Say {
+        ticket: Ticket,
+        text: String,
+    },
+    Reply {
+        ticket: Ticket,
+        to: EnvelopeId,
+        text: String,
+    },
+    Call {
+        ticket: Ticket,
+        to: ParticipantId,
+        tool: String,
+        arguments: Box<RawValue>,
+    },
+    Cancel(Ticket),
+    Load {
+        before: Option<EnvelopeId>,
+    },
+    ListTools(ParticipantId),
+    Answer {
+        question: EnvelopeId,
+        answer: Answer,
+    },
+    /// The question was answered elsewhere.
+    Forget(EnvelopeId),
+    /// Call the person's attention.
+    Bell,
+    /// Draw everything anew.
+    Redraw,
+    Quit,
+}

@@ -1,0 +1,192 @@
+//! What each envelope becomes in the transcript.
+
+use std::time::Duration;
+
+use salon_protocol::{
+    CHAT_METHOD, ChatFormat, Envelope, Kind, Members, Message, ParticipantId, Presence, PresenceEvent, RpcId, Timestamp,
+};
+use serde::Deserialize;
+
+use super::item::{Body, Call, Item, Outcome, Progress, Said};
+use super::summary::{answered, asked, member, members};
+use super::text::{clip, safe, safe_line};
+use super::transcript::{MOST_TEXT, Transcript, gone};
+
+impl Transcript {
+    /// What an envelope becomes: an item, or a change to one that is there.
+    pub(super) fn fold(&mut self, envelope: &Envelope, now: Option<Duration>) -> Option<Item> {
+        let at = stamp(envelope);
+        let body = match (envelope.kind(), envelope.message()) {
+            (Kind::Presence, _) => self.presence(&envelope.presence()?, at, now)?,
+            (Kind::System, _) => {
+                let payload = members(envelope.payload());
+                let is_error = member::<String>(&payload, "event").as_deref() == Some("error");
+                let why: String = member(&payload, "message").filter(|_| is_error)?;
+                self.fail(envelope.correlation()?, &why, at, now?);
+                return None;
+            }
+            (_, Some(Message::Request { id, method })) => self.request(envelope, id, method, now)?,
+            (_, Some(Message::Response { .. })) => self.response(envelope, at, now)?,
+            (_, Some(Message::Notification { method })) => self.notification(envelope, method, now)?,
+            (Kind::Mcp, None) => return None,
+        };
+        Some(Item { key: 0, envelope: Some(envelope.id().clone()), at, body })
+    }
+
+    fn presence(&mut self, presence: &Presence, at: Timestamp, now: Option<Duration>) -> Option<Body> {
+        let who = presence.participant.id.clone();
+        let joined = match presence.event {
+            PresenceEvent::Join => true,
+            PresenceEvent::Leave => false,
+            PresenceEvent::Heartbeat => return None,
+        };
+        if !joined {
+            for call in self.open_calls().filter(|call| call.to == who) {
+                call.outcome = Some(gone(at, now.zip(call.began).map(|(now, began)| now.saturating_sub(began))));
+            }
+        }
+        Some(Body::Presence { who, kind: presence.participant.kind, joined })
+    }
+
+    fn request(&mut self, envelope: &Envelope, id: &RpcId, method: &str, now: Option<Duration>) -> Option<Body> {
+        let to = envelope.to().first()?.clone();
+        let params = members(envelope.params().unwrap_or("{}"));
+        let (what, mut details) = asked(method, &params);
+        let meta = params.get("_meta").map(|meta| members(meta.get())).unwrap_or_default();
+        let token = meta.get("progressToken");
+        let asks = method == "elicitation/create" || (method == "tools/call" && what == super::ASK_HUMAN);
+        let question = asks && to == self.me;
+        if question
+            && let Some(text) =
+                params.get("arguments").and_then(|raw| member::<String>(&members(raw.get()), "question"))
+        {
+            details = safe(&clip(&text, MOST_TEXT));
+        }
+        Some(Body::Call(Call {
+            question,
+            from: envelope.from().clone(),
+            to,
+            rpc: id.clone(),
+            token: token.map(|token| token.get().to_owned()),
+            what,
+            details,
+            minor: is_preparation(method),
+            began: now,
+            progress: None,
+            cancelled: false,
+            outcome: None,
+        }))
+    }
+
+    fn response(&mut self, envelope: &Envelope, at: Timestamp, now: Option<Duration>) -> Option<Body> {
+        let (well, text) = answered(envelope);
+        let place = envelope.correlation().and_then(|about| self.place(*self.known.get(about)?));
+        let outcome = |took| Outcome { well, text: text.clone(), at, took };
+        if let Some(item) = place.and_then(|place| self.items.get_mut(place))
+            && let Body::Call(call) = &mut item.body
+        {
+            // The first answer counts.
+            if call.outcome.is_none() {
+                let took = match now.zip(call.began) {
+                    Some((now, began)) => Some(now.saturating_sub(began)),
+                    None => at.0.checked_sub(item.at.0).map(Duration::from_millis),
+                };
+                call.outcome = Some(outcome(took));
+            }
+            return None;
+        }
+        let (from, to) = (envelope.from().clone(), envelope.to().to_vec());
+        Some(Body::Answer { from, to, about: envelope.correlation().cloned(), outcome: outcome(None) })
+    }
+
+    fn notification(&mut self, envelope: &Envelope, method: &str, now: Option<Duration>) -> Option<Body> {
+        let from = envelope.from().clone();
+        if let Some(chat) = envelope.chat().filter(|_| method == CHAT_METHOD) {
+            let text = safe(&clip(chat.text.trim_end(), MOST_TEXT));
+            let names_me = from != self.me && names(&text, &self.me);
+            let (markdown, reply_to) = (chat.format == ChatFormat::Markdown, envelope.correlation().cloned());
+            return Some(Body::Chat(Said { from, text, markdown, reply_to, names_me }));
+        }
+        let params = members(envelope.params().unwrap_or("{}"));
+        match method {
+            "notifications/progress" => {
+                self.progress(envelope, &params, now);
+                return None;
+            }
+            "notifications/cancelled" => {
+                let request = params.get("requestId").map(|id| id.get().to_owned());
+                let about = envelope.correlation().cloned();
+                let about = about.and_then(|id| self.known.get(&id).copied()).and_then(|key| self.place(key));
+                let about = about.and_then(|place| match &self.items[place].body {
+                    Body::Call(call) => Some(call.rpc.to_json()),
+                    _ => None,
+                });
+                let request = request.or(about)?;
+                if let Some(call) = self.open_calls().find(|call| call.from == from && call.rpc.to_json() == request) {
+                    call.cancelled = true;
+                }
+                return None;
+            }
+            _ => {}
+        }
+        let text = match method {
+            "notifications/message" => {
+                let level = member::<String>(&params, "level").unwrap_or_default();
+                let data = params.get("data").map(|data| data.get()).unwrap_or_default();
+                let data = serde_json::from_str::<String>(data).unwrap_or_else(|_| data.to_owned());
+                format!("{level}: {data}")
+            }
+            _ => format!(
+                "{} {}",
+                method.strip_prefix("notifications/").unwrap_or(method),
+                envelope.params().unwrap_or("")
+            ),
+        };
+        let minor = method == "notifications/initialized" || method.ends_with("/list_changed");
+        Some(Body::Notice { from, to: envelope.to().to_vec(), text: safe_line(&clip(&text, MOST_TEXT)), minor })
+    }
+
+    fn progress(&mut self, envelope: &Envelope, params: &Members, now: Option<Duration>) {
+        // What progress a call made in the past says nothing about whether it is still worked on.
+        let (Some(_), Some(done)) = (now, member(params, "progress")) else { return };
+        let message = safe_line(&clip(&member::<String>(params, "message").unwrap_or_default(), MOST_TEXT));
+        let progress = Progress { done, total: member(params, "total").filter(|total| *total > 0.0), message };
+        let token = params.get("progressToken").map(|token| token.get().to_owned());
+        let from = envelope.from();
+        if let Some(about) = envelope.correlation()
+            && let Some(call) = self.call_mut(about)
+        {
+            if call.to == *from && call.outcome.is_none() {
+                call.progress = Some(progress);
+            }
+            return;
+        }
+        let told = |call: &&mut Call| call.to == *from && call.token == token && envelope.concerns(&call.from);
+        if let Some(call) = self.open_calls().find(told).filter(|_| token.is_some()) {
+            call.progress = Some(progress);
+        }
+    }
+}
+
+/// What machines say to each other to get ready.
+fn is_preparation(method: &str) -> bool {
+    matches!(method, "initialize" | "ping" | "logging/setLevel" | "server/discover" | "completion/complete")
+        || method.ends_with("/list")
+}
+
+/// Whether a text names a participant, as a word of its own.
+fn names(text: &str, id: &ParticipantId) -> bool {
+    let (text, id) = (text.to_ascii_lowercase(), id.as_str().to_ascii_lowercase());
+    let inside = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
+    text.match_indices(&id)
+        .any(|(at, _)| !inside(text[..at].chars().next_back()) && !inside(text[at + id.len()..].chars().next()))
+}
+
+fn stamp(envelope: &Envelope) -> Timestamp {
+    #[derive(Deserialize)]
+    struct Stamp {
+        ts: String,
+    }
+    let stamp = serde_json::from_str::<Stamp>(envelope.text()).ok();
+    stamp.and_then(|stamp| Timestamp::parse(&stamp.ts)).unwrap_or(Timestamp(0))
+}

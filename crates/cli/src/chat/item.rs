@@ -1,0 +1,124 @@
+//! What the transcript consists of.
+
+use std::time::Duration;
+
+use salon_protocol::{EnvelopeId, ParticipantId, ParticipantKind, RpcId, Timestamp};
+
+/// One thing that happened. A call and its answer are one thing.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    /// Its place: ascending, and kept when older items come before it.
+    pub(crate) key: i64,
+    /// The envelope it stands for; none for what is only said here.
+    pub(crate) envelope: Option<EnvelopeId>,
+    pub(crate) at: Timestamp,
+    pub(crate) body: Body,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Body {
+    Chat(Said),
+    Presence {
+        who: ParticipantId,
+        kind: Option<ParticipantKind>,
+        joined: bool,
+    },
+    Call(Call),
+    /// An answer whose request is not in the window.
+    Answer {
+        from: ParticipantId,
+        to: Vec<ParticipantId>,
+        about: Option<EnvelopeId>,
+        outcome: Outcome,
+    },
+    /// Any other notification.
+    Notice {
+        from: ParticipantId,
+        to: Vec<ParticipantId>,
+        text: String,
+        minor: bool,
+    },
+    /// Said by this program to its person.
+    Note {
+        tone: Tone,
+        text: String,
+        /// Things with what is to be said of each.
+        rows: Vec<(String, String)>,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    pub(crate) from: ParticipantId,
+    pub(crate) text: String,
+    pub(crate) markdown: bool,
+    pub(crate) reply_to: Option<EnvelopeId>,
+    /// It names the person at this terminal.
+    pub(crate) names_me: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) from: ParticipantId,
+    pub(crate) to: ParticipantId,
+    pub(crate) rpc: RpcId,
+    /// The token its progress is told by, as JSON.
+    pub(crate) token: Option<String>,
+    /// The tool, or the method where no tool is called.
+    pub(crate) what: String,
+    pub(crate) details: String,
+    /// Handshakes and lists, which are machines getting ready.
+    pub(crate) minor: bool,
+    /// Put to the person at this terminal, who has to answer.
+    pub(crate) question: bool,
+    /// When it was seen to begin; none when it comes from history.
+    pub(crate) began: Option<Duration>,
+    pub(crate) progress: Option<Progress>,
+    pub(crate) cancelled: bool,
+    pub(crate) outcome: Option<Outcome>,
+}
+
+impl Call {
+    /// Whether somebody works on it, as far as can be seen.
+    pub(crate) fn is_running(&self) -> bool {
+        self.outcome.is_none() && !self.cancelled && (self.began.is_some() || self.progress.is_some())
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Progress {
+    pub(crate) done: f64,
+    pub(crate) total: Option<f64>,
+    pub(crate) message: String,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) well: bool,
+    pub(crate) text: String,
+    pub(crate) at: Timestamp,
+    /// How long it took; none when that cannot be known.
+    pub(crate) took: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    /// Something the person asked to see.
+    Shown,
+    /// Something that happened to the connection.
+    Dim,
+    /// Something that went wrong.
+    Bad,
+}
+
+impl Item {
+    /// Whether it is folded away unless everything is wanted.
+    pub(crate) fn is_minor(&self) -> bool {
+        match &self.body {
+            Body::Call(call) => call.minor && call.outcome.as_ref().is_none_or(|outcome| outcome.well),
+            Body::Notice { minor, .. } => *minor,
+            Body::Answer { outcome, .. } => outcome.well,
+            Body::Chat(_) | Body::Presence { .. } | Body::Note { .. } => false,
+        }
+    }
+}

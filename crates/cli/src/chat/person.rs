@@ -1,0 +1,114 @@
+//! The person as a participant: others put questions to them by the tool `ask_human`, or, while being called, by elicitation.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use salon_client::mcp::{Elicitation, ElicitationAnswer, ToolResult};
+use salon_client::{Request, RpcError, ToolCall, ToolError, Toolbox};
+use salon_protocol::EnvelopeId;
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+
+use super::ASK_HUMAN;
+use super::event::{Answer, Input, Question};
+use super::model::MOST_QUESTIONS;
+use super::run::Heard;
+use crate::arguments::Schema;
+
+/// The questions that wait for the person. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Person {
+    open: Arc<Mutex<HashMap<EnvelopeId, oneshot::Sender<Answer>>>>,
+    tell: mpsc::Sender<Heard>,
+}
+
+/// Takes the question back when whoever asked no longer wants to know.
+struct Waiting<'a> {
+    person: &'a Person,
+    id: EnvelopeId,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.person.open().remove(&self.id).is_some() {
+            // When there is no space for this, answering tells that it is too late.
+            let _ = self.person.tell.try_send(Heard::Input(Input::Withdrawn(self.id.clone())));
+        }
+    }
+}
+
+impl Person {
+    pub(super) fn new(tell: mpsc::Sender<Heard>) -> Self {
+        Self { open: Arc::default(), tell }
+    }
+
+    /// What others see of the person.
+    pub(super) fn toolbox(&self) -> Toolbox {
+        let (human, form) = (self.clone(), self.clone());
+        let schema = json!({
+            "type": "object",
+            "properties": {"question": {"type": "string", "description": "What to ask"}},
+            "required": ["question"],
+        });
+        Toolbox::new("salon chat")
+            .tool(ASK_HUMAN, "Asks the person at the terminal and waits for the answer", schema, move |call| {
+                let human = human.clone();
+                async move { human.asked(call).await }
+            })
+            .on_elicitation(move |question, request| {
+                let form = form.clone();
+                async move { form.elicited(question, request).await }
+            })
+    }
+
+    /// Hands over an answer; whether somebody still waited for it.
+    pub(super) fn answer(&self, question: &EnvelopeId, answer: Answer) -> bool {
+        self.open().remove(question).is_some_and(|waiting| waiting.send(answer).is_ok())
+    }
+
+    /// The question was answered elsewhere.
+    pub(super) fn forget(&self, question: &EnvelopeId) {
+        self.open().remove(question);
+    }
+
+    async fn asked(&self, call: ToolCall) -> Result<ToolResult, ToolError> {
+        // Read for its shape: what is shown comes from the envelope.
+        call.argument::<String>("question")?;
+        match self.ask(call.request(), None).await? {
+            Answer::Text(text) => Ok(ToolResult::text_only(text)),
+            Answer::Form(content) => Ok(ToolResult::text_only(content.get())),
+            Answer::Declined => Err(ToolError::failed("the person does not want to answer")),
+        }
+    }
+
+    async fn elicited(&self, question: Elicitation, request: Request) -> Result<ElicitationAnswer, RpcError> {
+        let schema = Schema::new(Some(&question.requested_schema));
+        match self.ask(&request, Some(schema)).await? {
+            Answer::Form(content) => ElicitationAnswer::accept(&content).map_err(|e| RpcError::internal(e.to_string())),
+            Answer::Text(_) | Answer::Declined => Ok(ElicitationAnswer::decline()),
+        }
+    }
+
+    async fn ask(&self, request: &Request, form: Option<Schema>) -> Result<Answer, RpcError> {
+        let (id, from) = (request.envelope().id().clone(), request.from().clone());
+        let (sender, answered) = oneshot::channel();
+        {
+            let mut open = self.open();
+            if open.len() >= MOST_QUESTIONS {
+                return Err(RpcError::internal("the person has too many questions to answer; ask again later"));
+            }
+            open.insert(id.clone(), sender);
+        }
+        let waiting = Waiting { person: self, id: id.clone() };
+        let gone = |_| RpcError::internal("the person has left");
+        self.tell.send(Heard::Input(Input::Asked(Question { id, from, form }))).await.map_err(gone)?;
+        let answer = answered.await.map_err(|_| RpcError::internal("the question was answered elsewhere"));
+        drop(waiting);
+        answer
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<EnvelopeId, oneshot::Sender<Answer>>> {
+        // Nothing that can panic runs while it is held.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

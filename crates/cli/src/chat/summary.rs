@@ -1,0 +1,170 @@
+//! What requests and answers say, in a few words a person can read. Numbers are shown with the digits they came with.
+
+use salon_protocol::{Envelope, Members};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::text::{clip, safe, safe_line};
+
+/// The most that is kept of the arguments of a call, or of its answer.
+const MOST_KEPT: usize = 4 * 1024;
+
+/// The members of what should be an object.
+pub(crate) fn members(text: &str) -> Members {
+    Members::parse(text).unwrap_or_default()
+}
+
+/// A member of the type it should have.
+pub(crate) fn member<T: DeserializeOwned>(members: &Members, name: &str) -> Option<T> {
+    serde_json::from_str(members.get(name)?.get()).ok()
+}
+
+fn text(members: &Members, name: &str) -> String {
+    member(members, name).unwrap_or_default()
+}
+
+/// Arguments as one would type them: `x=1 label="two words"`.
+pub(crate) fn arguments(raw: Option<&RawValue>) -> String {
+    let Some(raw) = raw else { return String::new() };
+    let told: Vec<_> =
+        members(raw.get()).iter().map(|(key, value)| format!("{}={}", safe_line(key), value_text(value))).collect();
+    clip(&told.join(" "), MOST_KEPT)
+}
+
+fn value_text(value: &RawValue) -> String {
+    match serde_json::from_str::<String>(value.get()) {
+        Ok(text) if !text.is_empty() && !text.contains([' ', '\n', '"', '=']) => safe(&text),
+        _ => safe_line(value.get()),
+    }
+}
+
+/// What a request asks for, beside its arguments.
+pub(crate) fn asked(method: &str, params: &Members) -> (String, String) {
+    let (what, details) = match method {
+        "tools/call" => (text(params, "name"), arguments(params.get("arguments"))),
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => (method.to_owned(), text(params, "uri")),
+        "prompts/get" => {
+            let name = text(params, "name");
+            (method.to_owned(), format!("{name} {}", arguments(params.get("arguments"))))
+        }
+        "elicitation/create" => ("asks".to_owned(), text(params, "message")),
+        _ => (method.to_owned(), String::new()),
+    };
+    (safe_line(&clip(&what, MOST_KEPT)), safe(&clip(details.trim_end(), MOST_KEPT)))
+}
+
+/// How a request ended: whether well, and what the answer says.
+pub(crate) fn answered(envelope: &Envelope) -> (bool, String) {
+    let payload = members(envelope.payload());
+    let (well, told) = match payload.get("error") {
+        Some(error) => {
+            let error = members(error.get());
+            let code = error.get("code").map(|code| format!(" ({})", code.get())).unwrap_or_default();
+            (false, format!("{}{code}", text(&error, "message")))
+        }
+        None => result(payload.get("result")),
+    };
+    (well, clip(safe(&told).trim_end(), MOST_KEPT))
+}
+
+fn result(result: Option<&RawValue>) -> (bool, String) {
+    let Some(raw) = result else { return (true, String::new()) };
+    let members = members(raw.get());
+    let well = members.get("isError").is_none_or(|value| value.get() != "true");
+    if let Some(content) = member::<Vec<Value>>(&members, "content") {
+        let told: Vec<_> = content.iter().map(block).collect();
+        // Structured content usually says the same again.
+        let structured = members.get("structuredContent").filter(|_| told.is_empty());
+        return (well, structured.map_or_else(|| told.join("\n"), |raw| raw.get().to_owned()));
+    }
+    let told = if let Some(tools) = names(&members, "tools", "name") {
+        tools
+    } else if let Some(resources) = names(&members, "resources", "uri") {
+        resources
+    } else if let Some(prompts) = names(&members, "prompts", "name") {
+        prompts
+    } else if let Some(server) = members.get("serverInfo") {
+        format!("{}, MCP {}", text(&self::members(server.get()), "name"), text(&members, "protocolVersion"))
+    } else if let Some(action) = member::<String>(&members, "action") {
+        format!("{action} {}", arguments(members.get("content")))
+    } else if let Some(contents) = member::<Vec<Value>>(&members, "contents").or_else(|| member(&members, "messages")) {
+        contents.iter().map(|content| block(content.get("content").unwrap_or(content))).collect::<Vec<_>>().join("\n")
+    } else if members.is_empty() {
+        String::new()
+    } else {
+        raw.get().to_owned()
+    };
+    (well, told)
+}
+
+fn names(members: &Members, list: &str, key: &str) -> Option<String> {
+    let list: Vec<Value> = member(members, list)?;
+    let names: Vec<_> = list.iter().filter_map(|entry| entry[key].as_str()).collect();
+    Some(if names.is_empty() { "none".into() } else { names.join(", ") })
+}
+
+/// A block of content: its text, or what it is.
+fn block(content: &Value) -> String {
+    let text = |key: &str| content[key].as_str().unwrap_or_default();
+    let size = |key: &str| text(key).len() / 4 * 3;
+    match content["type"].as_str() {
+        Some("image" | "audio") => format!("[{} {}, {} bytes]", text("type"), text("mimeType"), size("data")),
+        Some("resource_link") => format!("[{}]", text("uri")),
+        Some("resource") => block(&content["resource"]),
+        _ if content["text"].is_string() => text("text").to_owned(),
+        _ if content["blob"].is_string() => format!("[{} {}, {} bytes]", text("uri"), text("mimeType"), size("blob")),
+        _ => content.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(json: &str) -> String {
+        arguments(Some(serde_json::from_str(json).expect("JSON")))
+    }
+
+    fn told(result: &str) -> String {
+        let text = format!(
+            r#"{{"protocol":"mcp-x/v0","id":"e","ts":"2025-08-17T14:00:00Z","from":"a","to":["b"],"kind":"mcp","correlation_id":"c","payload":{{"jsonrpc":"2.0","id":1,{result}}}}}"#
+        );
+        let (well, told) = answered(&Envelope::restore(text).expect("an envelope"));
+        format!("{} {told}", if well { "✓" } else { "✗" })
+    }
+
+    #[test]
+    fn arguments_read_as_one_would_type_them() {
+        assert_eq!(
+            args(r#"{"y":2,"x":12345678901234567890123,"s":"a b","t":"plain","n":null,"o":{"a": [1]}}"#),
+            r#"y=2 x=12345678901234567890123 s="a b" t=plain n=null o={"a": [1]}"#
+        );
+        assert_eq!(args(r#"{"k\u001b":"\u001b[2J"}"#), r"k\u{1b}=\u{1b}[2J");
+        assert_eq!(args("[1]"), "");
+    }
+
+    #[test]
+    fn an_answer_is_told_by_what_it_holds() {
+        for (result, expected) in [
+            (r#""result":{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#, "✓ a\nb"),
+            (r#""result":{"content":[{"type":"text","text":"stuck"}],"isError":true}"#, "✗ stuck"),
+            (
+                r#""result":{"content":[{"type":"image","mimeType":"image/png","data":"AAAABBBB"}]}"#,
+                "✓ [image image/png, 6 bytes]",
+            ),
+            (r#""result":{"content":[],"structuredContent":{"n":1}}"#, r#"✓ {"n":1}"#),
+            (r#""error":{"code":-32601,"message":"no such method"}"#, "✗ no such method (-32601)"),
+            (r#""result":{"tools":[{"name":"move"},{"name":"stop"}]}"#, "✓ move, stop"),
+            (r#""result":{"tools":[]}"#, "✓ none"),
+            (r#""result":{"protocolVersion":"2025-06-18","serverInfo":{"name":"rover"}}"#, "✓ rover, MCP 2025-06-18"),
+            (r#""result":{"action":"accept","content":{"colour":"red"}}"#, "✓ accept colour=red"),
+            (r#""result":{"contents":[{"uri":"f","text":"inside"}]}"#, "✓ inside"),
+            (r#""result":{}"#, "✓ "),
+            (r#""result":{"any":[1,2.50]}"#, r#"✓ {"any":[1,2.50]}"#),
+            (r#""result":7"#, "✓ "),
+        ] {
+            assert_eq!(told(result), expected);
+        }
+    }
+}

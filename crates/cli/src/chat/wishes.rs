@@ -1,0 +1,255 @@
+//! What commands do.
+
+use salon_protocol::{Participant, ParticipantId};
+
+use super::commands::{COMMANDS, Wish, words};
+use super::event::{Answer, Effect, Now, Tool};
+use super::item::Tone;
+use super::model::{Echo, Model, Outgoing, Running, Unchecked};
+use super::text::safe_line;
+use super::theme::sign;
+use crate::arguments::Schema;
+
+/// How many lines may be on their way at once.
+const MOST_OUTGOING: usize = 32;
+
+/// How many calls may run at once.
+const MOST_RUNNING: usize = 64;
+
+/// How many participants are asked for their tools at once.
+const MOST_ASKED: usize = 16;
+
+/// How many participants `/who` lists.
+const MOST_LISTED: usize = 200;
+
+/// Keys worth knowing.
+const KEYS: &[(&str, &str)] = &[
+    ("Tab", "complete; again takes the next"),
+    ("PageUp, PageDown, wheel", "scroll"),
+    ("Home, End", "to the ends of the line; when it is empty, of the transcript"),
+    ("Up, Down", "lines written before"),
+    ("Alt-Enter", "a new line"),
+    ("Ctrl-W, Ctrl-U, Ctrl-K", "erase a word, to the start, to the end"),
+    ("Shift and mouse", "select text"),
+];
+
+impl Model {
+    pub(super) fn wish(&mut self, wish: Wish, line: &str, now: Now) {
+        let done = match wish {
+            Wish::Say(text) => self.say(text),
+            Wish::Reply { by, text } => self.reply(by.as_deref(), text),
+            Wish::Call { to, tool, pairs } => self.resolve(&to).and_then(|to| {
+                let ticket = self.ticket();
+                self.call(Unchecked { ticket, to, tool, pairs, line: line.to_owned() }, now)
+            }),
+            Wish::Cancel(whose) => self.cancel(whose.as_deref()),
+            Wish::Tools(whose) => self.tools(whose.as_deref(), now),
+            Wish::Answer { number, text } => self.answer(number, Some(&text)),
+            Wish::Decline { number } => self.answer(number, None),
+            Wish::Who => {
+                self.show_roster(now);
+                Ok(())
+            }
+            Wish::History => {
+                self.show_oldest(now);
+                Ok(())
+            }
+            Wish::All => {
+                self.all = !self.all;
+                self.scroll(0, now);
+                self.hint =
+                    Some(if self.all { "everything is shown" } else { "handshakes and lists are folded" }.into());
+                Ok(())
+            }
+            Wish::Help => {
+                self.show_help(now);
+                Ok(())
+            }
+            Wish::Quit => {
+                self.do_later(Effect::Quit);
+                Ok(())
+            }
+        };
+        if let Err(why) = done {
+            self.complain(line, &why, now);
+        }
+    }
+
+    fn send(&mut self, line: String, echo: Echo, stage: &'static str) -> Result<u64, String> {
+        let ticket = self.ticket();
+        self.put(Outgoing { ticket, line, echo, stage }).map(|()| ticket)
+    }
+
+    fn put(&mut self, outgoing: Outgoing) -> Result<(), String> {
+        if self.outgoing.len() >= MOST_OUTGOING {
+            return Err("too much is waiting to be sent".into());
+        }
+        self.outgoing.push(outgoing);
+        Ok(())
+    }
+
+    fn say(&mut self, text: String) -> Result<(), String> {
+        let ticket = self.send(text.clone(), Echo::Text(text.clone()), "sending")?;
+        self.do_later(Effect::Say { ticket, text });
+        Ok(())
+    }
+
+    fn reply(&mut self, by: Option<&str>, text: String) -> Result<(), String> {
+        let by = by.map(|by| self.resolve(by)).transpose()?;
+        let to = self.transcript.last_said(by.as_ref()).cloned().ok_or("nothing was said that could be replied to")?;
+        let ticket = self.send(text.clone(), Echo::Text(text.clone()), "sending")?;
+        self.do_later(Effect::Reply { ticket, to, text });
+        Ok(())
+    }
+
+    fn call(&mut self, call: Unchecked, now: Now) -> Result<(), String> {
+        if self.running.len() + self.unchecked.len() >= MOST_RUNNING {
+            return Err("too many calls of yours are running; `/cancel` ends one".into());
+        }
+        let echo = Echo::Call(call.to.clone(), call.tool.clone());
+        let known = self.tools.contains_key(&call.to);
+        let stage = if known { "calling" } else { "asking what it offers" };
+        self.put(Outgoing { ticket: call.ticket, line: call.line.clone(), echo, stage })?;
+        if known {
+            self.check_and_call(call, now);
+        } else {
+            self.ask_for_tools(call.to.clone(), false);
+            self.unchecked.push(call);
+        }
+        Ok(())
+    }
+
+    /// Makes the call, now that it is known what the tool wants.
+    pub(super) fn check_and_call(&mut self, call: Unchecked, now: Now) {
+        let Unchecked { ticket, to, tool, pairs, line } = call;
+        let tools = self.tools.get(&to).map(Vec::as_slice).unwrap_or_default();
+        let checked = match tools.iter().find(|known| known.name == tool) {
+            None if tools.is_empty() => Err(format!("{to} offers no tools")),
+            None => {
+                let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+                Err(format!("{to} has no tool `{tool}`; it has {}", names.join(", ")))
+            }
+            Some(known) => known.schema.read(&pairs).map_err(|unfit| format!("{unfit}\nit is: {}", signature(known))),
+        };
+        match checked {
+            Ok(arguments) => {
+                if let Some(outgoing) = self.outgoing.iter_mut().find(|outgoing| outgoing.ticket == ticket) {
+                    outgoing.stage = "calling";
+                }
+                self.running.push(Running { ticket, to: to.clone(), line, envelope: None });
+                self.do_later(Effect::Call { ticket, to, tool, arguments });
+            }
+            Err(why) => {
+                self.take_outgoing(ticket);
+                self.complain(&line, &why, now);
+            }
+        }
+    }
+
+    fn cancel(&mut self, whose: Option<&str>) -> Result<(), String> {
+        let whose = whose.map(|whose| self.resolve(whose)).transpose()?;
+        let wanted = |running: &&Running| whose.as_ref().is_none_or(|whose| running.to == *whose);
+        let ticket = self.running.iter().rev().find(wanted).map(|running| running.ticket);
+        self.do_later(Effect::Cancel(ticket.ok_or("no call of yours is running")?));
+        Ok(())
+    }
+
+    fn tools(&mut self, whose: Option<&str>, now: Now) -> Result<(), String> {
+        let whose = match whose {
+            Some(whose) => vec![self.resolve(whose)?],
+            None => self.others().map(|one| one.id.clone()).chain([ParticipantId::host()]).collect(),
+        };
+        if whose.len() > MOST_ASKED {
+            return Err(format!("{} are here: name one", whose.len()));
+        }
+        for id in whose {
+            match self.tools.get(&id).cloned() {
+                Some(tools) => self.show_tools(&id, &tools, now),
+                None => self.ask_for_tools(id, true),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks somebody what they offer, unless that is under way.
+    pub(super) fn ask_for_tools(&mut self, whose: ParticipantId, show: bool) {
+        match self.asking.get_mut(&whose) {
+            Some(wanted) => *wanted |= show,
+            None => {
+                self.asking.insert(whose.clone(), show);
+                self.do_later(Effect::ListTools(whose));
+            }
+        }
+    }
+
+    pub(super) fn show_tools(&mut self, of: &ParticipantId, tools: &[Tool], now: Now) {
+        let text = if tools.is_empty() { format!("{of} offers no tools") } else { format!("{of} offers") };
+        let rows = tools.iter().map(|tool| (signature(tool), tool.description.clone())).collect();
+        self.list(&text, rows, now);
+    }
+
+    fn show_roster(&mut self, now: Now) {
+        let row = |one: &Participant| {
+            let kind = one.kind.map_or("", |kind| kind.word());
+            let name = one.name.as_deref().filter(|name| !name.eq_ignore_ascii_case(one.id.as_str()));
+            let name = name.unwrap_or_default();
+            let you = if one.id == self.me { " (you)" } else { "" };
+            (format!("{} {}", sign(one.kind), one.id), format!("{kind} {name}{you}"))
+        };
+        let rows: Vec<_> = self.roster.iter().take(MOST_LISTED).map(row).collect();
+        let (count, hidden) = (self.roster.len(), self.roster.len() - rows.len());
+        let hidden = if hidden > 0 { format!(", {hidden} of them not listed") } else { String::new() };
+        self.list(&format!("{count} here{hidden}"), rows, now);
+    }
+
+    fn show_help(&mut self, now: Now) {
+        let commands = COMMANDS.iter().map(|one| (format!("/{} {}", one.name, one.usage), one.about.to_owned()));
+        let keys = KEYS.iter().map(|(key, about)| ((*key).to_owned(), (*about).to_owned()));
+        self.list("Commands and keys", commands.chain(keys).collect(), now);
+    }
+
+    fn list(&mut self, text: &str, rows: Vec<(String, String)>, now: Now) {
+        let key = self.transcript.next_key();
+        self.transcript.table(now.wall, Tone::Shown, text, rows);
+        self.show(key, now);
+    }
+
+    /// Answers a question with a text, or declines it.
+    fn answer(&mut self, number: Option<usize>, text: Option<&str>) -> Result<(), String> {
+        if self.questions.is_empty() {
+            return Err("nobody asks you anything".into());
+        }
+        let place = number.unwrap_or(1).checked_sub(1).filter(|place| *place < self.questions.len());
+        let place = place.ok_or_else(|| format!("there are {} questions", self.questions.len()))?;
+        let answer = match (text, &self.questions[place].form) {
+            (None, _) => Answer::Declined,
+            (Some(text), None) => Answer::Text(text.to_owned()),
+            (Some(text), Some(form)) => Answer::Form(filled(form, text)?),
+        };
+        let question = self.questions.remove(place).id;
+        self.do_later(Effect::Answer { question, answer });
+        Ok(())
+    }
+}
+
+/// A form as it was filled in. Where it has only one field, the text is its value.
+fn filled(form: &Schema, text: &str) -> Result<Box<serde_json::value::RawValue>, String> {
+    let pairs = match &form.fields()[..] {
+        [only] if !text.starts_with(&format!("{}=", only.name)) && !text.starts_with('{') => {
+            vec![format!("{}={text}", only.name)]
+        }
+        _ => words(text)?,
+    };
+    form.read(&pairs).map_err(|unfit| unfit.to_string())
+}
+
+/// A tool with its arguments, those in brackets that may be left out.
+fn signature(tool: &Tool) -> String {
+    let mut told = safe_line(&tool.name);
+    for field in tool.schema.fields() {
+        let kind = if field.kind.is_empty() { "…" } else { &field.kind };
+        let pair = safe_line(&format!("{}={kind}", field.name));
+        told.push_str(&if field.required { format!(" {pair}") } else { format!(" [{pair}]") });
+    }
+    told
+}

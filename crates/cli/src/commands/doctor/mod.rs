@@ -1,0 +1,36 @@
+//! `salon doctor`: what stands between this machine and a room, looked at one thing after the other.
+//!
+//! Everything is tried for real, by the way the other commands take. Deliberately absent: mending anything.
+
+mod checks;
+mod report;
+
+use clap::Args;
+use salon_protocol::TopicName;
+
+use self::report::{Finding, Report};
+use crate::access::Access;
+use crate::trouble::Trouble;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Looks at the credentials file, the gateway's address, DNS, TCP, TLS, health, readiness, protocol and clock, at the
+token and what the gateway says of it, and enters the topic and leaves it again. Ends with 1 when something is wrong.")]
+pub(crate) struct DoctorArgs {
+    /// Room to enter for a try
+    pub(super) topic: Option<TopicName>,
+    /// Print one object: `{"ok", "gateway", "checks": [{"check", "status", "message", "hint"}]}`, a status being
+    /// ok, warning or problem
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) access: Access,
+}
+
+pub(crate) fn run(args: DoctorArgs) -> Result<(), Trouble> {
+    super::run(async move {
+        let mut report = Report::new(args.json);
+        checks::all(&args, &mut report).await;
+        report.end()
+    })
+}

@@ -1,0 +1,29 @@
+//! The everyday commands: saying, calling, looking and listening from a shell.
+//!
+//! Each is a short-lived client of a gateway, and ends with an exit code that says what kept it from its aim (`outcome`). What others
+//! wrote is made safe for the terminal before it is printed. Deliberately absent: taking a seat where none is needed.
+
+pub(crate) mod call;
+pub(crate) mod doctor;
+pub(crate) mod history;
+pub(crate) mod login;
+pub(crate) mod outcome;
+pub(crate) mod say;
+mod stamp;
+mod table;
+pub(crate) mod tail;
+pub(crate) mod tools;
+pub(crate) mod topics;
+pub(crate) mod who;
+
+use crate::trouble::Trouble;
+
+/// Runs a command to its end.
+pub(crate) fn run(command: impl Future<Output = Result<(), Trouble>>) -> Result<(), Trouble> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(Trouble::failed)?;
+    let done = runtime.block_on(command);
+    // A read from the terminal cannot be interrupted, and must not keep the command from ending.
+    runtime.shutdown_background();
+    done
+}

@@ -1,0 +1,86 @@
+//! How a command ends: its exit status, the error in words, and what might help.
+
+use salon_client::{HttpRefusal, RestError};
+use salon_protocol::TopicName;
+
+use crate::access::Place;
+use crate::safe;
+use crate::trouble::Trouble;
+
+/// The participant is not there, or left before it answered.
+pub(crate) const GONE: u8 = 3;
+/// No answer in time.
+pub(crate) const TIMED_OUT: u8 = 4;
+/// The gateway or the room said no.
+pub(crate) const REFUSED: u8 = 5;
+/// The participant answered with an error of the protocol.
+pub(crate) const PROTOCOL: u8 = 6;
+/// Nobody answers there, or nobody who is a gateway.
+pub(crate) const UNREACHABLE: u8 = 7;
+/// Ctrl-C.
+pub(crate) const CANCELLED: u8 = 130;
+
+/// What `--help` says of the exit status.
+pub(crate) const EXIT_STATUS: &str = "\
+Exit status:
+  0    the tool did it
+  1    the tool says that it failed
+  2    the command is wrong
+  3    the participant is not there, or left before it answered
+  4    no answer in time
+  5    the gateway or the room refused
+  6    the participant answered with a protocol error
+  7    the gateway cannot be reached
+  130  cancelled with Ctrl-C";
+
+/// What was asked, for the hint to name.
+#[derive(Clone, Copy)]
+pub(crate) struct Asking<'a> {
+    pub(crate) place: &'a Place,
+    pub(crate) topic: Option<&'a TopicName>,
+}
+
+impl Asking<'_> {
+    /// The trouble that an unanswered question is.
+    pub(crate) fn trouble(&self, error: &RestError) -> Trouble {
+        let place = self.place;
+        match error {
+            RestError::Token(error) => {
+                Trouble::usage(anyhow::anyhow!("there is no token: {}", safe::line(&error.to_string())))
+            }
+            RestError::Unreachable { why, .. } => {
+                let hint = if place.is_loopback() {
+                    "start one with `salon serve`, or name another with `--gateway` or `SALON_GATEWAY`"
+                } else {
+                    "`salon doctor` looks for the cause"
+                };
+                let why = safe::line(&why.to_string());
+                Trouble::coded(UNREACHABLE, format_args!("the gateway at `{place}` cannot be reached: {why}"), hint)
+            }
+            RestError::Unreadable { why, .. } => {
+                let why = safe::line(why);
+                let hint = "is it a Salon gateway? `salon doctor` tells more";
+                Trouble::coded(UNREACHABLE, format_args!("what answers at `{place}` is no gateway: {why}"), hint)
+            }
+            RestError::Refused(refusal) => self.refused(refusal),
+        }
+    }
+
+    fn refused(&self, HttpRefusal { status, code, message }: &HttpRefusal) -> Trouble {
+        let message = safe::line(message);
+        match (status, &**code, self.topic) {
+            (401, ..) => {
+                let hint = format!("`salon doctor` looks at the token; `salon login {}` stores another", self.place);
+                Trouble::coded(REFUSED, message, hint)
+            }
+            (403, "forbidden", Some(topic)) => {
+                let hint = format!(
+                    "where the gateway runs, `salon token --topic {topic} --id ID` makes a token that opens it"
+                );
+                Trouble::coded(REFUSED, message, hint)
+            }
+            (_, "", _) => Trouble::coded(UNREACHABLE, message, format_args!("is `{}` a Salon gateway?", self.place)),
+            _ => Trouble::Coded(REFUSED, anyhow::anyhow!("{message}")),
+        }
+    }
+}

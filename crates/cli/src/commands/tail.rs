@@ -1,0 +1,226 @@
+//! `salon tail`: what happens in a room, as it happens, without being in it.
+//!
+//! A lost connection is made good: the stream goes on after the last envelope that was shown.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use salon_client::{Backoff, Client, Event, Following, RestError};
+use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, Message, ParticipantId, PresenceEvent, TopicName};
+
+use super::history::{Found, Wanted, gather};
+use super::outcome::Asking;
+use super::stamp;
+use crate::access::{Access, Reach};
+use crate::serve::is_coloured;
+use crate::transcript::{Transcript, When};
+use crate::trouble::Trouble;
+use crate::{json, note, out};
+
+/// How much is caught up with after a topic that was empty had its first envelopes while the connection was lost.
+const MOST_CAUGHT_UP: usize = 10_000;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reading a room this way makes you no participant. A restart of the gateway is waited for, and nothing is missed.
+
+  salon tail room:alpha
+  salon tail room:alpha --kind chat --from alice
+  salon tail room:alpha --json --lines 0 | jq .payload")]
+pub(crate) struct TailArgs {
+    /// Which room
+    topic: TopicName,
+    /// How many of the envelopes before now to begin with
+    #[arg(long, short = 'n', value_name = "COUNT", default_value = "10", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    lines: u32,
+    /// Print the envelopes themselves, one a line
+    #[arg(long)]
+    json: bool,
+    /// Only this kind; may be repeated
+    #[arg(long, value_delimiter = ',')]
+    kind: Vec<Sort>,
+    /// Only what this participant sent; may be repeated
+    #[arg(long, value_name = "ID")]
+    from: Vec<ParticipantId>,
+    #[command(flatten)]
+    access: Access,
+}
+
+/// A kind of envelope, as a person tells them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    Chat,
+    Request,
+    Response,
+    Notification,
+    Presence,
+}
+
+impl Sort {
+    fn of(envelope: &Envelope) -> Option<Self> {
+        match (envelope.kind(), envelope.message()) {
+            (Kind::Presence, _) => Some(Self::Presence),
+            (_, Some(Message::Request { .. })) => Some(Self::Request),
+            (_, Some(Message::Response { .. })) => Some(Self::Response),
+            (_, Some(Message::Notification { method })) if &**method == CHAT_METHOD => Some(Self::Chat),
+            (_, Some(Message::Notification { .. })) => Some(Self::Notification),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn run(args: TailArgs) -> Result<(), Trouble> {
+    super::run(tail(args))
+}
+
+async fn tail(args: TailArgs) -> Result<(), Trouble> {
+    let Reach { place, client } = args.access.reach().map_err(Trouble::usage)?;
+    let asking = Asking { place: &place, topic: Some(&args.topic) };
+    let follower = Follower { client: &client, args: &args };
+    let mut screen = Screen::new(&args);
+    // Nobody reads any more, which is no error.
+    follower.run(&mut screen).await.map_err(|error| asking.trouble(&error))
+}
+
+impl TailArgs {
+    fn wants(&self, envelope: &Envelope) -> bool {
+        let kind = self.kind.is_empty() || Sort::of(envelope).is_some_and(|sort| self.kind.contains(&sort));
+        kind && (self.from.is_empty() || self.from.contains(envelope.from()))
+    }
+}
+
+/// Where lines go.
+struct Screen {
+    json: bool,
+    transcript: Transcript,
+    began: Instant,
+}
+
+impl Screen {
+    fn new(args: &TailArgs) -> Self {
+        let transcript = Transcript::new(is_coloured(&std::io::stdout())).at_length();
+        Self { json: args.json, transcript, began: Instant::now() }
+    }
+
+    /// Shows an envelope; false when nobody reads any more.
+    fn show(&mut self, envelope: &Envelope, since: Option<Duration>) -> bool {
+        let line = if self.json {
+            Some(json::compact(envelope.text()))
+        } else {
+            self.transcript.line(envelope, When { shown: &stamp::of(envelope), since })
+        };
+        line.is_none_or(|line| out(format_args!("{line}")).is_ok())
+    }
+}
+
+/// From where on a stream is to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum From {
+    /// Right after an envelope.
+    After(EnvelopeId),
+    /// Everything there is: there was nothing yet.
+    Beginning,
+    /// Only what comes now: what was before is lost.
+    Now,
+}
+
+/// What it takes to open the stream, again and again.
+struct Follower<'a> {
+    client: &'a Client,
+    args: &'a TailArgs,
+}
+
+impl Follower<'_> {
+    /// Shows what happens until nobody reads any more.
+    async fn run(&self, screen: &mut Screen) -> Result<(), RestError> {
+        // Opened before looking back, so that nothing falls between the two.
+        let mut stream = self.open(&From::Now).await?;
+        let lines = self.args.lines as usize;
+        // Even when none is to be shown, the last one says where to go on after a lost connection.
+        let Found { envelopes, enabled } = self.look_back(lines.max(1)).await?;
+        if !enabled {
+            note(format_args!("`{}` keeps no history; this is from now on", self.args.topic));
+        }
+        let mut from = envelopes.last().map_or(From::Beginning, |last| From::After(last.id().clone()));
+        if !enabled {
+            from = From::Now;
+        }
+        // What came meanwhile is in the stream as well.
+        let mut shown = HashSet::new();
+        let mut read = true;
+        for envelope in &envelopes {
+            shown.insert(envelope.id().clone());
+            read = read && (lines == 0 || screen.show(envelope, None));
+        }
+        while read {
+            match stream.next().await {
+                Some(Event::Gap) => missing(),
+                Some(Event::Envelope(envelope)) => {
+                    // A heartbeat is not stored, so nothing can be resumed after one.
+                    if envelope.presence().is_none_or(|presence| presence.event != PresenceEvent::Heartbeat) {
+                        from = From::After(envelope.id().clone());
+                    }
+                    if !shown.remove(envelope.id()) && self.args.wants(&envelope) {
+                        read = screen.show(&envelope, Some(screen.began.elapsed()));
+                    }
+                }
+                None => {
+                    stream = self.come_back(&mut from).await?;
+                    if from == From::Beginning {
+                        for envelope in self.look_back(MOST_CAUGHT_UP).await?.envelopes {
+                            read = read && screen.show(&envelope, None);
+                            shown.insert(envelope.id().clone());
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_back(&self, most: usize) -> Result<Found, RestError> {
+        let wanted = Wanted { most, before: None, after: None };
+        gather(self.client, &self.args.topic, wanted, |envelope| self.args.wants(envelope)).await
+    }
+
+    async fn open(&self, from: &From) -> Result<Following, RestError> {
+        let after = match from {
+            From::After(id) => Some(id),
+            From::Beginning | From::Now => None,
+        };
+        self.client.follow(&self.args.topic, after).await
+    }
+
+    /// Opens the stream again, however long that takes.
+    async fn come_back(&self, from: &mut From) -> Result<Following, RestError> {
+        let backoff = Backoff::default();
+        let mut attempt = 0;
+        loop {
+            match self.open(from).await {
+                Ok(stream) => {
+                    if attempt > 0 {
+                        note(format_args!("back again"));
+                    }
+                    return Ok(stream);
+                }
+                Err(RestError::Refused(refusal)) if refusal.status == 404 && *from != From::Now => {
+                    missing();
+                    *from = From::Now;
+                }
+                Err(error) if error.is_passing() => {
+                    if attempt == 0 {
+                        note(format_args!("the gateway is away; waiting for it"));
+                    }
+                    tokio::time::sleep(backoff.delay(attempt, uuid::Uuid::new_v4().as_u64_pair().0)).await;
+                    attempt = attempt.saturating_add(1);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn missing() {
+    note(format_args!("some envelopes are missing here: they are no longer kept"));
+}

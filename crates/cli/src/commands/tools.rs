@@ -1,0 +1,135 @@
+//! `salon tools`: what the participants of a room can do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::future::join_all;
+use salon_client::mcp::Tool;
+use salon_client::{CallError, Room};
+use salon_gateway::config::Deadline;
+use salon_protocol::{ParticipantId, TopicName};
+use serde::Serialize;
+
+use super::call::failed;
+use super::outcome::Asking;
+use crate::access::{Access, Reach};
+use crate::arguments::Schema;
+use crate::trouble::Trouble;
+use crate::{hand_over, safe};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  salon tools room:alpha
+  salon tools room:alpha robot --long
+  salon tools room:alpha --json | jq '.participants[].tools[]?.name'")]
+pub(crate) struct ToolsArgs {
+    /// Which room
+    topic: TopicName,
+    /// Whose tools [default: those of everybody there, the gateway included]
+    participant: Option<ParticipantId>,
+    /// Show the arguments as well
+    #[arg(long, short)]
+    long: bool,
+    /// Print one object: `{"topic", "participants": [{"id", "tools": […]}]}`, with `error` in place of `tools` for
+    /// whoever did not answer
+    #[arg(long, conflicts_with = "long")]
+    json: bool,
+    /// How long to wait for an answer
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    timeout: Deadline,
+    #[command(flatten)]
+    access: Access,
+}
+
+#[derive(Serialize)]
+struct Offers<'a> {
+    topic: &'a TopicName,
+    participants: Vec<Offer<'a>>,
+}
+
+#[derive(Serialize)]
+struct Offer<'a> {
+    id: &'a ParticipantId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'a Arc<[Tool]>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+type Answer = Result<Arc<[Tool]>, CallError>;
+
+pub(crate) fn run(args: ToolsArgs) -> Result<(), Trouble> {
+    super::run(tools(args))
+}
+
+async fn tools(args: ToolsArgs) -> Result<(), Trouble> {
+    let ToolsArgs { topic, participant, long, json, timeout, access } = args;
+    let Reach { place, client } = access.reach().map_err(Trouble::usage)?;
+    let asking = Asking { place: &place, topic: Some(&topic) };
+    // A question is asked from a seat. Shared, so that it takes nobody else's.
+    let entering = client.room(topic.clone()).share().directed();
+    let room = entering.join().await.map_err(|error| asking.trouble(&error))?;
+    let asked: Vec<ParticipantId> = match &participant {
+        Some(one) => vec![one.clone()],
+        None => everybody(&room),
+    };
+    let answers = join_all(asked.iter().map(|id| ask(&room, id, timeout.0))).await;
+    room.leave().await;
+    if let (Some(one), [Err(error)]) = (&participant, &answers[..]) {
+        return Err(failed(error, one, &asking));
+    }
+    let answers: Vec<_> = asked.into_iter().zip(answers).collect();
+    if json {
+        let participants = answers.iter().map(|(id, answer)| match answer {
+            Ok(tools) => Offer { id, tools: Some(tools), error: None },
+            Err(error) => Offer { id, tools: None, error: Some(error.to_string()) },
+        });
+        let offers = Offers { topic: &topic, participants: participants.collect() };
+        let whole = serde_json::to_string(&offers).map_err(Trouble::failed)?;
+        return hand_over(format_args!("{whole}"));
+    }
+    let told: Vec<_> = answers.iter().map(|(id, answer)| as_text(id, answer, long)).collect();
+    hand_over(format_args!("{}", told.join("\n\n")))
+}
+
+/// Everybody but oneself, the gateway last.
+fn everybody(room: &Room) -> Vec<ParticipantId> {
+    let mut everybody: Vec<_> = room.roster().into_iter().map(|participant| participant.id).collect();
+    everybody.retain(|id| id != room.id() && !id.is_host());
+    everybody.sort();
+    everybody.push(ParticipantId::host());
+    everybody
+}
+
+async fn ask(room: &Room, id: &ParticipantId, timeout: Duration) -> Answer {
+    tokio::time::timeout(timeout, room.peer(id).tools()).await.unwrap_or(Err(CallError::TimedOut))
+}
+
+fn as_text(id: &ParticipantId, answer: &Answer, long: bool) -> String {
+    let tools = match answer {
+        Ok(tools) => tools,
+        Err(CallError::TimedOut) => return format!("{id}\n  does not answer"),
+        Err(error) => return format!("{id}\n  {}", safe::line(&error.to_string())),
+    };
+    if tools.is_empty() {
+        return format!("{id}\n  has no tools");
+    }
+    let width = tools.iter().map(|tool| safe::line(&tool.name).chars().count()).max().unwrap_or(0).min(32);
+    let mut told = id.to_string();
+    for tool in tools.iter() {
+        let about = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
+        let first = about.lines().next().unwrap_or_default();
+        let line = format!("  {:width$}  {}", safe::line(&tool.name), safe::line(if long { about } else { first }));
+        told.push('\n');
+        told.push_str(line.trim_end());
+        for field in Schema::new(Some(&tool.input_schema)).fields().iter().filter(|_| long) {
+            let required = if field.required { ", required" } else { "" };
+            let about = if field.description.is_empty() { String::new() } else { format!(": {}", field.description) };
+            told.push_str("\n      ");
+            told.push_str(&safe::line(&format!("{} ({}{required}){about}", field.name, field.kind)));
+        }
+    }
+    told
+}

@@ -1,0 +1,60 @@
+//! `salon who`: who is in a room.
+
+use clap::Args;
+use salon_protocol::{Participant, ParticipantKind, TopicName};
+use serde::Serialize;
+
+use super::outcome::Asking;
+use super::table;
+use crate::access::{Access, Reach};
+use crate::trouble::Trouble;
+use crate::{hand_over, note};
+
+#[derive(Debug, Args)]
+pub(crate) struct WhoArgs {
+    /// Which room
+    topic: TopicName,
+    /// Print one object: `{"topic", "participants": [{"id", "name", "kind", "mcp"}]}`
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    access: Access,
+}
+
+#[derive(Serialize)]
+struct Present {
+    topic: TopicName,
+    participants: Vec<Participant>,
+}
+
+pub(crate) fn run(args: WhoArgs) -> Result<(), Trouble> {
+    super::run(who(args))
+}
+
+async fn who(WhoArgs { topic, json, access }: WhoArgs) -> Result<(), Trouble> {
+    let Reach { place, client } = access.reach().map_err(Trouble::usage)?;
+    let asking = Asking { place: &place, topic: Some(&topic) };
+    let mut present = client.participants(&topic).await.map_err(|error| asking.trouble(&error))?;
+    present.sort_by(|a, b| a.id.cmp(&b.id));
+    if json {
+        let whole = serde_json::to_string(&Present { topic, participants: present }).map_err(Trouble::failed)?;
+        return hand_over(format_args!("{whole}"));
+    }
+    if present.is_empty() {
+        note(format_args!("nobody is in `{topic}`"));
+        return Ok(());
+    }
+    let rows: Vec<_> = present
+        .into_iter()
+        .map(|participant| {
+            let kind = participant.kind.map_or("-", ParticipantKind::word).to_owned();
+            let versions = if participant.mcp.versions.is_empty() {
+                participant.mcp.version
+            } else {
+                participant.mcp.versions.join(", ")
+            };
+            vec![participant.id.to_string(), kind, format!("MCP {versions}"), participant.name.unwrap_or_default()]
+        })
+        .collect();
+    hand_over(format_args!("{}", table::lay_out(&rows)))
+}

@@ -1,0 +1,207 @@
+//! The guests of a running gateway: each a task of its own, in a room over a connection made of memory.
+//!
+//! Invariant: what happens to one guest happens to no other. One that cannot be started is told and left out until the next SIGHUP;
+//! one whose terms did not change is not touched by it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
+use salon_client::{Client, Dial, Gateway, Token, TokenError, TokenProvider, Wire};
+use salon_gateway::Inside;
+use salon_gateway::auth::{Grant, LocalKey, Signer};
+use salon_guests::{GuestError, Status};
+use salon_protocol::{Timestamp, TopicPattern};
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::join::offers;
+use super::plan::{Answers, Key, Plan, Planned, Ready, Sources};
+use crate::signals::{Hangup, Hung};
+use crate::{clock, safe};
+
+/// How long a guest's token is good for. It never leaves this process; a connection that outlives it comes back with a new one.
+const TTL: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// How long all guests together have to end.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// The guests of a gateway.
+pub(crate) struct Hosting {
+    sources: Sources,
+    answers: Answers,
+    gateway: Gateway,
+    signer: Signer,
+    guests: BTreeMap<Key, Hosted>,
+    tasks: JoinSet<Result<(), GuestError>>,
+}
+
+/// One that runs, or is about to end.
+struct Hosted {
+    terms: Ready,
+    task: Id,
+    leave: CancellationToken,
+    /// What to start when this one has ended.
+    next: Option<Ready>,
+}
+
+impl Hosting {
+    /// Nobody yet.
+    pub(crate) fn new(sources: Sources, answers: Answers, inside: Inside, key: &LocalKey) -> Self {
+        Self {
+            sources,
+            answers: answers.settled(),
+            gateway: Gateway::through(Within(inside)),
+            signer: Signer::new(key),
+            guests: BTreeMap::new(),
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// Hosts the guests of `plan`, and after every hangup those of a new one, until `stop`; then ends them all.
+    pub(crate) async fn run(mut self, plan: Plan, mut hangup: Hangup, stop: impl Future<Output = ()>) {
+        self.follow(plan);
+        tokio::pin!(stop);
+        loop {
+            tokio::select! { biased;
+                () = &mut stop => break,
+                hung = hangup.next() => match hung {
+                    Hung::Asked => self.reload(),
+                    Hung::TerminalGone => break,
+                },
+                Some(ended) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => self.ended(ended),
+            }
+        }
+        for hosted in self.guests.values() {
+            hosted.leave.cancel();
+        }
+        let ending = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(ENDING, ending).await.is_err() {
+            tracing::warn!("some guests did not end in time and were cut off");
+        }
+    }
+
+    fn reload(&mut self) {
+        match self.sources.read(&self.answers) {
+            Ok(plan) => {
+                tracing::info!(guests = plan.guests.len(), "the guests are read again");
+                self.follow(plan);
+            }
+            Err(error) => tracing::error!("the guests stay as they are: {error:#}"),
+        }
+    }
+
+    /// Starts, stops and changes guests until they are as planned.
+    fn follow(&mut self, plan: Plan) {
+        for warning in &plan.warnings {
+            tracing::warn!("{warning}");
+        }
+        for (key, hosted) in &mut self.guests {
+            if !plan.guests.iter().any(|planned| planned.key == *key) {
+                tracing::info!(guest = %key.id, topic = %key.topic, "the guest is to leave");
+                hosted.next = None;
+                hosted.leave.cancel();
+            }
+        }
+        for Planned { key, ready } in plan.guests {
+            let terms = match ready {
+                Ok(terms) => terms,
+                Err(error) => {
+                    let kept = if self.guests.contains_key(&key) { "stays as it was" } else { "is left out" };
+                    tracing::error!(guest = %key.id, topic = %key.topic, "the guest {kept}: {error:#}");
+                    continue;
+                }
+            };
+            match self.guests.get_mut(&key) {
+                None => self.start(key, terms),
+                Some(hosted) if hosted.terms == terms && !hosted.leave.is_cancelled() => {}
+                Some(hosted) => {
+                    tracing::info!(guest = %key.id, topic = %key.topic, "the guest begins anew");
+                    hosted.next = Some(terms);
+                    hosted.leave.cancel();
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, key: Key, terms: Ready) {
+        let leave = CancellationToken::new();
+        let tokens = Tokens { signer: self.signer.clone(), key: key.clone(), terms: terms.clone() };
+        let client = Client::new(self.gateway.clone(), tokens);
+        let (spec, shutdown, told, expose) = (terms.spec(&key), leave.clone(), key.clone(), terms.expose);
+        let topic = key.topic.clone();
+        let staying = async move {
+            let entering = || client.room(topic.clone());
+            salon_guests::run(spec, entering, shutdown, |status| tell(&told, expose, &status)).await
+        };
+        let task = self.tasks.spawn(staying).id();
+        self.guests.insert(key, Hosted { terms, task, leave, next: None });
+    }
+
+    fn ended(&mut self, ended: Result<(Id, Result<(), GuestError>), JoinError>) {
+        let (task, trouble) = match ended {
+            Ok((task, Ok(()))) => (task, None),
+            Ok((task, Err(error))) => (task, Some(error.to_string())),
+            Err(panic) => (panic.id(), Some(format!("it failed inside ({panic})"))),
+        };
+        let Some(key) = self.guests.iter().find(|(_, hosted)| hosted.task == task).map(|(key, _)| key.clone()) else {
+            return;
+        };
+        if let Some(why) = trouble {
+            tracing::error!(guest = %key.id, topic = %key.topic, "the guest is gone until SIGHUP: {why}");
+        }
+        if let Some(Hosted { next: Some(terms), .. }) = self.guests.remove(&key) {
+            self.start(key, terms);
+        }
+    }
+}
+
+fn tell(Key { topic, id }: &Key, expose: salon_guests::Expose, status: &Status) {
+    match status {
+        Status::Starting => tracing::debug!(guest = %id, %topic, "the guest is being started"),
+        Status::Here { server, tools } => {
+            let server = safe::line(server);
+            tracing::info!(guest = %id, %topic, "`{id}` ({server}) is in {topic} and offers {} to everyone there", offers(*tools, expose));
+        }
+        Status::Restarting { in_, why } => {
+            let why = safe::line(why);
+            tracing::warn!(guest = %id, %topic, "{why}; starting it again in {:.1} s", in_.as_secs_f64());
+        }
+        Status::Ended { why } => tracing::info!(guest = %id, %topic, "the guest has ended: {}", safe::line(why)),
+    }
+}
+
+/// The way to the gateway of this process.
+struct Within(Inside);
+
+impl Dial for Within {
+    fn dial(&self) -> BoxFuture<'_, io::Result<Box<dyn Wire>>> {
+        async { Ok(Box::new(self.0.connect().await?) as Box<dyn Wire>) }.boxed()
+    }
+}
+
+/// Makes a token for one guest and its one room, whenever one is wanted.
+struct Tokens {
+    signer: Signer,
+    key: Key,
+    terms: Ready,
+}
+
+impl Tokens {
+    fn make(&self) -> Result<Token, TokenError> {
+        let now = clock::now();
+        let ttl = u64::try_from(TTL.as_millis()).expect("half a day fits");
+        let topics = vec![TopicPattern::Exact(self.key.topic.clone())];
+        let mut grant = Grant::new(self.key.id.clone(), topics, Timestamp(now.0.saturating_add(ttl)));
+        (grant.name, grant.kind) = (self.terms.name.clone(), Some(self.terms.kind));
+        self.signer.sign(&grant, now).map(Token::from).map_err(TokenError::provider)
+    }
+}
+
+impl TokenProvider for Tokens {
+    fn token(&self, _refresh: bool) -> BoxFuture<'_, Result<Token, TokenError>> {
+        ready(self.make()).boxed()
+    }
+}

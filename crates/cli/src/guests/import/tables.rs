@@ -1,0 +1,217 @@
+//! Servers as tables of `salon.toml`.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use salon_guests::import::{Input, Launch, Reference};
+use salon_guests::upstream::UrlTransport;
+use salon_protocol::TopicName;
+
+use super::{Chosen, Found, shown};
+use crate::access::credentials::quoted;
+
+/// What can be written elsewhere than in its own file: the folder becomes a path, and an input a variable. Also what to say of that.
+pub(super) fn settle(launch: &Launch, inputs: &[Input], folder: &Path, is_project: bool) -> (Launch, Vec<String>) {
+    let mut remarks: Vec<String> = Vec::new();
+    let asked = std::cell::RefCell::new(&mut remarks);
+    let mut settled = launch.rewritten(&|reference| match reference {
+        Reference::Folder => Some(folder.display().to_string()),
+        Reference::FolderName => Some(folder.file_name()?.to_string_lossy().into_owned()),
+        Reference::Input(id) => {
+            let variable = variable(id);
+            let remark = format!("asks for `{id}` there; here it is the variable `{variable}`");
+            let mut remarks = asked.borrow_mut();
+            if !remarks.contains(&remark) {
+                remarks.push(remark);
+            }
+            let input = inputs.iter().find(|input| input.id == id);
+            let default = input.and_then(|input| input.default.as_ref());
+            let default = default.filter(|default| !default.is_empty() && !default.contains(['}', '$']));
+            Some(default.map_or(format!("${{{variable}}}"), |default| format!("${{{variable}:-{default}}}")))
+        }
+        _ => None,
+    });
+    if let Launch::Command { cwd, env_file, .. } = &mut settled {
+        // Relative paths began at another folder than they would from now on.
+        let begins_there = |path: &String| !path.starts_with('/') && !path.starts_with("${");
+        for path in [&mut *cwd, env_file].into_iter().flatten().filter(|path| begins_there(path)) {
+            *path = folder.join(&*path).display().to_string();
+        }
+        if is_project && cwd.is_none() {
+            *cwd = Some(folder.display().to_string());
+        }
+    }
+    (settled, remarks)
+}
+
+/// A variable's name for an input.
+fn variable(id: &str) -> String {
+    let name: String =
+        id.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+    if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("INPUT_{name}") }
+}
+
+/// The keys under which something stands openly that looks like a secret.
+pub(super) fn open_secrets(launch: &Launch) -> Vec<String> {
+    let secret = |name: &str| {
+        let name = name.to_ascii_uppercase();
+        ["TOKEN", "KEY", "SECRET", "PASSWORD", "AUTHORIZATION"].iter().any(|word| name.contains(word))
+    };
+    let (under, pairs) = match launch {
+        Launch::Command { env, .. } => ("env", env),
+        Launch::Url { headers, .. } => ("headers", headers),
+    };
+    let open = |(name, value): &&(String, String)| secret(name) && !value.is_empty() && !value.contains("${");
+    pairs.iter().filter(open).map(|(name, _)| format!("`{under}.{name}`")).collect()
+}
+
+/// What would be started, for a person to judge. Neither environment nor headers nor a query are in it.
+pub(super) fn summary(launch: &Launch) -> String {
+    match launch {
+        Launch::Command { command, args, .. } => {
+            let word = |word: &String| {
+                let plain = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || "'\"".contains(c));
+                if plain { word.clone() } else { format!("{word:?}") }
+            };
+            [command].into_iter().chain(args).map(word).collect::<Vec<_>>().join(" ")
+        }
+        Launch::Url { url, .. } => url.split('?').next().unwrap_or_default().to_owned(),
+    }
+}
+
+/// The text to add to a file.
+pub(super) fn write(topic: &TopicName, found: &[Found]) -> String {
+    let mut text = String::new();
+    for Found { file, chosen, .. } in found.iter().filter(|found| !found.chosen.is_empty()) {
+        let _ = write!(text, "\n# From {}\n", shown(file).replace(char::is_control, "?"));
+        for (at, chosen) in chosen.iter().enumerate() {
+            if at > 0 {
+                text.push('\n');
+            }
+            table(&mut text, topic, chosen);
+        }
+    }
+    text
+}
+
+fn table(text: &mut String, topic: &TopicName, Chosen { id, server, launch, .. }: &Chosen) {
+    let plain = id.as_str().chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    let key = if plain { id.to_string() } else { quoted(id.as_str()) };
+    let _ = writeln!(text, "[topics.{}.guests.{key}]", quoted(topic.as_str()));
+    let mut line = |key: &str, value: String| {
+        let _ = writeln!(text, "{key} = {value}");
+    };
+    let list = |items: &[String]| format!("[{}]", items.iter().map(|item| quoted(item)).collect::<Vec<_>>().join(", "));
+    let pairs = |pairs: &[(String, String)]| {
+        let pair = |(name, value): &(String, String)| format!("{} = {}", quoted(name), quoted(value));
+        format!("{{ {} }}", pairs.iter().map(pair).collect::<Vec<_>>().join(", "))
+    };
+    match launch {
+        Launch::Command { command, args, env, cwd, env_file } => {
+            line("command", quoted(command));
+            if !args.is_empty() {
+                line("args", list(args));
+            }
+            if !env.is_empty() {
+                line("env", pairs(env));
+            }
+            if let Some(cwd) = cwd {
+                line("cwd", quoted(cwd));
+            }
+            if let Some(env_file) = env_file {
+                line("env_file", quoted(env_file));
+            }
+        }
+        Launch::Url { url, headers, transport } => {
+            line("url", quoted(url));
+            if !headers.is_empty() {
+                line("headers", pairs(headers));
+            }
+            match transport {
+                UrlTransport::Auto => {}
+                UrlTransport::Streamable => line("transport", quoted("http")),
+                UrlTransport::Sse => line("transport", quoted("sse")),
+            }
+        }
+    }
+    let name: String = server.name.chars().filter(|c| !c.is_control()).take(256).collect();
+    if name != id.as_str() && !name.is_empty() {
+        line("name", quoted(&name));
+    }
+    if let Some(timeout) = server.timeout {
+        line("timeout", quoted(&format!("{}ms", timeout.as_millis().max(1))));
+    }
+    if server.disabled {
+        line("disabled", "true".into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use salon_gateway::config::{Overrides, TopicKey};
+    use salon_guests::import::{Names, Product, read};
+
+    use super::super::super::plan::launch;
+    use super::super::choose;
+    use super::*;
+
+    const VS_CODE: &str = r#"{
+        "inputs": [{ "id": "api-key", "type": "promptString", "password": true }, { "id": "region", "default": "eu" }],
+        "servers": {
+            "my server": {
+                "command": "npx", "args": ["-y", "a \"b\"", "${workspaceFolder}", "--region=${input:region}"],
+                "env": { "API_KEY": "${input:api-key}", "OTHER": "${env:OTHER}", "TOKEN": "open" },
+                "envFile": ".env"
+            },
+            "web": { "type": "sse", "url": "https://x.example/sse?key=1", "headers": { "X": "${Y}" }, "timeout": 1500, "disabled": true }
+        }
+    }"#;
+
+    #[test]
+    fn what_is_written_reads_back_as_it_was() {
+        let import = read(VS_CODE, Product::VsCode, None).expect("a file");
+        let file = "/srv/lab/.vscode/mcp.json".into();
+        let found = choose(file, &import, Path::new("/srv/lab"), &mut Names::default(), &mut Vec::new());
+        let topic: TopicName = "room:lab".parse().expect("a topic");
+        let written = write(&topic, std::slice::from_ref(&found));
+        insta::assert_snapshot!(written, @r#"
+        # From /srv/lab/.vscode/mcp.json
+        [topics."room:lab".guests.my-server]
+        command = "npx"
+        args = ["-y", "a \"b\"", "/srv/lab", "--region=${REGION:-eu}"]
+        env = { "API_KEY" = "${API_KEY}", "OTHER" = "${env:OTHER}", "TOKEN" = "open" }
+        cwd = "/srv/lab"
+        env_file = "/srv/lab/.env"
+        name = "my server"
+
+        [topics."room:lab".guests.web]
+        url = "https://x.example/sse?key=1"
+        headers = { "X" = "${Y}" }
+        transport = "sse"
+        timeout = "1500ms"
+        disabled = true
+        "#);
+        let read: Overrides = toml::from_str(&written).expect("what `salon serve` reads");
+        let guests = &read.topics[&TopicKey(topic)].guests;
+        let back: Vec<_> = guests.values().map(|guest| launch(&guest.server)).collect();
+        let mut wanted: Vec<_> = found.chosen.iter().map(|chosen| chosen.launch.clone()).collect();
+        for launch in &mut wanted {
+            if let Launch::Command { env, .. } = launch {
+                env.sort();
+            }
+        }
+        assert!(back == wanted, "{back:?}");
+        let remarks: Vec<_> = found.chosen.iter().flat_map(|chosen| &chosen.remarks).cloned().collect();
+        insta::assert_snapshot!(remarks.join("\n"), @"
+        `my server` there
+        asks for `region` there; here it is the variable `REGION`
+        asks for `api-key` there; here it is the variable `API_KEY`
+        looks like a secret and is copied as it stands: `env.TOKEN`
+        switched off there, and so here
+        ");
+        insta::assert_snapshot!(found.chosen.iter().map(|chosen| summary(&chosen.launch)).collect::<Vec<_>>().join("\n"), @r#"
+        npx -y "a \"b\"" /srv/lab --region=${REGION:-eu}
+        https://x.example/sse
+        "#);
+    }
+}

@@ -1,0 +1,222 @@
+//! `salon join`: one MCP server in one room, for as long as the command runs.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use salon_client::RestError;
+use salon_gateway::config::Deadline;
+use salon_guests::upstream::{Target, UrlTransport};
+use salon_guests::{Expose, Spec, Status};
+use salon_protocol::{ParticipantKind, TopicName};
+use tokio_util::sync::CancellationToken;
+
+use super::{lines, watcher};
+use crate::access::Access;
+use crate::signals::Stop;
+use crate::trouble::Trouble;
+use crate::{note, out, safe};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A server that is started here, and ends with the command:
+  salon join room:lab --as files -- npx -y @modelcontextprotocol/server-filesystem .
+
+A server that runs elsewhere:
+  salon join room:lab --as search --url https://search.example/mcp --header \"X-Key: $KEY\"")]
+#[command(mut_arg("identity", |id| id.help("Who it is in the room; must be whom the token is for")))]
+pub(crate) struct JoinArgs {
+    /// Room to bring it into
+    pub(crate) topic: TopicName,
+    /// Name shown to people
+    #[arg(long)]
+    name: Option<String>,
+    /// What it is
+    #[arg(long, default_value = "agent", value_parser = PossibleValuesParser::new(["human", "agent", "robot"]).try_map(|kind| kind.parse::<ParticipantKind>()))]
+    kind: ParticipantKind,
+    /// Give every caller a server of its own
+    #[arg(long)]
+    isolated: bool,
+    /// What the room may use: a list of tools, resources, prompts [default: everything]
+    #[arg(long, value_name = "LIST")]
+    expose: Option<Expose>,
+    /// How long a call may go on without progress, and how long starting may take
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    timeout: Deadline,
+    /// Directory the command runs in [default: this one]
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    cwd: Option<PathBuf>,
+    /// Address of a server that runs elsewhere
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    url: Option<String>,
+    /// Header to send with every request to the URL; may be repeated
+    #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
+    header: Vec<Header>,
+    /// How the URL is spoken to [default: found out]
+    #[arg(long, value_name = "http|sse", value_parser = transport)]
+    transport: Option<UrlTransport>,
+    #[command(flatten)]
+    access: Access,
+    /// Command to start, after `--`: an MCP server on its standard input and output
+    #[arg(last = true, num_args = 1.., required_unless_present = "url")]
+    command: Vec<OsString>,
+}
+
+/// A header whose value is not shown.
+#[derive(Clone)]
+pub(crate) struct Header(String, String);
+
+impl std::fmt::Debug for Header {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Header({}: …)", self.0)
+    }
+}
+
+fn header(text: &str) -> Result<Header, String> {
+    let (name, value) = text.split_once(':').ok_or("a header is written `Name: value`")?;
+    if name.trim().is_empty() {
+        return Err("a header is written `Name: value`".into());
+    }
+    Ok(Header(name.trim().into(), value.trim().into()))
+}
+
+fn transport(text: &str) -> Result<UrlTransport, String> {
+    match text {
+        "http" => Ok(UrlTransport::Streamable),
+        "sse" => Ok(UrlTransport::Sse),
+        _ => Err("it is not one of http, sse".into()),
+    }
+}
+
+impl JoinArgs {
+    fn target(&self) -> Target {
+        if let Some(url) = &self.url {
+            let headers = self.header.iter().map(|Header(name, value)| (name.clone(), value.clone())).collect();
+            return Target::Url { url: url.clone(), headers, transport: self.transport.unwrap_or_default() };
+        }
+        let mut words = self.command.iter().cloned();
+        let program = words.next().expect("clap asks for a command where there is no URL");
+        Target::Command { program, args: words.collect(), env: Vec::new(), cwd: self.cwd.clone() }
+    }
+}
+
+pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
+    // A token that was given for the guest says who it is. One that `salon login` keeps, or this machine would make, is a person's.
+    if args.access.identity.is_none() && args.access.given().map_err(Trouble::usage)?.is_none() {
+        return Err(Trouble::usage(anyhow!("who is it to be?\n\nhint: name the guest with `--as ID`")));
+    }
+    // Not clap's to check: it forgives what a flag requires where that is in conflict with something else.
+    let astray = [("--header", !args.header.is_empty()), ("--transport", args.transport.is_some())];
+    if let Some((flag, _)) = astray.iter().find(|(_, given)| *given && args.url.is_none()) {
+        return Err(Trouble::usage(anyhow!("`{flag}` goes with `--url`, not with a command")));
+    }
+    lines::start();
+    let stop = Stop::on_signals(|| note(format_args!("stopped at once, as asked twice")))?;
+    let client = args.access.client().map_err(Trouble::usage)?;
+    let claims = args.access.identity(&client).await.map_err(Trouble::usage)?;
+    let (id, topic) = (&claims.participant, &args.topic);
+    if !claims.opens(topic) {
+        return Err(Trouble::usage(anyhow!(
+            "topic `{topic}` is not open to this token\n\nhint: run `salon token --topic {topic} --id {id}`"
+        )));
+    }
+    // A mistake in the address is told at once; a gateway that goes away later is waited for.
+    client.health().await.map_err(unreachable)?;
+
+    let expose = args.expose.unwrap_or_default();
+    let mut spec = Spec::new(id.as_str(), args.target());
+    (spec.isolated, spec.expose, spec.timeout) = (args.isolated, expose, args.timeout.0);
+    spec.watcher = watcher();
+    let entering = || {
+        let entering = client.room(topic.clone()).kind(args.kind);
+        match &args.name {
+            Some(name) => entering.name(name),
+            None => entering,
+        }
+    };
+    let shutdown = CancellationToken::new();
+    let staying = salon_guests::run(spec, entering, shutdown.clone(), |status| tell(id, topic, expose, &status));
+    tokio::pin!(staying);
+    let ended = tokio::select! {
+        ended = &mut staying => ended,
+        () = stop.asked() => {
+            shutdown.cancel();
+            staying.await
+        }
+    };
+    ended.map_err(Trouble::failed)
+}
+
+fn unreachable(error: RestError) -> Trouble {
+    match error {
+        RestError::Unreachable { .. } => {
+            Trouble::hinted(error, "is it running (`salon serve`)? `--gateway` or `SALON_GATEWAY` names another")
+        }
+        _ => Trouble::failed(error),
+    }
+}
+
+fn tell(id: impl std::fmt::Display, topic: &TopicName, expose: Expose, status: &Status) {
+    match status {
+        Status::Starting => {}
+        // The command goes on whether or not somebody reads this.
+        Status::Here { server, tools } => {
+            let offers = offers(*tools, expose);
+            let _ = out(format_args!(
+                "`{id}` ({}) is in {topic} and offers {offers} to everyone there",
+                safe::line(server)
+            ));
+        }
+        Status::Restarting { in_, why } => {
+            note(format_args!("`{id}`: {}; starting it again in {}", safe::line(why), short(*in_)));
+        }
+        Status::Ended { why } => note(format_args!("`{id}` has ended: {}", safe::line(why))),
+    }
+}
+
+/// What a guest offers, in words.
+pub(super) fn offers(tools: usize, expose: Expose) -> String {
+    let tools = match tools {
+        _ if !expose.tools => None,
+        1 => Some("1 tool".to_owned()),
+        tools => Some(format!("{tools} tools")),
+    };
+    match (tools, expose == Expose::default()) {
+        (Some(tools), true) => tools,
+        (tools, _) => {
+            let others = [(expose.resources, "its resources"), (expose.prompts, "its prompts")];
+            let others = others.into_iter().filter(|(shown, _)| *shown).map(|(_, what)| what.to_owned());
+            let all: Vec<_> = tools.into_iter().chain(others).collect();
+            all.join(" and ")
+        }
+    }
+}
+
+fn short(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_offered_is_told_in_words() {
+        let told = |tools, expose: &str| offers(tools, expose.parse().expect("a list"));
+        assert_eq!(told(14, "tools,resources,prompts"), "14 tools");
+        assert_eq!(told(1, "tools"), "1 tool");
+        assert_eq!(told(2, "tools,prompts"), "2 tools and its prompts");
+        assert_eq!(told(2, "resources"), "its resources");
+    }
+
+    #[test]
+    fn a_header_has_a_name_and_hides_its_value() {
+        let read = header("Authorization: Bearer a:b").expect("a header");
+        assert_eq!((&*read.0, &*read.1), ("Authorization", "Bearer a:b"));
+        assert_eq!(format!("{read:?}"), "Header(Authorization: …)");
+        assert!(header("Authorization").is_err() && header(": x").is_err());
+    }
+}

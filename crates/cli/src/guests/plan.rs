@@ -1,0 +1,249 @@
+//! Which guests `salon serve` is to host: those of its configuration, and those of the files named with `--import`.
+//!
+//! Read at the start and again at every SIGHUP. Starting and stopping them is `hosting`'s.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use salon_gateway::config::{Config, Guest, Overrides, Server};
+use salon_guests::import::{self, Input, Launch, Names, Product, Surroundings};
+use salon_guests::upstream::{Target, UrlTransport};
+use salon_guests::{Expose, Spec};
+use salon_protocol::{ParticipantId, ParticipantKind, TopicName};
+
+use super::{ask, watcher};
+
+/// Where guests are written.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) overrides: Overrides,
+    pub(crate) imports: Vec<PathBuf>,
+    /// The room for those of the imports.
+    pub(crate) topic: TopicName,
+}
+
+/// A guest that is to be there, or why it cannot be.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) key: Key,
+    pub(crate) ready: anyhow::Result<Ready>,
+}
+
+/// Whom a guest is in which room. There is only one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) topic: TopicName,
+    pub(crate) id: ParticipantId,
+}
+
+/// All that makes a guest what it is: as long as this is the same, it is not disturbed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ready {
+    target: Target,
+    pub(crate) name: Option<String>,
+    pub(crate) kind: ParticipantKind,
+    isolated: bool,
+    pub(crate) expose: Expose,
+    timeout: Option<Duration>,
+}
+
+impl Ready {
+    pub(crate) fn spec(&self, key: &Key) -> Spec {
+        let mut spec = Spec::new(key.id.as_str(), self.target.clone());
+        (spec.isolated, spec.expose) = (self.isolated, self.expose);
+        spec.timeout = self.timeout.unwrap_or(spec.timeout);
+        spec.watcher = watcher();
+        spec
+    }
+}
+
+/// The guests there are to be, and what of them should be said aloud.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) guests: Vec<Planned>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Answers to the inputs of import files, by file and input. Asked for once, at the start.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    given: RefCell<HashMap<(PathBuf, String), String>>,
+    /// Whether there is still somebody to ask.
+    asking: bool,
+}
+
+impl Answers {
+    /// Asks when somebody is there.
+    pub(crate) fn asking() -> Self {
+        Self { asking: ask::anybody(), ..Self::default() }
+    }
+
+    /// From now on only what was answered is known: a gateway that runs asks nothing.
+    pub(crate) fn settled(mut self) -> Self {
+        self.asking = false;
+        self
+    }
+
+    fn answer(&self, file: &Path, id: &str, inputs: &[Input]) -> Result<String, String> {
+        let input = inputs.iter().find(|input| input.id == id).ok_or("the file has no such input")?;
+        let key = (file.to_owned(), id.to_owned());
+        if let Some(answer) = self.given.borrow().get(&key) {
+            return Ok(answer.clone());
+        }
+        if !self.asking {
+            return Err("it is asked for at the start, at a terminal".into());
+        }
+        let answer = put(input).map_err(|error| error.to_string())?;
+        self.given.borrow_mut().insert(key, answer.clone());
+        Ok(answer)
+    }
+}
+
+/// Puts an input to the person at the terminal.
+fn put(input: &Input) -> std::io::Result<String> {
+    let mut question = input.description.clone().unwrap_or_else(|| input.id.clone());
+    if !input.options.is_empty() {
+        question.push_str(&format!(" ({})", input.options.join(", ")));
+    }
+    if let Some(default) = input.default.as_ref().filter(|_| !input.password) {
+        question.push_str(&format!(" [{default}]"));
+    }
+    let question = format!("{}:", crate::safe::line(&question));
+    loop {
+        let answer = ask::line(&question, input.password)?;
+        let answer = if answer.is_empty() { input.default.clone().unwrap_or_default() } else { answer };
+        if input.options.is_empty() || input.options.contains(&answer) {
+            return Ok(answer);
+        }
+    }
+}
+
+impl Sources {
+    /// Reads everything again. An error means that a file cannot be read at all; a single guest's trouble is its own.
+    pub(crate) fn read(&self, answers: &Answers) -> anyhow::Result<Plan> {
+        let config = Config::load(self.file.as_deref(), self.overrides.clone())?;
+        self.plan(&config, answers)
+    }
+
+    /// The guests of a configuration that has been read already, and of the imports.
+    pub(crate) fn plan(&self, config: &Config, answers: &Answers) -> anyhow::Result<Plan> {
+        let mut plan = Plan::default();
+        let mut names: BTreeMap<&TopicName, Names> = BTreeMap::new();
+        for guest in &config.guests {
+            names.entry(&guest.topic).or_default().take(&guest.id);
+            if !guest.terms.disabled {
+                plan.guests.push(configured(guest));
+            }
+        }
+        let names = names.entry(&self.topic).or_default();
+        for file in &self.imports {
+            self.import(file, names, answers, &mut plan)?;
+        }
+        Ok(plan)
+    }
+
+    fn import(&self, file: &Path, names: &mut Names, answers: &Answers, plan: &mut Plan) -> anyhow::Result<()> {
+        let shown = file.display();
+        let folder = folder_of(file)?;
+        let text = std::fs::read_to_string(file).with_context(|| format!("`{shown}` could not be read"))?;
+        let import =
+            import::read(&text, Product::of(file), Some(&folder)).map_err(|error| anyhow!("{shown}:{error}"))?;
+        if import.servers.is_empty() && import.refused.is_empty() {
+            plan.warnings.push(format!("{shown}: there are no MCP servers in it"));
+        }
+        plan.warnings.extend(import.refused.iter().map(|refused| format!("{shown}:{refused}; it is left out")));
+        plan.warnings.extend(import.warnings.iter().map(|warning| format!("{shown}:{warning}")));
+        for server in import.servers.iter().filter(|server| !server.disabled) {
+            let id = names.id_for(&server.name);
+            if id.as_str() != server.name {
+                plan.warnings.push(format!("{shown}:{}: `{}` takes part as `{id}`", server.place, server.name));
+            }
+            let input = |input: &str| answers.answer(file, input, &import.inputs);
+            let ready = expand(&server.launch, &server.name, &folder, &input).map(|target| Ready {
+                target,
+                name: (id.as_str() != server.name).then(|| server.name.clone()),
+                kind: ParticipantKind::Agent,
+                isolated: false,
+                expose: Expose::default(),
+                timeout: server.timeout,
+            });
+            plan.guests.push(Planned { key: Key { topic: self.topic.clone(), id }, ready });
+        }
+        Ok(())
+    }
+}
+
+fn configured(guest: &Guest) -> Planned {
+    let terms = &guest.terms;
+    let ready = || {
+        let file = std::path::absolute(&guest.file)?;
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        let target = expand(&launch(&terms.server), guest.id.as_str(), folder, &|_| {
+            Err("only files of VS Code have inputs".into())
+        })?;
+        let expose = terms.expose.as_ref().map(|words| words.join(",").parse().map_err(|why: String| anyhow!(why)));
+        Ok(Ready {
+            target,
+            name: terms.name.clone(),
+            kind: terms.kind.unwrap_or(ParticipantKind::Agent),
+            isolated: terms.isolated,
+            expose: expose.transpose()?.unwrap_or_default(),
+            timeout: terms.timeout,
+        })
+    };
+    Planned { key: Key { topic: guest.topic.clone(), id: guest.id.clone() }, ready: ready() }
+}
+
+/// A server of the configuration in the words of `salon-guests`.
+pub(super) fn launch(server: &Server) -> Launch {
+    let pairs =
+        |map: &BTreeMap<String, String>| map.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    match server {
+        Server::Command { command, args, env, cwd, env_file } => Launch::Command {
+            command: command.0.clone(),
+            args: args.0.clone(),
+            env: pairs(&env.0),
+            cwd: cwd.clone(),
+            env_file: env_file.clone(),
+        },
+        Server::Url { url, headers, transport } => Launch::Url {
+            url: url.0.clone(),
+            headers: pairs(&headers.0),
+            transport: match transport.as_deref() {
+                Some("sse") => UrlTransport::Sse,
+                Some(_) => UrlTransport::Streamable,
+                None => UrlTransport::Auto,
+            },
+        },
+    }
+}
+
+fn expand(
+    launch: &Launch,
+    server: &str,
+    folder: &Path,
+    input: &dyn Fn(&str) -> Result<String, String>,
+) -> anyhow::Result<Target> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let around = Surroundings {
+        variable: &|name| std::env::var(name).ok(),
+        input,
+        folder,
+        home: home.as_deref(),
+        read: &|path| std::fs::read_to_string(path),
+    };
+    Ok(launch.expand(server, &around)?)
+}
+
+/// The folder that a file's servers belong to: the project's, or the one we are in.
+pub(super) fn folder_of(file: &Path) -> anyhow::Result<PathBuf> {
+    let file = std::path::absolute(file)?;
+    match Product::workspace(&file) {
+        Some(folder) => Ok(folder.to_owned()),
+        None => Ok(std::env::current_dir()?),
+    }
+}

@@ -1,0 +1,64 @@
+//! Calls and their answers, paired by the envelope that asked.
+
+use std::collections::{HashMap, VecDeque};
+
+use salon_protocol::EnvelopeId;
+
+/// How many unanswered calls are remembered; the oldest are forgotten first.
+const MOST_OPEN: usize = 1024;
+
+/// The calls that wait for an answer, each with what is to be known when it comes.
+#[derive(Debug)]
+pub(crate) struct Calls<T> {
+    open: HashMap<EnvelopeId, T>,
+    /// Every call that was asked, the oldest first; answered ones are passed over.
+    order: VecDeque<EnvelopeId>,
+}
+
+impl<T> Default for Calls<T> {
+    fn default() -> Self {
+        Self { open: HashMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<T> Calls<T> {
+    /// Remembers a call.
+    pub(crate) fn ask(&mut self, id: EnvelopeId, call: T) {
+        self.order.push_back(id.clone());
+        self.open.insert(id, call);
+        while self.order.len() > MOST_OPEN {
+            if let Some(oldest) = self.order.pop_front() {
+                self.open.remove(&oldest);
+            }
+        }
+    }
+
+    /// The call that an envelope speaks of, which goes on.
+    pub(crate) fn about(&self, id: Option<&EnvelopeId>) -> Option<&T> {
+        self.open.get(id?)
+    }
+
+    /// The call that an envelope answers, which is over.
+    pub(crate) fn answer(&mut self, id: Option<&EnvelopeId>) -> Option<T> {
+        self.open.remove(id?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_so_many_calls_are_remembered() {
+        let id = |n: usize| EnvelopeId::new(format!("e{n}")).expect("an id");
+        let mut calls = Calls::default();
+        for n in 0..=MOST_OPEN {
+            calls.ask(id(n), n);
+        }
+        assert_eq!(calls.answer(Some(&id(0))), None);
+        assert_eq!(calls.about(Some(&id(1))), Some(&1));
+        assert_eq!(calls.answer(Some(&id(1))), Some(1));
+        assert_eq!(calls.answer(Some(&id(1))), None);
+        assert_eq!(calls.answer(None), None);
+    }
+}
