@@ -77,6 +77,11 @@ impl Installed {
 
     /// Starts it on a free port with nothing in its memory, and waits until it accepts.
     pub(crate) fn start(&self) -> Result<Server> {
+        self.start_with(&[])
+    }
+
+    /// Starts it with some further arguments.
+    pub(crate) fn start_with(&self, further: &[&str]) -> Result<Server> {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let (listen, port) = (address.to_string(), address.port().to_string());
         let data = Scratch::new()?;
@@ -105,6 +110,7 @@ impl Installed {
         };
         let log = File::create(data.0.join("server.log"))?;
         let child = command
+            .args(further)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -183,10 +189,10 @@ impl Drop for Server {
 }
 
 /// A directory that is removed when dropped.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("bench-{}-{count}", std::process::id()));

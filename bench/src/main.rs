@@ -3,6 +3,8 @@
 
 mod ceiling;
 mod contender;
+mod guests;
+mod lines;
 mod load;
 mod options;
 mod procfs;
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
             Ok(true)
         }
         Command::Ceiling(listen) => ceiling::run(listen).map(|()| true),
+        Command::Guests(options) => guests::measure(&options).map(|()| true),
         Command::Run(options) => measure(&options).map(|report| !report.records.iter().any(|r| r.void.is_some())),
         Command::Check(options) => {
             let report = match &options.from {

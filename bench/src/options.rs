@@ -16,6 +16,7 @@ Usage:
   bench run   [options]           measure, print tables, write raw.jsonl and summary.md
   bench check [options]           the same, then judge the targets; fails when one is missed
   bench check --from DIR          judge what an earlier run wrote
+  bench guests [options]          measure calls of a guest's tool, directly and through a room
   bench ceiling --listen ADDRESS  only serve the broadcast ceiling
 
 Options:
@@ -26,6 +27,7 @@ Options:
   --with LIST     further contenders: nats (nats-server on the path), ws (installed by npm)
   --without LIST  contenders to leave out: ceiling, salon
   --salon PATH    the gateway [default: target/release/salon]
+  --server PATH   the MCP server to call, of `guests` [default: target/release/rmcp-server]
   --out DIR       where to write [default: bench/runs/<date>-<machine>]
   --quick         a smoke test of under a minute: one short round, smaller crowds
 ";
@@ -34,6 +36,7 @@ Options:
 pub(crate) enum Command {
     Run(Options),
     Check(Options),
+    Guests(Options),
     Ceiling(SocketAddr),
     Help,
 }
@@ -46,6 +49,7 @@ pub(crate) struct Options {
     pub(crate) duration: Duration,
     pub(crate) window: u32,
     pub(crate) salon: PathBuf,
+    pub(crate) server: PathBuf,
     pub(crate) out: Option<PathBuf>,
     pub(crate) from: Option<PathBuf>,
     pub(crate) quick: bool,
@@ -61,6 +65,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
         duration: Duration::from_secs(3),
         window: 512,
         salon: "target/release/salon".into(),
+        server: "target/release/rmcp-server".into(),
         out: None,
         from: None,
         quick: false,
@@ -88,6 +93,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
             }
             "--window" => options.window = value.parse().with_context(invalid)?,
             "--salon" => options.salon = value.into(),
+            "--server" => options.server = value.into(),
             "--out" => options.out = Some(value.into()),
             "--from" => options.from = Some(value.into()),
             "--listen" => listen = Some(value.parse().with_context(invalid)?),
@@ -101,6 +107,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
         None | Some("help" | "--help" | "-h") => Ok(Command::Help),
         Some("run") => Ok(Command::Run(options)),
         Some("check") => Ok(Command::Check(options)),
+        Some("guests") => Ok(Command::Guests(options)),
         Some("ceiling") => Ok(Command::Ceiling(listen.context("`ceiling` needs `--listen`")?)),
         Some(other) => bail!("unknown command `{other}`\n\nhint: see `bench --help`"),
     }

@@ -173,7 +173,7 @@ impl Report {
     }
 }
 
-fn cell(spread: Spread, decimals: usize) -> String {
+pub(crate) fn cell(spread: Spread, decimals: usize) -> String {
     let Spread { median, low, high } = spread;
     if low == high {
         format!("{median:.decimals$}")

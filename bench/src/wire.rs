@@ -45,6 +45,24 @@ impl Wire {
     }
 }
 
+/// Appends a text from a client, framed. A mask of zeros is a mask: the server unmasks as ever, and the generator need not.
+pub(crate) fn masked(text: &[u8], out: &mut Vec<u8>) {
+    out.push(0x81);
+    match u16::try_from(text.len()) {
+        Ok(length @ 0..=125) => out.push(0x80 | length as u8),
+        Ok(length) => {
+            out.push(0x80 | 126);
+            out.extend_from_slice(&length.to_be_bytes());
+        }
+        Err(_) => {
+            out.push(0x80 | 127);
+            out.extend_from_slice(&(text.len() as u64).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(text);
+}
+
 fn next_websocket(buf: &[u8]) -> Result<Option<(Frame<'_>, usize)>> {
     let [first, second, ..] = *buf else { return Ok(None) };
     if first & 0xf0 != 0x80 || second & 0x80 != 0 {
@@ -147,23 +165,7 @@ impl Template {
         let envelope = envelope(sort, from, to, size);
         let mut frame = Vec::with_capacity(size + 64);
         match wire {
-            Wire::WebSocket => {
-                frame.push(0x81);
-                match u16::try_from(envelope.len()) {
-                    Ok(len @ 0..=125) => frame.push(0x80 | len as u8),
-                    Ok(len) => {
-                        frame.push(0x80 | 126);
-                        frame.extend_from_slice(&len.to_be_bytes());
-                    }
-                    Err(_) => {
-                        frame.push(0x80 | 127);
-                        frame.extend_from_slice(&(envelope.len() as u64).to_be_bytes());
-                    }
-                }
-                // A mask of zeros is a mask: the server unmasks as ever, and the generator need not.
-                frame.extend_from_slice(&[0; 4]);
-                frame.extend_from_slice(envelope.as_bytes());
-            }
+            Wire::WebSocket => masked(envelope.as_bytes(), &mut frame),
             Wire::Nats => {
                 frame.extend_from_slice(format!("PUB {topic} {}\r\n", envelope.len()).as_bytes());
                 frame.extend_from_slice(envelope.as_bytes());

@@ -1,0 +1,65 @@
+//! Existing MCP servers as guests: those of the official TypeScript, Python and Rust SDKs, brought into rooms by the real binary, and
+//! called by the library, by the command line, and by each other.
+//!
+//! The servers are installed by `scripts/test`. Without them the trials say so and are ignored, unless `SALON_INTEROP=required`.
+//! `salon` and `rmcp-server` are those that Cargo built last: a run of the whole workspace builds them, one of this package alone does not.
+
+mod callers;
+mod commands;
+mod each_other;
+mod features;
+mod mishaps;
+mod origin;
+mod process;
+mod stage;
+
+use libtest_mimic::{Arguments, Trial};
+use salon_testkit::Failure;
+
+use crate::origin::{Installed, Origin};
+use crate::stage::Way;
+
+fn main() -> std::process::ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Trials wait for other processes far more than they compute.
+    arguments.test_threads.get_or_insert(4);
+    let installed = Installed::find();
+    let mut trials = Vec::new();
+    let mut trial = |name: String, test: Box<dyn FnOnce(Installed) -> Result<(), Failure> + Send>| {
+        let installed = installed.clone();
+        let ignored = installed.is_err() && !required();
+        trials.push(Trial::test(name, move || Ok(test(installed?)?)).with_ignored_flag(ignored));
+    };
+    for origin in Origin::ALL {
+        for way in Way::ALL {
+            let test = move |installed| salon_testkit::run(features::all(installed, origin, way));
+            trial(format!("{}::{}", origin.name(), way.name()), Box::new(test));
+        }
+        let test = move |installed| salon_testkit::run(mishaps::killed_guest(installed, origin));
+        trial(format!("{}::killed_in_a_call", origin.name()), Box::new(test));
+        let test = move |installed| salon_testkit::run(commands::all(installed, origin));
+        trial(format!("{}::by_command", origin.name()), Box::new(test));
+    }
+    let test = |installed| salon_testkit::run(features::all(installed, Origin::Everything, Way::Sse));
+    trial(format!("{}::{}", Origin::Everything.name(), Way::Sse.name()), Box::new(test));
+    trial("each_other".into(), Box::new(|installed| salon_testkit::run(each_other::all(installed))));
+    trial("twenty_callers".into(), Box::new(|installed| salon_testkit::run(callers::twenty(installed))));
+    trial("killed_gateway".into(), Box::new(|installed| salon_testkit::run(mishaps::killed_gateway(installed))));
+    trial("ended_owner".into(), Box::new(|installed| salon_testkit::run(mishaps::ended_owner(installed))));
+    if let Err(missing) = &installed
+        && !required()
+    {
+        tell(missing);
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Whether a missing server is a failure rather than a reason to leave trials out.
+fn required() -> bool {
+    std::env::var_os("SALON_INTEROP").is_some_and(|value| value == "required")
+}
+
+#[expect(clippy::print_stderr, reason = "whoever runs the tests must know which are left out")]
+fn tell(missing: &str) {
+    eprintln!("ignored: {missing}");
+}
