@@ -3,53 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use salon_protocol::{Code, Refusal};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use salon_protocol::{Code, Refusal, RpcError};
 
 use crate::TokenError;
-
-/// A JSON-RPC error, as a participant answers it.
-#[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
-#[error("{message} ({code})")]
-pub struct RpcError {
-    /// Which kind of error.
-    pub code: i64,
-    /// A sentence for people.
-    pub message: String,
-    /// Anything more, as it was written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Box<RawValue>>,
-}
-
-impl RpcError {
-    /// The method does not exist here.
-    pub const METHOD_NOT_FOUND: i64 = -32601;
-    /// The parameters do not fit the method.
-    pub const INVALID_PARAMS: i64 = -32602;
-    /// The participant failed.
-    pub const INTERNAL: i64 = -32603;
-
-    /// An error with a code and a sentence.
-    pub fn new(code: i64, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
-    }
-
-    /// The method does not exist here.
-    pub fn method_not_found(method: &str) -> Self {
-        Self::new(Self::METHOD_NOT_FOUND, format!("the method `{method}` is not offered here"))
-    }
-
-    /// The parameters do not fit.
-    pub fn invalid_params(message: impl Into<String>) -> Self {
-        Self::new(Self::INVALID_PARAMS, message)
-    }
-
-    /// The participant failed.
-    pub fn internal(message: impl Into<String>) -> Self {
-        Self::new(Self::INTERNAL, message)
-    }
-}
 
 /// What a gateway's refusal over HTTP says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use salon_protocol::{
-    CHAT_METHOD, Compose, Envelope, EnvelopeId, Kind, Members, Participant, ParticipantId, RpcId, Timestamp, TopicName,
+    CHAT_METHOD, Compose, Envelope, EnvelopeId, Kind, Members, Participant, ParticipantId, Timestamp, TopicName, rpc,
 };
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -17,9 +17,7 @@ use crate::entering::{Entering, Opened};
 use crate::peer::Directory;
 use crate::service::Dispatcher;
 use crate::shared::{Link, Shared};
-use crate::{
-    Call, CallError, Client, DEFAULT_TIMEOUT, End, Events, HistoryQuery, Page, PublishError, RestError, RpcError,
-};
+use crate::{Call, CallError, Client, DEFAULT_TIMEOUT, End, Events, HistoryQuery, Page, PublishError, RestError};
 
 /// Something to publish.
 #[derive(Debug, Clone)]
@@ -250,7 +248,7 @@ impl Room {
         let number = self.0.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let params = to_raw_value(params).map_err(|error| CallError::Unreadable(error.to_string()))?;
         let params = if options.progress { with_progress_token(params, number) } else { params };
-        let payload = payload(Some(number), method, &params);
+        let payload = rpc::request(number, method, Some(&params));
         let outgoing = Outgoing { to: vec![to.clone()], correlation: options.correlation, payload };
         let (id, text) = self.compose(&outgoing);
         let (call, waiting) = Call::new(self.clone(), id.clone(), number, to.clone(), options.timeout);
@@ -326,35 +324,8 @@ fn with_progress_token(params: Box<RawValue>, number: u64) -> Box<RawValue> {
     members.to_raw()
 }
 
-fn payload(id: Option<u64>, method: &str, params: &impl Serialize) -> Box<RawValue> {
-    #[derive(Serialize)]
-    struct Payload<'a, P> {
-        jsonrpc: &'static str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        id: Option<u64>,
-        method: &'a str,
-        params: &'a P,
-    }
-    to_raw_value(&Payload { jsonrpc: "2.0", id, method, params }).expect("parameters have only string keys")
-}
-
 /// A notification's payload.
 pub(crate) fn notification(method: &str, params: &impl Serialize) -> Box<RawValue> {
-    payload(None, method, params)
-}
-
-/// A response's payload, the request's id exactly as it was given.
-pub(crate) fn response(id: &RpcId, outcome: &Result<Box<RawValue>, RpcError>) -> Box<RawValue> {
-    #[derive(Serialize)]
-    struct Response<'a> {
-        jsonrpc: &'static str,
-        id: Box<RawValue>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        result: Option<&'a RawValue>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<&'a RpcError>,
-    }
-    let id = RawValue::from_string(id.to_json()).expect("a JSON-RPC id is JSON");
-    let (result, error) = (outcome.as_deref().ok(), outcome.as_ref().err());
-    to_raw_value(&Response { jsonrpc: "2.0", id, result, error }).expect("an outcome has only string keys")
+    let params = to_raw_value(params).expect("parameters have only string keys");
+    rpc::notification(method, Some(&params))
 }

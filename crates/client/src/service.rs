@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use salon_protocol::{Code, Envelope, Kind, Message, ParticipantId, Presence, PresenceEvent, RpcId};
+use salon_protocol::{Code, Envelope, Kind, Message, ParticipantId, Presence, PresenceEvent, RpcId, rpc};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -252,7 +252,7 @@ async fn answer(request: Request, work: BoxFuture<'static, Result<Box<RawValue>,
 }
 
 async fn publish(request: &Request, outcome: &Result<Box<RawValue>, RpcError>) -> Result<Arc<Envelope>, PublishError> {
-    let payload = crate::room::response(&request.id, outcome);
+    let payload = rpc::outcome(&request.id.to_raw(), outcome);
     let to = vec![request.from().clone()];
     request.room.publish(Outgoing { to, correlation: Some(request.envelope.id().clone()), payload }).await
 }

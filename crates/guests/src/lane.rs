@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use salon_dialects::mcp::handshake::{Hello, Server, Unfit};
-use salon_dialects::mcp::{self, Era, Head, Revision};
-use salon_protocol::Members;
+use salon_dialects::mcp::{Era, Head, Revision};
+use salon_protocol::{Members, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -214,7 +214,7 @@ async fn greet(connection: &Connection, inbound: &mut Inbound, opening: &Opening
     let say = |text: Box<RawValue>| async move {
         connection.send(Outbound::new(text.get())).await.map_err(|error| error.to_string())
     };
-    say(mcp::request(GREETING, "initialize", Some(&params))).await?;
+    say(rpc::request(GREETING, "initialize", Some(&params))).await?;
     let server = loop {
         let received = inbound.next().await.ok_or("it ended before its handshake")?;
         let text = match received {
@@ -224,7 +224,7 @@ async fn greet(connection: &Connection, inbound: &mut Inbound, opening: &Opening
         let Some(message) = Members::parse(&text) else { continue };
         match Head::read(&message) {
             Some(Head::Request { id, method }) if method == "ping" => {
-                say(mcp::response(&id, &to_raw_value(&json!({})).map_err(|error| error.to_string())?)).await?;
+                say(rpc::response(&id, &to_raw_value(&json!({})).map_err(|error| error.to_string())?)).await?;
             }
             Some(Head::Response { id }) if id.get().parse() == Ok(GREETING) => match message.get("result") {
                 Some(result) => break Server::from_initialize(result).map_err(told)?,
@@ -237,7 +237,7 @@ async fn greet(connection: &Connection, inbound: &mut Inbound, opening: &Opening
             _ => {}
         }
     };
-    say(mcp::notification("notifications/initialized", None)).await?;
+    say(rpc::notification("notifications/initialized", None)).await?;
     Ok(server)
 }
 

@@ -39,6 +39,11 @@ impl RpcId {
         }
     }
 
+    /// The id as a raw value.
+    pub fn to_raw(&self) -> Box<RawValue> {
+        RawValue::from_string(self.to_json()).expect("a JSON-RPC id is JSON")
+    }
+
     /// The id as JSON.
     pub fn to_json(&self) -> String {
         match self {

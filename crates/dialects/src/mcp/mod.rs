@@ -15,7 +15,7 @@ pub mod meta;
 use std::fmt;
 
 pub use level::Level;
-pub use message::{Failure, Head, code, failure, notification, request, response, same_id};
+pub use message::{Head, code, same_id};
 
 /// The two ways of speaking MCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use salon_protocol::RpcError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use super::speech::RpcError;
 
 /// The longest time that a tool waits, and the time when none was given.
 pub(super) const MOST_TIME: Duration = Duration::from_mins(5);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use salon_protocol::{Entry, EnvelopeId, ParticipantId};
+use salon_protocol::{Entry, EnvelopeId, ParticipantId, rpc};
 use salon_rooms::Publishing;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::office::Office;
-use super::speech::compose;
+use super::speech::{compose, text};
 use crate::clock;
 
 /// Why nothing came from somebody.
@@ -133,16 +133,9 @@ impl Asked {
         method: &str,
         params: &impl Serialize,
     ) -> Result<Self, Lack> {
-        #[derive(Serialize)]
-        struct Request<'a, P> {
-            jsonrpc: &'static str,
-            id: u64,
-            method: &'a str,
-            params: &'a P,
-        }
         let id = office.calls.last.fetch_add(1, Ordering::Relaxed) + 1;
         let host = ParticipantId::host();
-        let payload = Request { jsonrpc: "2.0", id, method, params };
+        let payload = rpc::request(id, method, Some(&text(params)));
         let envelope = uuid::Uuid::new_v4().to_string();
         let draft = compose(&envelope, &host, std::slice::from_ref(callee), None, payload);
         let request = draft.envelope().id().clone();

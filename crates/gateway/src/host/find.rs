@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use salon_protocol::ParticipantId;
+use salon_protocol::{ParticipantId, RpcError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ use super::calls::{Lacking, some};
 use super::catalogue::{Consulted, Offer, Tool};
 use super::descriptions;
 use super::office::Office;
-use super::speech::{Outcome, RpcError, cut, text, told};
+use super::speech::{Outcome, cut, text, told};
 
 pub(super) const MOST_TOOLS: usize = 500;
 pub(super) const USUAL_TOOLS: usize = 50;

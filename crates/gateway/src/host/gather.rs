@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use salon_protocol::{EnvelopeId, ParticipantId};
+use salon_protocol::{EnvelopeId, ParticipantId, RpcError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until};
@@ -18,7 +18,7 @@ use super::arguments::Arguments;
 use super::calls::{Answer, Asked, Lack, Lacking, some};
 use super::catalogue::Consulted;
 use super::office::{Office, Request};
-use super::speech::{Outcome, RpcError, cut, text, told};
+use super::speech::{Outcome, cut, text, told};
 use super::verdict::{self, Ballot};
 
 /// How many are asked at once.

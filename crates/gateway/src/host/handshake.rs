@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_protocol::ParticipantId;
+use salon_protocol::{ParticipantId, RpcError};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -12,7 +12,6 @@ use tokio::time::timeout;
 use super::calls::{Answer, Asked, Lack};
 use super::catalogue::{Errand, Tool};
 use super::office::Office;
-use super::speech::METHOD_NOT_FOUND;
 use super::{REVISIONS, implementation};
 
 /// How long a participant may take for one answer before it is left out.
@@ -138,7 +137,7 @@ fn is_unknown_method(error: &RawValue) -> bool {
     struct Error {
         code: i64,
     }
-    serde_json::from_str::<Error>(error.get()).is_ok_and(|error| error.code == METHOD_NOT_FOUND)
+    serde_json::from_str::<Error>(error.get()).is_ok_and(|error| error.code == RpcError::METHOD_NOT_FOUND)
 }
 
 #[cfg(test)]

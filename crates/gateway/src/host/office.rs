@@ -2,15 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use salon_protocol::{Draft, Entry, EnvelopeId, ParticipantId, RpcId};
+use salon_protocol::{Draft, Entry, EnvelopeId, ParticipantId, RpcError, RpcId, rpc};
 use salon_rooms::Desk;
 use serde::Serialize;
-use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
 use super::calls::Calls;
 use super::catalogue::Catalogue;
-use super::speech::{Outcome, RpcError, compose, derived_id};
+use super::speech::{Outcome, compose, derived_id, text};
 use super::tools::Toolbox;
 
 /// How many participants the host makes the acquaintance of at once.
@@ -53,15 +52,9 @@ impl Office {
 
     /// Tells somebody something. What is published is on its way in order, so nobody needs to wait for it.
     pub(super) fn tell(&self, to: &ParticipantId, about: &EnvelopeId, method: &str, params: &impl Serialize) {
-        #[derive(Serialize)]
-        struct Notification<'a, P> {
-            jsonrpc: &'static str,
-            method: &'a str,
-            params: &'a P,
-        }
         let host = ParticipantId::host();
         let id = uuid::Uuid::new_v4().to_string();
-        let payload = Notification { jsonrpc: "2.0", method, params };
+        let payload = rpc::notification(method, Some(&text(params)));
         drop(self.desk.publish(&host, compose(&id, &host, std::slice::from_ref(to), Some(about), payload)));
     }
 
@@ -92,18 +85,7 @@ impl Office {
     }
 
     fn respond(&self, request: &Request, outcome: &Outcome) -> Draft {
-        #[derive(Serialize)]
-        struct Response<'a> {
-            jsonrpc: &'static str,
-            id: Box<RawValue>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            result: Option<&'a RawValue>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            error: Option<&'a RpcError>,
-        }
-        let id = RawValue::from_string(request.id.to_json()).expect("a JSON-RPC id is JSON");
-        let (result, error) = (outcome.as_deref().ok(), outcome.as_ref().err());
-        let response = Response { jsonrpc: "2.0", id, result, error };
+        let response = rpc::outcome(&request.id.to_raw(), outcome);
         let asked = request.entry.envelope.id();
         let id = derived_id(&self.toolbox.namespace, request.purpose, asked);
         compose(&id, &ParticipantId::host(), std::slice::from_ref(request.caller()), Some(asked), response)

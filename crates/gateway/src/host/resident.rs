@@ -9,7 +9,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use salon_protocol::{CloseReason, Entry, Message, Participant, ParticipantId, Position, PresenceEvent, RpcId};
+use salon_protocol::{
+    CloseReason, Entry, Message, Participant, ParticipantId, Position, PresenceEvent, RpcError, RpcId,
+};
 use salon_rooms::{Cursor, Happening, Interest, Residence};
 use serde::Deserialize;
 use serde_json::json;
@@ -21,7 +23,7 @@ use tokio::time::Instant;
 use super::arguments::Arguments;
 use super::catalogue::Consulted;
 use super::office::{Office, Request};
-use super::speech::{Outcome, RpcError, failed, text};
+use super::speech::{self, Outcome, failed, text};
 use super::tools::Toolbox;
 use super::{WAIT, descriptions, find, gather, handshake, initialize, waiting};
 
@@ -254,7 +256,7 @@ impl Resident {
         } else {
             return Ok(());
         };
-        Err(RpcError::busy(told))
+        Err(speech::busy(told))
     }
 
     /// Everybody here but the caller, who knows what it offers itself.
@@ -290,7 +292,7 @@ impl Resident {
         let (office, asked) = (self.office.clone(), request.clone());
         let task = self.tasks.spawn(async move {
             let outcome = tokio::select! { biased;
-                Ok(()) = cancelled => Err(RpcError::cancelled()),
+                Ok(()) = cancelled => Err(speech::cancelled()),
                 outcome = work => outcome,
             };
             office.answer(&asked, &outcome).await;

@@ -3,16 +3,13 @@
 //! Invariant: what others wrote passes through as text. It never becomes values of ours, which could not hold every number a peer
 //! can write.
 
-use salon_protocol::{Compose, Draft, EnvelopeId, Kind, Limits, ParticipantId};
+use salon_protocol::{Compose, Draft, EnvelopeId, Kind, Limits, ParticipantId, RpcError};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::clock;
 
-pub(super) const METHOD_NOT_FOUND: i64 = -32601;
-const INVALID_PARAMS: i64 = -32602;
-const INTERNAL_ERROR: i64 = -32603;
 const BUSY: i64 = -32000;
 const CANCELLED: i64 = -32800;
 
@@ -22,34 +19,14 @@ const UNLIMITED: Limits = Limits { message: 0, depth: usize::MAX, recipients: 0 
 /// What a request comes to.
 pub(super) type Outcome = Result<Box<RawValue>, RpcError>;
 
-/// A JSON-RPC error.
-#[derive(Debug, Serialize)]
-pub(super) struct RpcError {
-    code: i64,
-    pub(super) message: String,
+/// More is under way than the host takes on.
+pub(super) fn busy(message: impl Into<String>) -> RpcError {
+    RpcError::new(BUSY, message)
 }
 
-impl RpcError {
-    pub(super) fn method_not_found(method: &str) -> Self {
-        Self { code: METHOD_NOT_FOUND, message: format!("the gateway does not offer the method `{method}`") }
-    }
-
-    pub(super) fn invalid_params(message: impl Into<String>) -> Self {
-        Self { code: INVALID_PARAMS, message: message.into() }
-    }
-
-    pub(super) fn internal(message: impl Into<String>) -> Self {
-        Self { code: INTERNAL_ERROR, message: message.into() }
-    }
-
-    pub(super) fn busy(message: impl Into<String>) -> Self {
-        Self { code: BUSY, message: message.into() }
-    }
-
-    /// MCP lets a cancelled request go without an answer. In a room it would then look open for ever, so it gets this one.
-    pub(super) fn cancelled() -> Self {
-        Self { code: CANCELLED, message: "the request was cancelled".into() }
-    }
+/// MCP lets a cancelled request go without an answer. In a room it would then look open for ever, so it gets this one.
+pub(super) fn cancelled() -> RpcError {
+    RpcError::new(CANCELLED, "the request was cancelled")
 }
 
 /// A value as JSON text.

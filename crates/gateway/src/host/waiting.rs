@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_protocol::{Entry, EnvelopeId, ParticipantId};
+use salon_protocol::{Entry, EnvelopeId, ParticipantId, RpcError};
 use salon_rooms::{Happening, Interest};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -17,7 +17,7 @@ use super::arguments::Arguments;
 use super::events::{self, Interests, Sort};
 use super::office::{Office, Request};
 use super::places::Place;
-use super::speech::{Outcome, RpcError, derived_id, failed, text, told};
+use super::speech::{Outcome, derived_id, failed, text, told};
 use crate::{clock, history};
 
 pub(super) const MOST_EVENTS: usize = 1000;

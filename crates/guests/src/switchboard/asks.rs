@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use salon_dialects::mcp::input::{self, InputRequired, Put};
-use salon_dialects::mcp::{Era, Failure, code, failure, meta, notification, request, response, same_id};
-use salon_protocol::{EnvelopeId, Members, ParticipantId};
+use salon_dialects::mcp::{Era, meta, same_id};
+use salon_protocol::{EnvelopeId, Members, ParticipantId, RpcError, rpc};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -52,7 +52,7 @@ impl Switchboard {
         now: Instant,
     ) {
         if method == "ping" {
-            self.send(lane, response(id, &super::empty()));
+            self.send(lane, rpc::response(id, &super::empty()));
             return;
         }
         let Some(owner) = self.lanes.get(&lane).filter(|lane| lane.era == Era::Legacy) else {
@@ -67,7 +67,7 @@ impl Switchboard {
             Some(_) => None,
         };
         if let Some(told) = refused {
-            self.send(lane, failure(id, &Failure::new(code::METHOD_NOT_FOUND, told)));
+            self.send(lane, rpc::failure(id, &RpcError::new(RpcError::METHOD_NOT_FOUND, told)));
             return;
         }
         let Some(caller) = owner.owner.clone() else { return };
@@ -98,7 +98,7 @@ impl Switchboard {
         let number = self.fresh();
         let token = params.and_then(meta::progress_token);
         let patched = params.filter(|_| token.is_some()).and_then(|params| meta::with_progress_token(params, &number));
-        let payload = request(number, method, patched.as_deref().or(params));
+        let payload = rpc::request(number, method, patched.as_deref().or(params));
         let deadline = now + THINKING_TIME;
         self.set_timer(None, Some(deadline), Due::Ask(number));
         self.publish(Some(&caller), correlation, payload, What::Ask(number));
@@ -146,9 +146,10 @@ impl Switchboard {
     /// A question cannot be put to its caller, or will not be answered.
     pub(super) fn ask_failed(&mut self, number: u64, why: &str, now: Instant) {
         let Some(ask) = self.take_ask(number) else { return };
-        let told = Failure::new(code::INTERNAL, format!("`{}` was not asked or did not answer: {why}", ask.caller));
+        let told =
+            RpcError::new(RpcError::INTERNAL, format!("`{}` was not asked or did not answer: {why}", ask.caller));
         match ask.cause {
-            Cause::Server { lane, id } => self.send(lane, failure(&id, &told)),
+            Cause::Server { lane, id } => self.send(lane, rpc::failure(&id, &told)),
             Cause::Input { call, .. } => self.fail(call, &told, now),
         }
     }
@@ -189,7 +190,7 @@ impl Switchboard {
         {
             params.set("progressToken", token);
             let lane = *lane;
-            self.send(lane, notification("notifications/progress", Some(&params.to_raw())));
+            self.send(lane, rpc::notification("notifications/progress", Some(&params.to_raw())));
         }
     }
 
@@ -246,7 +247,7 @@ impl Switchboard {
         let (caller, envelope, rounds) = (asked.reply.caller.clone(), asked.reply.envelope.clone(), asked.rounds);
         if rounds > MOST_ROUNDS || wanted.questions.len() > MOST_QUESTIONS {
             let told = format!("the server of `{}` asked back too often", self.setting.name);
-            return self.fail(number, &Failure::new(code::INTERNAL, told), now);
+            return self.fail(number, &RpcError::new(RpcError::INTERNAL, told), now);
         }
         let old = self.calls.get_mut(&number).and_then(|call| call.deadline.take());
         if wanted.questions.is_empty() {

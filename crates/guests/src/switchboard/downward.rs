@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use salon_dialects::mcp::input::InputRequired;
-use salon_dialects::mcp::{Era, Failure, Head, Level, code, downgrade, failure, meta, notification};
-use salon_protocol::{Members, ParticipantId};
+use salon_dialects::mcp::{Era, Head, Level, code, downgrade, meta};
+use salon_protocol::{Members, ParticipantId, RpcError, rpc};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -53,7 +53,7 @@ impl Switchboard {
                 let told = format!("the server of `{}` gave no answer: {why}", self.setting.name);
                 // Whether it is only this answer or the whole server, a word with it tells.
                 self.ping(now);
-                self.fail(number, &Failure::new(code::INTERNAL, told), now);
+                self.fail(number, &RpcError::new(RpcError::INTERNAL, told), now);
             }
         }
     }
@@ -132,7 +132,7 @@ impl Switchboard {
     }
 
     /// Answers a call with an error of ours.
-    pub(super) fn fail(&mut self, number: u64, told: &Failure, now: Instant) {
+    pub(super) fn fail(&mut self, number: u64, told: &RpcError, now: Instant) {
         self.withdraw_asks_of_call(number);
         let Some(call) = self.remove(number) else { return };
         let lane = call.lane;
@@ -140,7 +140,7 @@ impl Switchboard {
             Origin::Errand(errand) => self.errand_failed(number, lane, errand, &told.message, now),
             Origin::Caller(asked) => {
                 let caller = asked.reply.caller.clone();
-                self.reply(asked.reply.clone(), failure(&asked.reply.id, told));
+                self.reply(asked.reply.clone(), rpc::failure(&asked.reply.id, told));
                 self.take_effect(lane, &caller, asked.effect, false, now);
             }
         }
@@ -157,8 +157,8 @@ impl Switchboard {
         }
         let read = error.and_then(|error| serde_json::from_str::<Error>(error.get()).ok());
         let told = match read {
-            Some(Error { code, message, data }) => Failure { code, message, data },
-            None => Failure::new(code::INTERNAL, "the question was answered with an error that cannot be read"),
+            Some(Error { code, message, data }) => RpcError { code, message, data },
+            None => RpcError::new(RpcError::INTERNAL, "the question was answered with an error that cannot be read"),
         };
         self.fail(number, &told, now);
     }
@@ -181,7 +181,7 @@ impl Switchboard {
         let seconds = self.setting.timeout.as_secs();
         let told = format!("the server of `{}` gave no answer and no progress for {seconds} s", self.setting.name);
         self.withdraw_from_server(number, Some("no answer and no progress in time"));
-        self.fail(number, &Failure::new(code::INTERNAL, told).data(&json!({ "code": "timeout" })), now);
+        self.fail(number, &RpcError::new(RpcError::INTERNAL, told).with_data(&json!({ "code": "timeout" })), now);
     }
 
     fn server_tells(
@@ -220,7 +220,7 @@ impl Switchboard {
         self.set_timer(old, new, Due::Call(number));
         if let Some((reply, token)) = told {
             params.set("progressToken", &token);
-            let payload = notification("notifications/progress", Some(&params.to_raw()));
+            let payload = rpc::notification("notifications/progress", Some(&params.to_raw()));
             self.publish(Some(&reply.caller), Some(reply.envelope), payload, What::Progress(number));
         }
     }
@@ -263,7 +263,7 @@ impl Switchboard {
                     }
                     _ => params.and_then(|params| meta::with_subscription(params, &reply.id)),
                 };
-                let payload = notification(method, patched.as_deref());
+                let payload = rpc::notification(method, patched.as_deref());
                 self.publish(Some(&reply.caller), Some(reply.envelope), payload, What::Notice);
             }
             _ => return false,
@@ -273,7 +273,7 @@ impl Switchboard {
 
     fn logged(&mut self, lane: LaneId, params: Option<&RawValue>, related: Option<u64>) {
         let Some(level) = super::upward::level_of(params) else { return };
-        let payload = notification("notifications/message", params);
+        let payload = rpc::notification("notifications/message", params);
         let admits = |wanted: Option<Level>| wanted.is_some_and(|wanted| level >= wanted);
         let Some(known) = self.lanes.get(&lane) else { return };
         let modern = known.era == Era::Modern;
@@ -309,7 +309,7 @@ impl Switchboard {
             return;
         }
         let plain = params.map(|params| meta::strip(params).unwrap_or_else(|| params.to_owned()));
-        let payload = notification("notifications/resources/updated", plain.as_deref());
+        let payload = rpc::notification("notifications/resources/updated", plain.as_deref());
         if let Some(owner) =
             self.lanes.get(&lane).filter(|lane| lane.era == Era::Legacy).and_then(|lane| lane.owner.clone())
         {
@@ -331,11 +331,11 @@ impl Switchboard {
         let plain = params.map(|params| meta::strip(params).unwrap_or_else(|| params.to_owned()));
         let owner = self.lanes.get(&lane).and_then(|lane| lane.owner.clone());
         if owner.is_some() {
-            self.publish(owner.as_ref(), None, notification(method, plain.as_deref()), What::Notice);
+            self.publish(owner.as_ref(), None, rpc::notification(method, plain.as_deref()), What::Notice);
         } else if lane == LaneId::BASE && feature == "tools" {
             self.list_tools(now);
         } else if lane == LaneId::BASE {
-            self.publish(None, None, notification(method, plain.as_deref()), What::Notice);
+            self.publish(None, None, rpc::notification(method, plain.as_deref()), What::Notice);
         }
     }
 
@@ -344,7 +344,7 @@ impl Switchboard {
         let related = related.and_then(|number| self.calls.get(&number)).filter(|call| call.lane == lane);
         let reply = related.and_then(Call::asked).map(|asked| asked.reply.clone());
         let owner = self.lanes.get(&lane).and_then(|lane| lane.owner.clone());
-        let payload = notification(method, params);
+        let payload = rpc::notification(method, params);
         match (reply, owner) {
             (Some(reply), _) => self.publish(Some(&reply.caller), Some(reply.envelope), payload, What::Notice),
             (None, Some(owner)) => self.publish(Some(&owner), None, payload, What::Notice),

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use salon_dialects::mcp::headers::ToolHeaders;
-use salon_dialects::mcp::{Era, Failure, Level, code, meta, notification};
-use salon_protocol::{Members, ParticipantId};
+use salon_dialects::mcp::{Era, Level, meta};
+use salon_protocol::{Members, ParticipantId, RpcError, rpc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -199,7 +199,7 @@ impl Switchboard {
         if names.len() < self.catalogue.names.len() {
             params.set("more", &true);
         }
-        let payload = notification("notifications/tools/list_changed", Some(&params.to_raw()));
+        let payload = rpc::notification("notifications/tools/list_changed", Some(&params.to_raw()));
         self.publish(None, None, payload, What::Notice);
     }
 
@@ -210,7 +210,7 @@ impl Switchboard {
         reply: &Reply,
         params: Option<Box<RawValue>>,
         now: Instant,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RpcError> {
         let Some(level) = level_of(params.as_deref()) else {
             // What it is asked for here is the server's to refuse.
             return self.open_call(lane, Asked::new(reply.clone()), "logging/setLevel", params, now);
@@ -246,10 +246,10 @@ impl Switchboard {
     }
 
     /// In the modern era every request says which log lines it wants.
-    pub(super) fn set_level_of_requests(&mut self, reply: &Reply, params: Option<&RawValue>) -> Result<(), Failure> {
+    pub(super) fn set_level_of_requests(&mut self, reply: &Reply, params: Option<&RawValue>) -> Result<(), RpcError> {
         let wrong = || {
-            Failure::new(
-                code::INVALID_PARAMS,
+            RpcError::new(
+                RpcError::INVALID_PARAMS,
                 "`level` must be one of debug, info, notice, warning, error, critical, alert, emergency",
             )
         };
@@ -267,7 +267,7 @@ impl Switchboard {
         method: &str,
         params: Option<Box<RawValue>>,
         now: Instant,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RpcError> {
         let Some(uri) = uri_of(params.as_deref()) else {
             return self.open_call(lane, Asked::new(reply.clone()), method, params, now);
         };
@@ -360,12 +360,12 @@ impl Switchboard {
         if let Some(reason) = reason {
             params.set("reason", reason);
         }
-        self.send(lane, notification("notifications/cancelled", Some(&params.to_raw())));
+        self.send(lane, rpc::notification("notifications/cancelled", Some(&params.to_raw())));
     }
 }
 
-pub(super) fn too_many_subscriptions() -> Failure {
-    Failure::new(code::INTERNAL, format!("{MOST_SUBSCRIPTIONS} resources are subscribed to already"))
+pub(super) fn too_many_subscriptions() -> RpcError {
+    RpcError::new(RpcError::INTERNAL, format!("{MOST_SUBSCRIPTIONS} resources are subscribed to already"))
 }
 
 pub(super) fn may_subscribe(count: usize) -> bool {

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use salon_dialects::mcp::Era;
 use salon_dialects::mcp::handshake::Hello;
-use salon_dialects::mcp::{Era, Failure, code};
-use salon_protocol::ParticipantId;
+use salon_protocol::{ParticipantId, RpcError};
 use serde_json::json;
 
 use super::call::State;
@@ -32,7 +32,7 @@ impl Lane {
 
 impl Switchboard {
     /// The lane a caller's requests of an era go by, opened where there is none yet.
-    pub(super) fn lane_for(&mut self, caller: &ParticipantId, era: Era) -> Result<LaneId, Failure> {
+    pub(super) fn lane_for(&mut self, caller: &ParticipantId, era: Era) -> Result<LaneId, RpcError> {
         let known = self.callers.entry(caller.clone()).or_default();
         // In the modern era questions come with answers, so whose they are is known.
         let own = self.setting.isolated || (era == Era::Legacy && known.hello.can_be_asked());
@@ -50,7 +50,7 @@ impl Switchboard {
                 "`{}` already serves {MOST_OWN_LANES} callers with a connection of their own",
                 self.setting.name
             );
-            return Err(Failure::new(code::INTERNAL, told).data(&json!({ "code": "rate_limited" })));
+            return Err(RpcError::new(RpcError::INTERNAL, told).with_data(&json!({ "code": "rate_limited" })));
         }
         let lane = LaneId(u32::try_from(self.fresh()).unwrap_or(u32::MAX));
         let owner = own.then(|| caller.clone());
@@ -97,8 +97,9 @@ impl Switchboard {
     fn fail_lane(&mut self, lane: LaneId, why: &str, now: Instant) {
         self.withdraw_asks(lane);
         for number in self.calls_where(|call| call.lane == lane) {
-            let failure = Failure::new(code::INTERNAL, format!("the server of `{}` is gone: {why}", self.setting.name));
-            self.fail(number, &failure.data(&json!({ "code": "closing" })), now);
+            let failure =
+                RpcError::new(RpcError::INTERNAL, format!("the server of `{}` is gone: {why}", self.setting.name));
+            self.fail(number, &failure.with_data(&json!({ "code": "closing" })), now);
         }
     }
 

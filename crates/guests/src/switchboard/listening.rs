@@ -5,8 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use salon_dialects::mcp::{Era, Failure, code};
-use salon_protocol::Members;
+use salon_dialects::mcp::Era;
+use salon_protocol::{Members, RpcError};
 use serde_json::value::RawValue;
 
 use super::errands::{Errand, may_subscribe, too_many_subscriptions};
@@ -99,8 +99,8 @@ impl Switchboard {
         method: &str,
         params: Option<&RawValue>,
         now: Instant,
-    ) -> Result<(), Failure> {
-        let wrong = || Failure::new(code::INVALID_PARAMS, "`uri` must be a string");
+    ) -> Result<(), RpcError> {
+        let wrong = || RpcError::new(RpcError::INVALID_PARAMS, "`uri` must be a string");
         let key = (lane, uri_of(params).ok_or_else(wrong)?);
         let caller = self.callers.entry(reply.caller.clone()).or_default();
         let changed = if method == "resources/subscribe" {
@@ -115,7 +115,7 @@ impl Switchboard {
             self.callers.iter().any(|(id, caller)| *id != reply.caller && caller.subscriptions.contains_key(&key));
         let Some(known) = self.lanes.get_mut(&lane) else { return Ok(()) };
         if known.listening.unsupported {
-            return Err(Failure::new(code::METHOD_NOT_FOUND, "the server has no subscriptions"));
+            return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, "the server has no subscriptions"));
         }
         if !changed || (others && known.listening.pending.is_none()) {
             self.reply_empty(reply.clone());
@@ -182,7 +182,7 @@ impl Switchboard {
         let old = std::mem::replace(&mut listening.again_at, at);
         self.set_timer(old, at, Due::Listen(lane));
         for reply in refused {
-            self.refuse(reply, &Failure::new(code::INTERNAL, format!("the subscription was not made: {why}")));
+            self.refuse(reply, &RpcError::new(RpcError::INTERNAL, format!("the subscription was not made: {why}")));
         }
     }
 }

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 use salon_dialects::mcp::handshake::{Hello, Server};
 use salon_dialects::mcp::headers::ToolHeaders;
-use salon_dialects::mcp::{self, Era, Failure, Level, Revision, code};
-use salon_protocol::{EnvelopeId, ParticipantId, Refusal};
+use salon_dialects::mcp::{Era, Level, Revision};
+use salon_protocol::{EnvelopeId, ParticipantId, Refusal, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -285,9 +285,9 @@ impl Switchboard {
         match what {
             What::Answer(reply) => {
                 let told = format!("the room did not take the answer: {}", refusal.message);
-                let failure = Failure::new(code::INTERNAL, told).data(&json!({ "code": refusal.code }));
+                let failure = RpcError::new(RpcError::INTERNAL, told).with_data(&json!({ "code": refusal.code }));
                 // What the room refuses about this one is not its size, so nothing further could be said.
-                let payload = mcp::failure(&reply.id, &failure);
+                let payload = rpc::failure(&reply.id, &failure);
                 self.publish(Some(&reply.caller), Some(reply.envelope.clone()), payload, What::Notice);
             }
             What::Ask(number) => self.ask_failed(*number, &refusal.message, now),
@@ -317,12 +317,12 @@ impl Switchboard {
     }
 
     fn reply_empty(&mut self, reply: Reply) {
-        let payload = mcp::response(&reply.id, &empty());
+        let payload = rpc::response(&reply.id, &empty());
         self.reply(reply, payload);
     }
 
-    fn refuse(&mut self, reply: Reply, failure: &Failure) {
-        let payload = mcp::failure(&reply.id, failure);
+    fn refuse(&mut self, reply: Reply, failure: &RpcError) {
+        let payload = rpc::failure(&reply.id, failure);
         self.reply(reply, payload);
     }
 

@@ -3,10 +3,8 @@
 use std::time::Instant;
 
 use salon_dialects::mcp::handshake::{self, Hello};
-use salon_dialects::mcp::{
-    Era, Failure, Level, Revision, code, headers, meta, notification, request, response, same_id,
-};
-use salon_protocol::{Envelope, Kind, Members, Message, ParticipantId, PresenceEvent};
+use salon_dialects::mcp::{Era, Level, Revision, code, headers, meta, same_id};
+use salon_protocol::{Envelope, Kind, Members, Message, ParticipantId, PresenceEvent, RpcError, rpc};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -66,7 +64,7 @@ impl Switchboard {
         method: &str,
         params: Option<Box<RawValue>>,
         now: Instant,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RpcError> {
         self.callers.entry(reply.caller.clone()).or_default();
         match params.as_deref().and_then(meta::revision) {
             Some(asked) => self.requested_modern(reply, method, params, &asked, now),
@@ -81,15 +79,15 @@ impl Switchboard {
         params: Option<Box<RawValue>>,
         asked: &str,
         now: Instant,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RpcError> {
         if !self.setting.speaks(Era::Modern) {
             let told = format!("`{}` does not speak MCP {asked}; it begins with `initialize`", self.setting.name);
             let supported = Revision::LEGACY.map(Revision::date);
             let data = json!({ "supported": supported, "requested": asked });
-            return Err(Failure::new(code::UNSUPPORTED_REVISION, told).data(&data));
+            return Err(RpcError::new(code::UNSUPPORTED_REVISION, told).with_data(&data));
         }
         if method == "initialize" {
-            return Err(Failure::new(code::METHOD_NOT_FOUND, format!("MCP {asked} has no `initialize`")));
+            return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, format!("MCP {asked} has no `initialize`")));
         }
         self.check_exposed(method, params.as_deref())?;
         let lane = self.lane_for(&reply.caller, Era::Modern)?;
@@ -109,7 +107,7 @@ impl Switchboard {
         method: &str,
         params: Option<Box<RawValue>>,
         now: Instant,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RpcError> {
         match method {
             "initialize" => {
                 self.introduce(reply, params.as_deref());
@@ -134,11 +132,14 @@ impl Switchboard {
                 return self.subscribe(lane, reply, method, params, now);
             }
             (_, Era::Modern) if method.starts_with("tasks/") => {
-                return Err(Failure::new(code::METHOD_NOT_FOUND, "tasks are not carried between revisions of MCP"));
+                return Err(RpcError::new(
+                    RpcError::METHOD_NOT_FOUND,
+                    "tasks are not carried between revisions of MCP",
+                ));
             }
             ("tasks/list", Era::Legacy) if shared => {
                 let told = format!("`{}` is shared, and its list of tasks would be everybody's", self.setting.name);
-                return Err(Failure::new(code::METHOD_NOT_FOUND, told));
+                return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, told));
             }
             _ => {}
         }
@@ -154,7 +155,7 @@ impl Switchboard {
         self.open_call(lane, asked, method, params, now)
     }
 
-    fn upgrade(&self, caller: &ParticipantId, params: Option<&RawValue>) -> Result<Box<RawValue>, Failure> {
+    fn upgrade(&self, caller: &ParticipantId, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
         let caller = self.callers.get(caller);
         let hello = caller.map_or(&self.ours, |caller| &caller.hello);
         let capabilities = hello.modern_capabilities();
@@ -165,7 +166,7 @@ impl Switchboard {
             info: info.unwrap_or(&nobody),
             level: caller.and_then(|caller| caller.level),
         };
-        let wrong = || Failure::new(code::INVALID_PARAMS, "`params` and `params._meta` must be objects");
+        let wrong = || RpcError::new(RpcError::INVALID_PARAMS, "`params` and `params._meta` must be objects");
         meta::upgrade(params, asker).ok_or_else(wrong)
     }
 
@@ -183,10 +184,10 @@ impl Switchboard {
             "tasks" => own,
             other => expose.admits_capability(other),
         });
-        self.reply(reply.clone(), response(&reply.id, &introduction));
+        self.reply(reply.clone(), rpc::response(&reply.id, &introduction));
     }
 
-    fn check_exposed(&self, method: &str, params: Option<&RawValue>) -> Result<(), Failure> {
+    fn check_exposed(&self, method: &str, params: Option<&RawValue>) -> Result<(), RpcError> {
         let feature = match method.split_once('/') {
             Some(("completion", _)) => completed_feature(params),
             Some((feature, _)) => feature.to_owned(),
@@ -199,7 +200,7 @@ impl Switchboard {
             "`{}` does not offer `{method}` here: its owner exposes only {}",
             self.setting.name, self.setting.expose
         );
-        Err(Failure::new(code::METHOD_NOT_FOUND, told))
+        Err(RpcError::new(RpcError::METHOD_NOT_FOUND, told))
     }
 
     /// Takes a call on. One that cannot be taken on has no effect.
@@ -210,7 +211,7 @@ impl Switchboard {
         method: &str,
         params: Option<Box<RawValue>>,
         now: Instant,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RpcError> {
         let (caller, effect) = (asked.reply.caller.clone(), asked.effect.clone());
         let opened = self.take_on(lane, asked, method, params, now);
         if opened.is_err() {
@@ -226,9 +227,9 @@ impl Switchboard {
         method: &str,
         params: Option<Box<RawValue>>,
         now: Instant,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RpcError> {
         let caller = self.callers.entry(asked.reply.caller.clone()).or_default();
-        let busy = |told: String| Failure::new(code::INTERNAL, told).data(&json!({ "code": "rate_limited" }));
+        let busy = |told: String| RpcError::new(RpcError::INTERNAL, told).with_data(&json!({ "code": "rate_limited" }));
         if caller.open >= MOST_CALLS_OF_ONE {
             return Err(busy(format!("{MOST_CALLS_OF_ONE} calls of yours are open already; wait for an answer")));
         }
@@ -273,7 +274,7 @@ impl Switchboard {
         let patched = params.as_deref().filter(|_| asks_progress);
         let patched = patched.and_then(|params| meta::with_progress_token(params, &number));
         let params = patched.as_deref().or(params.as_deref());
-        let text = request(number, &call.method, params);
+        let text = rpc::request(number, &call.method, params);
         let headers = match era {
             Era::Modern if self.setting.http => headers::headers(&call.method, params, &self.headers),
             _ => Vec::new(),
@@ -298,7 +299,7 @@ impl Switchboard {
                 // A lane that is still being opened will ask for what it wants to know.
                 let lane = caller.lanes.get(&Era::Legacy).copied();
                 if let Some(lane) = lane.filter(|lane| self.lanes.get(lane).is_some_and(|lane| lane.is_open)) {
-                    self.send(lane, notification(method, params));
+                    self.send(lane, rpc::notification(method, params));
                 }
             }
             // `initialized` among them: the server's own handshake is long done.
@@ -361,7 +362,7 @@ impl Switchboard {
     }
 
     pub(super) fn publish_notice(&mut self, to: &ParticipantId, method: &str, params: &RawValue) {
-        self.publish(Some(to), None, notification(method, Some(params)), What::Notice);
+        self.publish(Some(to), None, rpc::notification(method, Some(params)), What::Notice);
     }
 }
 
