@@ -4,12 +4,19 @@
 //! sent is the text that was typed, so a number keeps every digit. The schema is somebody else's and is not trusted: patterns run in
 //! linear time, references lead nowhere outside it, and one that is itself wrong checks nothing.
 
+mod field;
+mod tree;
+
 use std::fmt;
 
 use jsonschema::PatternOptions;
-use jsonschema::error::ValidationErrorKind;
+use jsonschema::error::{ValidationError, ValidationErrorKind};
+use salon_protocol::Members;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+
+pub(crate) use self::field::Field;
+use self::tree::{Argument, Tree};
 
 /// How many mistakes are told at once.
 const MOST_TOLD: usize = 4;
@@ -19,19 +26,28 @@ const MOST_NESTED: usize = 4;
 
 /// What arguments must look like: the `inputSchema` of a tool, or the `requestedSchema` of a question.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Schema(Value);
-
-/// One argument, for people to read and for completion.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Field {
-    pub(crate) name: String,
-    /// `number`, `string`, `array of string`, `red|green`; empty when the schema does not say.
-    pub(crate) kind: String,
-    pub(crate) required: bool,
-    pub(crate) description: String,
-    /// The values it may have, where there are only some.
-    pub(crate) choices: Vec<String>,
+pub(crate) struct Schema {
+    whole: Value,
+    /// The names of its properties as they were written, which a map does not keep.
+    order: Vec<String>,
 }
+
+/// What of a schema says how things go together, and nothing of one argument alone.
+const ABOUT_ALL: [&str; 13] = [
+    "required",
+    "minProperties",
+    "maxProperties",
+    "propertyNames",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "$ref",
+];
 
 /// Why arguments do not fit, a line a mistake.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,33 +68,10 @@ impl Unfit {
 impl Schema {
     /// A schema as it came; none, or one that is no object, asks for nothing.
     pub(crate) fn new(raw: Option<&RawValue>) -> Self {
-        Self(raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default())
-    }
-
-    fn properties(&self) -> Option<&Map<String, Value>> {
-        self.0.get("properties")?.as_object()
-    }
-
-    fn requires(&self, name: &str) -> bool {
-        self.0["required"].as_array().is_some_and(|names| names.iter().any(|required| required == name))
-    }
-
-    /// The arguments it names, those that must be given first.
-    pub(crate) fn fields(&self) -> Vec<Field> {
-        let field = |(name, property): (&String, &Value)| {
-            let led_to = self.follow(property);
-            let described = property["description"].as_str().or(led_to["description"].as_str());
-            Field {
-                name: name.clone(),
-                kind: self.kind(led_to),
-                required: self.requires(name),
-                description: described.unwrap_or_default().to_owned(),
-                choices: self.choices(led_to),
-            }
-        };
-        let mut fields: Vec<_> = self.properties().into_iter().flatten().map(field).collect();
-        fields.sort_by_key(|field| !field.required);
-        fields
+        let text = raw.map(RawValue::get).unwrap_or_default();
+        let properties = Members::parse(text).and_then(|whole| Members::parse(whole.get("properties")?.get()));
+        let order = properties.iter().flat_map(Members::iter).map(|(name, _)| name.to_owned()).collect();
+        Self { whole: serde_json::from_str(text).unwrap_or_default(), order }
     }
 
     /// Makes the arguments. A pair is `key=value`, typed by the schema, or `key:=JSON`, taken as it is; a single text that begins with
@@ -89,8 +82,18 @@ impl Schema {
             _ => self.compose(pairs)?,
         };
         let made = RawValue::from_string(text).map_err(|error| Unfit::one(format!("that is no JSON: {error}")))?;
-        self.check(&made)?;
+        self.check(&made, false)?;
         Ok(made)
+    }
+
+    /// Looks at one argument while the others are not known yet: what was typed for it, more than one for a list.
+    pub(crate) fn try_one<T: AsRef<str>>(&self, pairs: &[T]) -> Result<(), Unfit> {
+        let made = RawValue::from_string(self.compose(pairs)?).map_err(|error| Unfit::one(error.to_string()))?;
+        let mut alone = self.clone();
+        if let Some(whole) = alone.whole.as_object_mut() {
+            whole.retain(|keyword, _| !ABOUT_ALL.contains(&&**keyword));
+        }
+        alone.check(&made, true)
     }
 
     fn compose<T: AsRef<str>>(&self, pairs: &[T]) -> Result<String, Unfit> {
@@ -102,7 +105,11 @@ impl Schema {
 
     /// What a pair says, its value as JSON.
     fn pair<'a>(&self, pair: &'a str) -> Result<Argument<'a>, String> {
-        let (key, value) = pair.split_once('=').ok_or_else(|| {
+        let split = pair.split_once('=');
+        if split.is_some_and(|(key, _)| key.trim_end_matches(':').is_empty()) {
+            return Err(format!("an argument is `name=value`, and `{pair}` has no name"));
+        }
+        let (key, value) = split.ok_or_else(|| {
             let names: Vec<_> = self.fields().into_iter().map(|field| format!("{}=…", field.name)).collect();
             let known = if names.is_empty() { String::new() } else { format!(": {}", names.join(" ")) };
             format!("`{pair}` is no `key=value`{known}")
@@ -117,17 +124,25 @@ impl Schema {
         let Some(property) = property else { return Ok(Argument { path, json: guessed(value), listed: false }) };
         let listed = self.types(property) == ["array"] && !value.starts_with('[');
         let property = if listed { self.follow(&property["items"]) } else { property };
+        // A value may be called by its title, unless that is another's value.
+        let choices = self.choices(property);
+        let titled = choices.iter().find(|choice| !value.is_empty() && choice.title.eq_ignore_ascii_case(value));
+        let value = match titled.filter(|_| choices.iter().all(|choice| choice.value != value)) {
+            Some(choice) => &choice.value,
+            None => value,
+        };
         let json = self.typed(value, property).ok_or_else(|| {
             let kind = self.kind(property);
             let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
-            format!("`{key}` must be {article} {kind}, and `{value}` is none")
+            let none = if value.is_empty() { "nothing was given".into() } else { format!("`{value}` is none") };
+            format!("`{key}` must be {article} {kind}, and {none}")
         })?;
         Ok(Argument { path, json, listed })
     }
 
     /// Where a key leads: the names on the way, and what the schema says of what is there. A name may have a dot in it.
     fn locate<'k>(&self, key: &'k str) -> Result<(Vec<&'k str>, Option<&Value>), String> {
-        let (mut level, mut rest, mut path) = (&self.0, key, Vec::new());
+        let (mut level, mut rest, mut path) = (&self.whole, key, Vec::new());
         loop {
             let known = level.get("properties").and_then(Value::as_object);
             if let Some(property) = known.and_then(|known| known.get(rest)) {
@@ -161,7 +176,7 @@ impl Schema {
         let mut at = property;
         for _ in 0..MOST_NESTED {
             let reference = at["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
-            match reference.and_then(|pointer| self.0.pointer(pointer)) {
+            match reference.and_then(|pointer| self.whole.pointer(pointer)) {
                 Some(next) => at = next,
                 None => break,
             }
@@ -169,89 +184,44 @@ impl Schema {
         at
     }
 
-    fn check(&self, made: &RawValue) -> Result<(), Unfit> {
+    /// Formats such as `email` are hints to most programs, and looked at only where a person can be asked again.
+    fn check(&self, made: &RawValue, formats: bool) -> Result<(), Unfit> {
         let value = match serde_json::from_str::<Value>(made.get()) {
             Ok(value) => value,
             // Nothing here can hold it, so nothing here can check it.
             Err(error) if error.to_string().starts_with("number out of range") => return Ok(()),
             Err(_) => return Err(Unfit::one("that is nested too deeply")),
         };
-        if !self.0.is_object() {
+        if !self.whole.is_object() {
             return Ok(());
         }
         let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
-        let Ok(validator) = options.build(&self.0) else { return Ok(()) };
-        let told = validator.iter_errors(&value).take(MOST_TOLD).map(|error| {
-            if let ValidationErrorKind::Required { property } = error.kind() {
-                let name = property.as_str().unwrap_or_default();
-                let field = self.fields().into_iter().find(|field| field.name == name);
-                let kind = field.map(|field| field.kind).filter(|kind| !kind.is_empty());
-                return format!("`{name}` is missing{}", kind.map(|kind| format!(" ({kind})")).unwrap_or_default());
-            }
-            match error.instance_path().as_str().trim_start_matches('/') {
-                "" => error.to_string(),
-                place => format!("`{}`: {error}", place.replace('/', ".")),
-            }
-        });
+        let options = options.should_validate_formats(formats);
+        let Ok(validator) = options.build(&self.whole) else { return Ok(()) };
+        let told = validator.iter_errors(&value).take(MOST_TOLD).map(|error| self.mistake(&error));
         let told: Vec<String> = told.collect();
         if told.is_empty() { Ok(()) } else { Err(Unfit(told)) }
     }
-}
 
-impl Schema {
-    /// The types a property may have; empty when it does not say.
-    fn types<'a>(&'a self, property: &'a Value) -> Vec<&'a str> {
-        let mut found = Vec::new();
-        self.gather(property, MOST_NESTED, &mut found);
-        found.sort_unstable();
-        found.dedup();
-        found
-    }
-
-    fn gather<'a>(&'a self, property: &'a Value, nested: usize, found: &mut Vec<&'a str>) {
-        if nested == 0 {
-            return;
+    /// A mistake in words.
+    fn mistake(&self, error: &ValidationError<'_>) -> String {
+        let field = |name: &str| self.fields().into_iter().find(|field| field.name == name);
+        if let ValidationErrorKind::Required { property } = error.kind() {
+            let name = property.as_str().unwrap_or_default();
+            let kind = field(name).map(|field| field.kind).filter(|kind| !kind.is_empty());
+            return format!("`{name}` is missing{}", kind.map(|kind| format!(" ({kind})")).unwrap_or_default());
         }
-        let property = self.follow(property);
-        match &property["type"] {
-            Value::String(one) => found.push(one),
-            Value::Array(several) => found.extend(several.iter().filter_map(Value::as_str)),
-            _ => {
-                for value in property["enum"].as_array().into_iter().flatten().chain(property.get("const")) {
-                    found.push(type_of(value));
-                }
-            }
+        let place = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
+        if let ValidationErrorKind::OneOfNotValid { .. } | ValidationErrorKind::AnyOf { .. } = error.kind()
+            && let Some(choices) = field(place.split('.').next().unwrap_or_default())
+                .filter(|field| field.name == place || field.several)
+                .map(|field| field.choices)
+                .filter(|choices| !choices.is_empty())
+        {
+            let values: Vec<_> = choices.iter().map(|choice| format!("\"{}\"", choice.value)).collect();
+            return format!("`{place}`: {} is not one of {}", error.instance(), values.join(", "));
         }
-        for alternatives in ["anyOf", "oneOf"] {
-            for alternative in property[alternatives].as_array().into_iter().flatten() {
-                self.gather(alternative, nested - 1, found);
-            }
-        }
-    }
-
-    fn choices(&self, property: &Value) -> Vec<String> {
-        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        match property["enum"].as_array() {
-            Some(values) => values.iter().map(plain).collect(),
-            None if self.types(property) == ["boolean"] => vec!["true".into(), "false".into()],
-            None => Vec::new(),
-        }
-    }
-
-    fn kind(&self, property: &Value) -> String {
-        let types = self.types(property);
-        match &types[..] {
-            _ if property["enum"].is_array() => self.choices(property).join("|"),
-            // A list of lists of lists says no more: a schema may lead to itself.
-            ["array"] => match self.follow(&property["items"]) {
-                items if self.types(items) == ["array"] => "array of array".into(),
-                items => match self.kind(items) {
-                    inner if inner.is_empty() => "array".into(),
-                    inner => format!("array of {inner}"),
-                },
-            },
-            types => types.join("|"),
-        }
+        if place.is_empty() { error.to_string() } else { format!("`{place}`: {error}") }
     }
 
     /// A value as JSON of one of the types the property has.
@@ -278,79 +248,6 @@ impl Schema {
             None if types.contains(&"string") => Some(Value::from(value).to_string()),
             None => None,
         }
-    }
-}
-
-/// One thing that was given, and where it belongs.
-struct Argument<'a> {
-    path: Vec<&'a str>,
-    json: String,
-    /// It is one of a list.
-    listed: bool,
-}
-
-/// What was given so far.
-#[derive(Default)]
-struct Tree<'a>(Vec<(&'a str, Node<'a>)>);
-
-enum Node<'a> {
-    Leaf(String),
-    List(Vec<String>),
-    Tree(Tree<'a>),
-}
-
-impl<'a> Tree<'a> {
-    fn put(&mut self, argument: Argument<'a>) -> Result<(), String> {
-        let Argument { path, json, listed } = argument;
-        let twice = || format!("`{}` is given twice", path.join("."));
-        let Some((last, way)) = path.split_last() else { return Ok(()) };
-        let mut tree = self;
-        for name in way {
-            let at = tree.place(name);
-            if at == tree.0.len() {
-                tree.0.push((name, Node::Tree(Tree::default())));
-            }
-            tree = match &mut tree.0[at].1 {
-                Node::Tree(inner) => inner,
-                Node::Leaf(_) | Node::List(_) => return Err(twice()),
-            };
-        }
-        let at = tree.place(last);
-        match tree.0.get_mut(at).map(|(_, node)| node) {
-            None if listed => tree.0.push((last, Node::List(vec![json]))),
-            None => tree.0.push((last, Node::Leaf(json))),
-            Some(Node::List(values)) if listed => values.push(json),
-            Some(_) => return Err(twice()),
-        }
-        Ok(())
-    }
-
-    /// Where a name is, or would be.
-    fn place(&self, name: &str) -> usize {
-        self.0.iter().position(|(known, _)| *known == name).unwrap_or(self.0.len())
-    }
-
-    fn json(&self) -> String {
-        let member = |(name, node): &(&str, Node<'_>)| {
-            let value = match node {
-                Node::Leaf(json) => json.clone(),
-                Node::List(values) => format!("[{}]", values.join(",")),
-                Node::Tree(tree) => tree.json(),
-            };
-            format!("{}:{value}", Value::from(*name))
-        };
-        format!("{{{}}}", self.0.iter().map(member).collect::<Vec<_>>().join(","))
-    }
-}
-
-fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 
@@ -408,7 +305,7 @@ mod tests {
         for (pairs, told) in [
             (&["x=far"][..], "`x` must be a number, and `far` is none"),
             (&["x=1", "x=2"], "`x` is given twice"),
-            (&["x"], "`x` is no `key=value`: x=… any=… careful=… count=… gear=… label=… limit=… tags=… where=…"),
+            (&["x"], "`x` is no `key=value`: x=… count=… label=… gear=… tags=… careful=… where=… limit=… any=…"),
             (&[], "`x` is missing (number)"),
             (
                 &["x=1", "speed=3"],
@@ -419,11 +316,38 @@ mod tests {
             (&["x=1", "gear=up"], "`gear`: \"up\" is not one of \"slow\" or \"fast\""),
             (&["x=1", "label=A"], "`label`: \"A\" does not match \"^[a-z ]+$\""),
             (&["x=1", "careful=maybe"], "`careful` must be a boolean, and `maybe` is none"),
+            (&["=5"], "an argument is `name=value`, and `=5` has no name"),
+            (&[":=5"], "an argument is `name=value`, and `:=5` has no name"),
+            (&["x="], "`x` must be a number, and nothing was given"),
             (&["x:=one"], "`x` is no JSON: `one`"),
             (&["{\"x\":"], "that is no JSON: EOF while parsing a value at line 1 column 5"),
         ] {
             assert_eq!(made(SCHEMA, pairs), told);
         }
+    }
+
+    #[test]
+    fn values_with_titles_are_choices() {
+        let schema = r#"{"properties":{
+            "gear":{"oneOf":[{"const":"s","title":"Slow"},{"const":"f","title":"s"},{"const":"r","title":"Very Fast"}]},
+            "old":{"enum":["a","b"],"enumNames":["First","Second"]},
+            "many":{"type":"array","items":{"anyOf":[{"const":1,"title":"One"},{"const":2,"title":"Two"}]}}
+        }}"#;
+        for (pairs, told) in [
+            (&["gear=s"][..], r#"{"gear":"s"}"#),
+            (&["gear=very fast", "old=second"], r#"{"gear":"r","old":"b"}"#),
+            (&["many=two", "many=1"], r#"{"many":[2,1]}"#),
+            (&["gear=up"], r#"`gear`: "up" is not one of "s", "f", "r""#),
+            (&["many:=[3]"], r#"`many.0`: 3 is not one of "1", "2""#),
+        ] {
+            assert_eq!(made(schema, pairs), told);
+        }
+        let schema: Box<RawValue> = serde_json::from_str(schema).expect("a schema");
+        let fields = Schema::new(Some(&schema)).fields();
+        let kinds: Vec<_> = fields.iter().map(|field| &*field.kind).collect();
+        assert_eq!(kinds, ["s|f|r", "a|b", "array of 1|2"]);
+        assert_eq!(fields[0].choices[2].title, "Very Fast");
+        assert_eq!(fields[2].choices[0].title, "One");
     }
 
     #[test]
@@ -482,6 +406,6 @@ mod tests {
             .into_iter()
             .map(|field| format!("{}{} {}", field.name, if field.required { "*" } else { "" }, field.kind))
             .collect();
-        assert_snapshot!(told.join(", "), @"x* number, any , careful boolean, count integer, gear slow|fast, label string, limit integer|null, tags array of string, where object");
+        assert_snapshot!(told.join(", "), @"x* number, count integer, label string, gear slow|fast, tags array of string, careful boolean, where object, limit integer|null, any");
     }
 }

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return misused(&error),
+        Err(error) => return misused(&serve::variables::blame(error)),
     };
     let done = match cli.command {
         Command::Serve(args) => serve::run(&args),

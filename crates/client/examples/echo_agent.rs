@@ -3,6 +3,7 @@
 //! ```text
 //! SALON_TOKEN=… cargo run -p salon-client --example echo_agent -- room:lab
 //! ```
+#![expect(clippy::print_stdout, reason = "it is a program for a terminal")]
 
 use std::env;
 use std::error::Error;
@@ -25,14 +26,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let client = Client::new(Gateway::new(&gateway)?, StaticToken::new(token));
     let (room, mut events) = client.room(topic).kind(ParticipantKind::Agent).offer(tools).join_listening().await?;
 
+    println!("{} is in {}; say `{}: something` there", room.id(), room.topic(), room.id());
     while let Some(event) = events.next().await {
         let Event::Envelope(envelope) = event else { continue };
-        // What names this agent is for it; its own lines are not.
-        if let Some(chat) = envelope.chat()
-            && envelope.from() != room.id()
-            && chat.text.contains(room.id().as_str())
-        {
-            room.reply(envelope.id(), &format!("{} said: {}", envelope.from(), chat.text)).await?;
+        // Only what is said to it by name, which its own answers never are: two of these must not talk for ever.
+        let Some(chat) = envelope.chat() else { continue };
+        let to_me = chat.text.strip_prefix(room.id().as_str()).and_then(|rest| rest.strip_prefix(':'));
+        if let Some(text) = to_me {
+            room.reply(envelope.id(), &format!("{} said: {}", envelope.from(), text.trim())).await?;
         }
     }
     Err(room.ended().await.into())

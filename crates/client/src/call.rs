@@ -179,6 +179,10 @@ impl Call {
         }
     }
 
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
     /// Stops waiting without telling the participant.
     pub(crate) fn forget(mut self) {
         self.over = true;
@@ -200,7 +204,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         if !self.over && self.room.shared().expect_no_answer(&self.id) {
             let reason = self.cancellation("nobody waits for the answer any more");
-            self.room.notify_soon(&self.callee, "notifications/cancelled", &reason);
+            self.room.withdraw(&self.callee, &reason);
         }
     }
 }

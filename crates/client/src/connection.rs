@@ -18,8 +18,8 @@ use tokio_tungstenite::tungstenite::{self, Message as Frame};
 use crate::entering::{Socket, Wish, is_stale_token, open};
 use crate::error::HttpRefusal;
 use crate::outbox::{Outbox, Recent};
-use crate::shared::{Link, Shared, lock};
-use crate::{Backoff, CallError, End, Event, PublishError, RestError};
+use crate::shared::{Link, Shared};
+use crate::{Backoff, CallError, End, PublishError, RestError};
 
 /// How long connecting and saying goodbye may take.
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -32,6 +32,9 @@ const SILENCE: Duration = Duration::from_secs(45);
 pub(crate) const ORDERS: usize = 64;
 pub(crate) const UNHEARD: usize = 256;
 
+/// A connection that lasted this long was no failure: the next attempt to come back is the first again.
+const STEADY: Duration = Duration::from_secs(30);
+
 /// How long to hold back when the gateway says that it is too fast.
 pub(crate) const SLOW_DOWN: Duration = Duration::from_millis(200);
 
@@ -41,8 +44,26 @@ pub(crate) type Heard = oneshot::Sender<Result<Arc<Envelope>, PublishError>>;
 pub(crate) struct Order {
     pub(crate) id: EnvelopeId,
     pub(crate) text: String,
-    /// Who wants to know when it is stored; a call does not, its answer tells.
-    pub(crate) heard: Option<Heard>,
+    pub(crate) purpose: Purpose,
+}
+
+/// What something is sent for.
+pub(crate) enum Purpose {
+    /// Somebody wants to know when it is stored.
+    Publish(Heard),
+    /// Its answer tells. When nobody waits for that any more, it is not worth sending.
+    Call,
+    /// Nobody waits.
+    Notice,
+}
+
+impl Purpose {
+    /// Tells whoever wants to know what became of it. They may have stopped waiting.
+    pub(crate) fn tell(self, outcome: Result<Arc<Envelope>, PublishError>) {
+        if let Self::Publish(heard) = self {
+            let _ = heard.send(outcome);
+        }
+    }
 }
 
 /// How one connection ended.
@@ -65,8 +86,10 @@ pub(crate) struct Connection {
     backoff: Option<Backoff>,
     orders: mpsc::Receiver<Order>,
     pub(crate) unheard: VecDeque<Order>,
-    /// Refused for being too fast, and to be sent again at that time.
-    pub(crate) delayed: Option<(Instant, Vec<EnvelopeId>)>,
+    /// From which order on to send again, and when: the gateway found us too fast.
+    pub(crate) delayed: Option<(Instant, EnvelopeId)>,
+    /// How often in a row coming back did not last.
+    attempt: u32,
     pub(crate) own: Recent,
 }
 
@@ -77,7 +100,16 @@ impl Connection {
         backoff: Option<Backoff>,
         orders: mpsc::Receiver<Order>,
     ) -> Self {
-        Self { shared, wish, backoff, orders, unheard: VecDeque::new(), delayed: None, own: Recent::default() }
+        Self {
+            shared,
+            wish,
+            backoff,
+            orders,
+            unheard: VecDeque::new(),
+            delayed: None,
+            attempt: 0,
+            own: Recent::default(),
+        }
     }
 
     pub(crate) async fn run(mut self, socket: Socket) {
@@ -88,19 +120,23 @@ impl Connection {
         while let Ok(order) = self.orders.try_recv() {
             self.unheard.push_back(order);
         }
-        for heard in self.unheard.drain(..).filter_map(|order| order.heard) {
-            // Whoever published may have stopped waiting.
-            let _ = heard.send(Err(PublishError::Ended(end.clone())));
+        for order in self.unheard.drain(..) {
+            order.purpose.tell(Err(PublishError::Ended(end.clone())));
         }
         self.shared.fail_calls(&CallError::Ended(end));
         self.shared.directory.forget_all();
-        lock(&self.shared.stage).ring = None;
+        self.shared.ring.close();
     }
 
     async fn stay(&mut self, mut socket: Socket) -> End {
         loop {
             self.shared.link.send_replace(Link::Live);
-            match self.hold(socket).await {
+            let began = Instant::now();
+            let parting = self.hold(socket).await;
+            if began.elapsed() >= STEADY {
+                self.attempt = 0;
+            }
+            match parting {
                 Parting::Left => return End::Left,
                 Parting::Replaced => return End::Replaced,
                 Parting::Lost { why, token_expired } => match self.come_back(why, token_expired).await {
@@ -116,10 +152,10 @@ impl Connection {
         let Some(backoff) = self.backoff else { return Err(End::Lost(why)) };
         let mut after = self.shared.last();
         let mut missed = after.is_none();
-        let mut attempt = 0;
         loop {
-            let retry_in = backoff.delay(attempt, rand::random());
-            attempt += 1;
+            let retry_in = backoff.delay(self.attempt, rand::random());
+            self.attempt = self.attempt.saturating_add(1);
+            let attempt = self.attempt;
             self.shared.link.send_replace(Link::Connecting { attempt, retry_in, why: why.clone() });
             tokio::select! { biased;
                 () = self.shared.leave.cancelled() => return Err(End::Left),
@@ -134,7 +170,7 @@ impl Connection {
                 Ok(opened) => {
                     self.shared.welcomed(&opened);
                     if missed {
-                        self.begin_anew(opened.last);
+                        self.shared.begin_anew(opened.last);
                     }
                     return Ok(opened.socket);
                 }
@@ -142,20 +178,16 @@ impl Connection {
                     if code == Code::NotFound.word() && after.is_some() =>
                 {
                     // Retention has taken the last envelope heard; there is no telling what came after it.
-                    (after, missed, attempt) = (None, true, 0);
+                    (after, missed) = (None, true);
                 }
                 Err(error) if is_stale_token(&error) && !refresh => refresh = true,
-                Err(error) if error.is_passing() => why = error.to_string().into(),
+                // A provider that fails may be as cut off as we are.
+                Err(error) if error.is_passing() || matches!(error, RestError::Token(_)) => {
+                    why = error.to_string().into()
+                }
                 Err(error) => return Err(End::Refused(error)),
             }
         }
-    }
-
-    fn begin_anew(&mut self, last: Option<EnvelopeId>) {
-        self.shared.directory.forget_all();
-        self.shared.fail_calls(&CallError::Missed);
-        self.shared.show(Event::Gap);
-        lock(&self.shared.stage).last = last;
     }
 
     /// One connection, from its welcome to its end.
@@ -163,7 +195,7 @@ impl Connection {
         let (sink, mut stream) = socket.split();
         let mut out = Outbox { sink, waiting: VecDeque::new(), flushed: true };
         self.delayed = None;
-        self.give_up_on_what_is_too_large();
+        self.give_up_on_the_hopeless();
         out.waiting.extend(self.unheard.iter().map(|order| Frame::text(order.text.as_str())));
         let shared = self.shared.clone();
         let mut heard_at = Instant::now();
@@ -183,19 +215,16 @@ impl Connection {
                         return Parting::lost(error.to_string());
                     }
                 }
-                Some(order) = self.orders.recv(), if taking => {
-                    out.waiting.push_back(Frame::text(order.text.as_str()));
-                    self.unheard.push_back(order);
-                }
-                () = shared.announced.notified(), if taking => {
-                    for order in shared.take_announcements() {
-                        out.waiting.push_back(Frame::text(order.text.as_str()));
-                        self.unheard.push_back(order);
+                Some(order) = self.orders.recv(), if taking => self.send(order, &mut out),
+                () = shared.soon.notified(), if taking => {
+                    for order in shared.take_soon() {
+                        self.send(order, &mut out);
                     }
                 }
                 () = async { tokio::time::sleep_until(due.unwrap_or(heard_at)).await }, if due.is_some() => {
-                    let again = self.delayed.take().map(|(_, ids)| ids).unwrap_or_default();
-                    let orders = self.unheard.iter().filter(|order| again.contains(&order.id));
+                    let first = self.delayed.take().map(|(_, first)| first);
+                    // With everything behind it, so that what was taken meanwhile is not the only thing out of order.
+                    let orders = self.unheard.iter().skip_while(|order| Some(&order.id) != first.as_ref());
                     out.waiting.extend(orders.map(|order| Frame::text(order.text.as_str())));
                 }
                 frame = stream.next() => {
@@ -218,11 +247,19 @@ impl Connection {
         }
     }
 
-    /// A gateway may have come back with a smaller limit than it went with.
-    fn give_up_on_what_is_too_large(&mut self) {
+    /// A gateway may have come back with a smaller limit than it went with, and calls have been given up meanwhile.
+    fn give_up_on_the_hopeless(&mut self) {
+        self.unheard.retain(|order| self.shared.is_wanted(order));
         let refused: Vec<_> = self.unheard.iter().filter_map(|order| self.shared.too_large(order)).collect();
         for refusal in refused {
             self.refused(refusal);
+        }
+    }
+
+    fn send(&mut self, order: Order, out: &mut Outbox) {
+        if self.shared.is_wanted(&order) {
+            out.waiting.push_back(Frame::text(order.text.as_str()));
+            self.unheard.push_back(order);
         }
     }
 
@@ -230,19 +267,21 @@ impl Connection {
     async fn say_goodbye(&mut self, mut out: Outbox, mut stream: SplitStream<Socket>) {
         self.orders.close();
         while let Ok(order) = self.orders.try_recv() {
-            out.waiting.push_back(Frame::text(order.text.as_str()));
-            self.unheard.push_back(order);
+            self.send(order, &mut out);
+        }
+        for order in self.shared.take_soon() {
+            self.send(order, &mut out);
         }
         out.waiting.push_back(Frame::Close(None));
         let goodbye = async {
             loop {
                 tokio::select! { biased;
+                    moved = out.progress(), if !out.is_idle() => if moved.is_err() { return },
                     frame = stream.next() => match frame {
                         Some(Ok(Frame::Text(text))) => self.hear(text.as_str()),
                         Some(Ok(_)) => {}
                         Some(Err(_)) | None => return,
                     },
-                    moved = out.progress(), if !out.is_idle() => if moved.is_err() { return },
                 }
             }
         };

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, Message};
 
@@ -230,7 +231,8 @@ pub(crate) async fn open(
         let (mut socket, _) = connected.map_err(|error| refused(client, error))?;
         let welcome = match socket.next().await {
             Some(Ok(Message::Text(text))) => text,
-            Some(Ok(_)) | None => return Err(client.unreadable("the first frame was no welcome")),
+            Some(Ok(Message::Close(_))) | None => return Err(client.unreachable(cut_off())),
+            Some(Ok(_)) => return Err(client.unreadable("the first frame was no welcome")),
             Some(Err(error)) => return Err(client.unreachable(std::io::Error::other(error))),
         };
         let welcome = Envelope::restore(welcome.as_str()).map_err(|refusal| client.unreadable(refusal))?;
@@ -249,8 +251,16 @@ fn refused(client: &Client, error: tungstenite::Error) -> RestError {
             refusal(status, response.body().as_deref().unwrap_or_default()).into()
         }
         tungstenite::Error::Io(error) => client.unreachable(error),
+        // A gateway that is going down, or something in front of one that is gone.
+        tungstenite::Error::ConnectionClosed
+        | tungstenite::Error::AlreadyClosed
+        | tungstenite::Error::Protocol(ProtocolError::HandshakeIncomplete) => client.unreachable(cut_off()),
         error => client.unreadable(error),
     }
+}
+
+fn cut_off() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the connection was closed at once")
 }
 
 fn read_welcome(welcome: &Envelope, socket: Socket) -> Result<Opened, String> {

@@ -3,11 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use futures_util::Stream;
 use salon_protocol::{Envelope, EnvelopeId};
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 
+use crate::ring::{Nothing, Place};
 use crate::shared::{Link, Shared};
 use crate::{HistoryQuery, RestError};
 
@@ -34,7 +32,7 @@ pub enum Event {
 /// Listeners share one bounded ring. Whoever falls behind it reads what it missed from the topic's history, so a slow listener
 /// costs no memory, delays nobody, and loses nothing that the topic keeps.
 pub struct Events {
-    receiver: Option<Receiver<Event>>,
+    place: Place,
     shared: Arc<Shared>,
     /// The last envelope that was handed out, or after which this began.
     last: Option<EnvelopeId>,
@@ -42,12 +40,14 @@ pub struct Events {
     backlog: VecDeque<Event>,
     /// What is in the ring up to this envelope was in the backlog as well.
     skip_to: Option<EnvelopeId>,
+    /// The ring has dropped something that has not been read yet.
+    behind: bool,
 }
 
 impl Events {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let (receiver, last) = shared.listen();
-        Self { receiver, shared, last, backlog: VecDeque::new(), skip_to: None }
+        let (place, last) = shared.listen();
+        Self { place, shared, last, backlog: VecDeque::new(), skip_to: None, behind: false }
     }
 
     /// The next event; `None` when the stay in the room is over. Nothing is lost when this is given up while waiting.
@@ -56,29 +56,29 @@ impl Events {
             if let Some(event) = self.backlog.pop_front() {
                 return Some(self.hand_out(event));
             }
-            match self.receiver.as_mut()?.recv().await {
+            if self.behind {
+                self.catch_up().await;
+                continue;
+            }
+            match self.place.next().await {
                 Ok(Event::Envelope(envelope)) if self.skip_to.is_some() && !is_word(&envelope) => {
                     if self.skip_to.as_ref() == Some(envelope.id()) {
                         self.skip_to = None;
                     }
                 }
                 Ok(event) => return Some(self.hand_out(event)),
-                Err(RecvError::Lagged(_)) => self.catch_up().await,
-                Err(RecvError::Closed) => return None,
+                Err(Nothing::Lagged) => self.behind = true,
+                Err(Nothing::Closed) => return None,
             }
         }
     }
 
-    /// As a stream, for combinators.
-    pub fn into_stream(self) -> impl Stream<Item = Event> + Send {
-        futures_util::stream::unfold(self, |mut events| async move { events.next().await.map(|event| (event, events)) })
-    }
-
     fn hand_out(&mut self, event: Event) -> Event {
-        if let Event::Envelope(envelope) = &event
-            && !is_word(envelope)
-        {
-            self.last = Some(envelope.id().clone());
+        match &event {
+            Event::Envelope(envelope) if !is_word(envelope) => self.last = Some(envelope.id().clone()),
+            Event::Envelope(_) => {}
+            // What was to be skipped may never come.
+            Event::Gap => self.skip_to = None,
         }
         event
     }
@@ -103,6 +103,8 @@ impl Events {
                 }
             }
         };
+        // From here on there is no more waiting, so whoever gives up before finds it undone.
+        self.behind = false;
         match missed {
             Some(envelopes) => {
                 // The newest of them is in the ring too, or will be.

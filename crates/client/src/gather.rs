@@ -1,15 +1,14 @@
 //! The same question to several participants.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use salon_protocol::{Members, ParticipantId};
+use salon_protocol::{ParticipantId, Tally, canonical};
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 
 use crate::mcp::ToolResult;
@@ -76,7 +75,7 @@ impl Room {
                 asked.push(peer);
             }
         }
-        let arguments = serde_json::value::to_raw_value(arguments).map_err(|error| error.to_string());
+        let arguments = to_raw_value(arguments).map_err(|error| error.to_string());
         let (room, tool) = (self.clone(), tool.into());
         Gathering { room, peers: asked, tool, arguments, strategy: Gather::default(), deadline: DEFAULT_TIMEOUT }
     }
@@ -111,7 +110,7 @@ impl Gathering {
             async move { (id, call.await) }
         });
         let mut calls: FuturesUnordered<_> = calls.collect();
-        let mut tally = Tally::new(self.strategy, self.peers.len());
+        let mut count = Count::new(self.strategy, self.peers.len());
         let deadline = Instant::now().checked_add(self.deadline);
         let late = async {
             match deadline {
@@ -128,7 +127,7 @@ impl Gathering {
                 },
                 () = &mut late => break CallError::TimedOut,
             };
-            let done = tally.count(outcome.as_ref().ok());
+            let done = count.count(outcome.as_ref().ok());
             match outcome {
                 Ok(result) => gathered.answers.push((id.clone(), result)),
                 Err(error) => gathered.missing.push((id.clone(), error)),
@@ -139,7 +138,7 @@ impl Gathering {
         };
         // Dropping a call cancels it.
         drop(calls);
-        gathered.agreed = tally.agreed;
+        gathered.agreed = count.agreed;
         let heard = |id: &ParticipantId| {
             gathered.answers.iter().any(|(one, _)| one == id) || gathered.missing.iter().any(|(one, _)| one == id)
         };
@@ -170,101 +169,53 @@ impl fmt::Debug for Gathering {
 }
 
 /// Counts answers and says when there are enough.
-struct Tally {
+struct Count {
     strategy: Gather,
-    asked: usize,
+    tally: Tally<String>,
     open: usize,
-    votes: BTreeMap<String, usize>,
     agreed: Option<ToolResult>,
 }
 
-impl Tally {
+impl Count {
     fn new(strategy: Gather, asked: usize) -> Self {
-        Self { strategy, asked, open: asked, votes: BTreeMap::new(), agreed: None }
+        Self { strategy, tally: Tally::new(asked), open: asked, agreed: None }
     }
 
     /// Counts an answer, or that there was none, and tells whether the rest are needed no more.
     fn count(&mut self, answer: Option<&ToolResult>) -> bool {
         self.open -= 1;
         let answer = answer.filter(|answer| !answer.is_error);
-        match self.strategy {
-            Gather::All => {}
-            Gather::First => self.agreed = answer.cloned(),
-            Gather::Majority => {
-                if let Some(answer) = answer {
-                    let votes = self.votes.entry(ballot(answer)).or_default();
-                    *votes += 1;
-                    if *votes * 2 > self.asked {
-                        self.agreed = Some(answer.clone());
-                    }
-                }
-                let most = self.votes.values().max().copied().unwrap_or(0);
-                if (most + self.open) * 2 <= self.asked {
-                    return true;
-                }
+        let enough = match self.strategy {
+            Gather::All => false,
+            Gather::First => {
+                self.agreed = answer.cloned();
+                self.agreed.is_some()
             }
-        }
-        self.agreed.is_some() || self.open == 0
+            Gather::Majority => {
+                match answer {
+                    Some(answer) => self.tally.vote(ballot(answer)),
+                    None => self.tally.pass(),
+                }
+                // The one that makes the majority is one of it.
+                self.agreed = self.tally.majority().and(answer).cloned();
+                self.tally.is_settled()
+            }
+        };
+        enough || self.open == 0
     }
 }
 
 /// What an answer says, in a form in which the same is written the same: the structured result if there is one, the content if not.
 fn ballot(answer: &ToolResult) -> String {
-    let mut text = String::new();
     match &answer.structured {
-        Some(structured) => canonical(structured, &mut text),
-        None => {
-            if let Ok(content) = serde_json::value::to_raw_value(&answer.content) {
-                canonical(&content, &mut text);
-            }
-        }
+        Some(structured) => canonical(structured),
+        None => to_raw_value(&answer.content).map_or_else(|_| String::new(), |content| canonical(&content)),
     }
-    text
-}
-
-/// Writes JSON without white space and with sorted keys; numbers as they were written, because a machine's number holds less. What
-/// came through a gateway is at most 64 levels deep, and serde_json reads no more than 128.
-fn canonical(raw: &RawValue, out: &mut String) {
-    let text = raw.get();
-    if let Some(members) = text.starts_with('{').then(|| Members::parse(text)).flatten() {
-        let sorted: BTreeMap<&str, &RawValue> = members.iter().collect();
-        out.push('{');
-        for (name, value) in sorted {
-            string(name, out);
-            out.push(':');
-            canonical(value, out);
-            out.push(',');
-        }
-        out.push('}');
-    } else if let Some(items) =
-        text.starts_with('[').then(|| serde_json::from_str::<Vec<&RawValue>>(text).ok()).flatten()
-    {
-        out.push('[');
-        for item in items {
-            canonical(item, out);
-            out.push(',');
-        }
-        out.push(']');
-    } else if let Ok(decoded) = serde_json::from_str::<String>(text) {
-        string(&decoded, out);
-    } else {
-        out.push_str(text);
-    }
-}
-
-fn string(text: &str, out: &mut String) {
-    out.push_str(&serde_json::Value::from(text).to_string());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn written(text: &str) -> String {
-        let mut out = String::new();
-        canonical(serde_json::from_str(text).expect("the test writes JSON"), &mut out);
-        out
-    }
 
     fn answer(text: &str) -> Option<ToolResult> {
         Some(text.into())
@@ -272,17 +223,9 @@ mod tests {
 
     /// Counts answers until that is enough, and tells how many it took and what was agreed.
     fn tally(strategy: Gather, answers: &[Option<ToolResult>]) -> (usize, Option<String>) {
-        let mut tally = Tally::new(strategy, answers.len());
-        let enough = answers.iter().position(|answer| tally.count(answer.as_ref())).expect("the last is enough");
-        (enough + 1, tally.agreed.map(|agreed| agreed.text()))
-    }
-
-    #[test]
-    fn the_same_is_written_the_same() {
-        assert_eq!(written(r#" { "b" : [1, 2.50], "a":"\u0041" } "#), written(r#"{"a":"A","b":[1,2.50]}"#));
-        assert_ne!(written("9007199254740993"), written("9007199254740992"));
-        assert_ne!(written(r#"["1"]"#), written("[1]"));
-        assert_ne!(written(r#"[["a"],"b"]"#), written(r#"[["a","b"]]"#));
+        let mut count = Count::new(strategy, answers.len());
+        let enough = answers.iter().position(|answer| count.count(answer.as_ref())).expect("the last is enough");
+        (enough + 1, count.agreed.map(|agreed| agreed.text()))
     }
 
     #[test]

@@ -39,11 +39,10 @@ impl Connection {
                     return;
                 }
                 self.answered(&envelope);
-                let heard = self.forget(envelope.id()).and_then(|order| order.heard);
+                let order = self.forget(envelope.id());
                 self.pass_on(envelope.clone());
-                if let Some(heard) = heard {
-                    // Whoever published may have stopped waiting.
-                    let _ = heard.send(Ok(envelope));
+                if let Some(order) = order {
+                    order.purpose.tell(Ok(envelope));
                 }
             }
         }
@@ -106,10 +105,15 @@ impl Connection {
             return;
         }
         let code = Code::ALL.into_iter().find(|code| code.word() == told.code).unwrap_or(Code::Internal);
-        let Some(id) = envelope.correlation() else { return self.shared.show(Event::Envelope(envelope)) };
+        let Some(id) = envelope.correlation() else {
+            // Not about anything that was sent: what the reader was to be given next is not kept any more.
+            if code == Code::NotFound {
+                return self.shared.missed();
+            }
+            return self.shared.show(Event::Envelope(envelope));
+        };
         if code == Code::RateLimited && self.unheard.iter().any(|order| order.id == *id) {
-            let (_, ids) = self.delayed.get_or_insert_with(|| (Instant::now() + SLOW_DOWN, Vec::new()));
-            ids.push(id.clone());
+            self.delayed.get_or_insert_with(|| (Instant::now() + SLOW_DOWN, id.clone()));
             return;
         }
         let known = self.unheard.iter().any(|order| order.id == *id) || lock(&self.shared.calls).contains_key(id);
@@ -125,9 +129,8 @@ impl Connection {
         if let Some(waiting) = lock(&self.shared.calls).remove(&id) {
             waiting.fail(refusal.clone().into());
         }
-        if let Some(heard) = self.forget(&id).and_then(|order| order.heard) {
-            // Whoever published may have stopped waiting.
-            let _ = heard.send(Err(PublishError::Refused(refusal)));
+        if let Some(order) = self.forget(&id) {
+            order.purpose.tell(Err(PublishError::Refused(refusal)));
         }
     }
 }

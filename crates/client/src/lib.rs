@@ -10,9 +10,13 @@
 //! | call others | [`Room::peer`], [`Peer::tools`], [`Peer::call_tool`] |
 //! | call several | [`Room::tools`], [`Room::find_tool`], [`Room::gather`] |
 //! | be called | [`Toolbox`], or a [`Service`] of one's own |
-//! | use the official SDK | the module `rmcp`, behind the feature of that name |
+//! | read along without entering | [`Client::follow`], [`Client::history`], [`Client::participants`] |
+//! | use the official SDK | the module `rmcp`, with `features = ["rmcp"]` |
 //!
 //! # An agent
+//!
+//! It needs this crate, `tokio` with `macros` and `rt-multi-thread`, and `serde_json`. `salon token --topic room:lab --id echo` makes its
+//! token; `salon serve` is the gateway.
 //!
 //! ```no_run
 //! use salon_client::{Client, Gateway, StaticToken, ToolCall, Toolbox};
@@ -32,14 +36,33 @@
 //!     let room = client.room("room:lab".parse()?).name("Echo").offer(tools).join().await?;
 //!     room.say("I repeat what you give me").await?;
 //!
-//!     // Calling somebody else's tool.
-//!     let robot = room.peer(&"robot-alpha".parse()?);
-//!     let moved = robot.call_tool("move", &json!({"x": 1, "y": 2})).await?;
-//!     println!("{}", moved.text());
+//!     // Calling somebody else's tool. That it failed at its work is an answer too; an error is that there is none.
+//!     match room.peer(&"robot-alpha".parse()?).call_tool("move", &json!({"x": 1, "y": 2})).await {
+//!         Ok(moved) if moved.is_error => println!("the robot could not: {}", moved.text()),
+//!         Ok(moved) => println!("{}", moved.text()),
+//!         Err(error) => println!("no answer: {error}"),
+//!     }
 //!
 //!     // Here until somebody ends it.
 //!     Err(room.ended().await.into())
 //! }
+//! ```
+//!
+//! # Listening
+//!
+//! ```no_run
+//! # async fn listen(client: salon_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! use salon_client::Event;
+//!
+//! let (room, mut events) = client.room("room:lab".parse()?).join_listening().await?;
+//! while let Some(event) = events.next().await {
+//!     let Event::Envelope(envelope) = event else { continue };
+//!     if let Some(chat) = envelope.chat() {
+//!         println!("{}: {}", envelope.from(), chat.text);
+//!     }
+//! }
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! The directory `examples` has this agent, a coordinator that gathers answers, and a person at a terminal whom agents can ask.
@@ -73,6 +96,7 @@ mod hearing;
 pub mod mcp;
 mod outbox;
 mod peer;
+mod ring;
 #[cfg(feature = "rmcp")]
 pub mod rmcp;
 mod room;

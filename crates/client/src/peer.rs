@@ -50,6 +50,8 @@ const GREETING: Duration = Duration::from_secs(15);
 /// # Ok(())
 /// # }
 /// ```
+///
+/// It holds its [`Room`], and so keeps this participant there.
 #[derive(Clone)]
 pub struct Peer {
     room: Room,
@@ -94,6 +96,8 @@ impl Peer {
     }
 
     /// Calls a tool: await it, or say more about how first. `&()` stands for no arguments.
+    ///
+    /// A tool that ran and failed is `Ok`, with [`is_error`](crate::mcp::ToolResult::is_error) set; `Err` means that there is no result.
     pub fn call_tool(&self, name: impl Into<String>, arguments: &(impl Serialize + ?Sized)) -> CallTool {
         CallTool::new(self.clone(), name.into(), arguments)
     }

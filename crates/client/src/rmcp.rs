@@ -23,7 +23,7 @@ mod line;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ::rmcp::service::{RoleClient, RoleServer, RxJsonRpcMessage, ServiceExt, ServiceRole, TxJsonRpcMessage};
 use ::rmcp::transport::Transport;
@@ -34,6 +34,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::shared::lock;
 use crate::{Event, Events, Request, Room, RpcError, Service};
 use line::Line;
 
@@ -99,7 +100,7 @@ where
 
 impl<F> Server<F> {
     fn sessions(&self) -> MutexGuard<'_, HashMap<ParticipantId, Arc<Session>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sessions)
     }
 }
 

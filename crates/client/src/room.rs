@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use salon_protocol::{
     CHAT_METHOD, Compose, Envelope, EnvelopeId, Kind, Members, Participant, ParticipantId, Timestamp, TopicName, rpc,
@@ -11,8 +11,9 @@ use salon_protocol::{
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 
-use crate::connection::{Connection, ORDERS, Order};
+use crate::connection::{Connection, ORDERS, Order, Purpose};
 use crate::entering::{Entering, Opened};
 use crate::peer::Directory;
 use crate::service::Dispatcher;
@@ -52,9 +53,14 @@ impl Default for RequestOptions {
 /// A lost connection is made good in the background: everything missed in between is heard, in order and once, and what was being
 /// published is published once.
 #[derive(Clone)]
-pub struct Room(pub(crate) Arc<Inner>);
+pub struct Room {
+    inner: Arc<Inner>,
+    /// What keeps the participant here. Handles that were lent to the library's own tasks and to requests have none.
+    _stay: Option<Arc<Stay>>,
+    way_back: Weak<Stay>,
+}
 
-/// What all clones of a [`Room`] hold together. The task does not: it ends when nobody holds this any more.
+/// What all clones of a [`Room`] share.
 pub(crate) struct Inner {
     shared: Arc<Shared>,
     orders: mpsc::Sender<Order>,
@@ -64,17 +70,26 @@ pub(crate) struct Inner {
 
 /// A way back to a room that does not keep the participant in it.
 #[derive(Clone)]
-pub struct RoomRef(Weak<Inner>);
+pub struct RoomRef {
+    inner: Weak<Inner>,
+    stay: Weak<Stay>,
+}
 
 impl RoomRef {
     /// The room, if the participant still holds it.
     pub fn upgrade(&self) -> Option<Room> {
-        self.0.upgrade().map(Room)
+        let stay = self.stay.upgrade()?;
+        Some(Room { inner: self.inner.upgrade()?, way_back: Arc::downgrade(&stay), _stay: Some(stay) })
     }
 
     /// Whether the participant still holds the room.
     pub fn is_open(&self) -> bool {
-        self.0.strong_count() > 0
+        self.stay.strong_count() > 0
+    }
+
+    /// The room, for a while: holding it does not keep the participant there.
+    pub(crate) fn lend(&self) -> Option<Room> {
+        Some(Room { inner: self.inner.upgrade()?, _stay: None, way_back: self.stay.clone() })
     }
 
     /// Tells everybody that something has changed, as soon as that is possible. Said twice before then, it is told once.
@@ -85,9 +100,12 @@ impl RoomRef {
     }
 }
 
-impl Drop for Inner {
+/// Leaves when nobody holds it any more.
+struct Stay(CancellationToken);
+
+impl Drop for Stay {
     fn drop(&mut self) {
-        self.shared.leave.cancel();
+        self.0.cancel();
     }
 }
 
@@ -108,11 +126,13 @@ impl Room {
         let (orders, taken) = mpsc::channel(ORDERS);
         // Not from 1: connections that share a seat must not use each other's ids.
         let first = u64::from(rand::random::<u32>() >> 8);
-        let room = Self(Arc::new(Inner { shared: shared.clone(), orders, requests: AtomicU64::new(first) }));
+        let inner = Arc::new(Inner { shared: shared.clone(), orders, requests: AtomicU64::new(first) });
+        let stay = Arc::new(Stay(shared.leave.clone()));
+        let room = Self { inner, way_back: Arc::downgrade(&stay), _stay: Some(stay) };
         let events = Events::new(shared.clone());
         if let Some(service) = service {
-            service.entered(RoomRef(Arc::downgrade(&room.0)));
-            let dispatcher = Dispatcher::new(Arc::downgrade(&room.0), service);
+            service.entered(room.downgrade());
+            let dispatcher = Dispatcher::new(room.downgrade(), service);
             tokio::spawn(dispatcher.run(Events::new(shared.clone())));
         }
         crate::discovery::begin(&room, entering.discovery, Events::new(shared.clone()));
@@ -124,51 +144,56 @@ impl Room {
 
     /// A handle that does not keep the participant in the room.
     pub fn downgrade(&self) -> RoomRef {
-        RoomRef(Arc::downgrade(&self.0))
+        RoomRef { inner: Arc::downgrade(&self.inner), stay: self.way_back.clone() }
+    }
+
+    /// A handle for a while: holding it does not keep the participant in the room.
+    pub(crate) fn lend(&self) -> Self {
+        Self { _stay: None, ..self.clone() }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.0.shared
+        &self.inner.shared
     }
 
     /// This participant.
     pub fn id(&self) -> &ParticipantId {
-        &self.0.shared.id
+        &self.inner.shared.id
     }
 
     /// The topic.
     pub fn topic(&self) -> &TopicName {
-        &self.0.shared.topic
+        &self.inner.shared.topic
     }
 
     /// The client it was entered with.
     pub fn client(&self) -> &Client {
-        &self.0.shared.client
+        &self.inner.shared.client
     }
 
     /// Who is here, this participant included, as far as is known now.
     pub fn roster(&self) -> Vec<Participant> {
-        self.0.shared.roster()
+        self.inner.shared.roster()
     }
 
     /// Whether somebody is here.
     pub fn is_present(&self, participant: &ParticipantId) -> bool {
-        self.0.shared.is_present(participant)
+        self.inner.shared.is_present(participant)
     }
 
     /// The longest envelope the gateway takes, in bytes, where it says so. A longer one is refused before it is sent.
     pub fn message_limit(&self) -> Option<usize> {
-        self.0.shared.message_limit()
+        self.inner.shared.message_limit()
     }
 
     /// How the connection is doing, now and whenever it changes.
     pub fn link(&self) -> watch::Receiver<Link> {
-        self.0.shared.link.subscribe()
+        self.inner.shared.link.subscribe()
     }
 
     /// Everything that happens from now on.
     pub fn events(&self) -> Events {
-        Events::new(self.0.shared.clone())
+        Events::new(self.inner.shared.clone())
     }
 
     /// A page of the topic's history, the newest first.
@@ -182,7 +207,7 @@ impl Room {
     pub async fn publish(&self, outgoing: Outgoing) -> Result<Arc<Envelope>, PublishError> {
         let (id, text) = self.compose(&outgoing);
         let (heard, stored) = oneshot::channel();
-        self.order(Order { id, text, heard: Some(heard) }).await?;
+        self.order(Order { id, text, purpose: Purpose::Publish(heard) }).await?;
         stored.await.unwrap_or_else(|_| Err(PublishError::Ended(self.end())))
     }
 
@@ -223,13 +248,11 @@ impl Room {
         self.publish(Outgoing { to: to.to_vec(), correlation: None, payload }).await
     }
 
-    /// Tells a participant something if that is possible at once.
-    pub(crate) fn notify_soon(&self, to: &ParticipantId, method: &str, params: &impl Serialize) {
-        let payload = notification(method, params);
-        let (id, text) = self.compose(&Outgoing { to: vec![to.clone()], correlation: None, payload });
-        if self.0.orders.try_send(Order { id, text, heard: None }).is_err() {
-            tracing::debug!(%to, method, "a notification was left out: too much waits to be sent");
-        }
+    /// Tells a participant that a call is not wanted any more, as soon as that is possible.
+    pub(crate) fn withdraw(&self, callee: &ParticipantId, params: &impl Serialize) {
+        let payload = notification("notifications/cancelled", params);
+        let (id, text) = self.compose(&Outgoing { to: vec![callee.clone()], correlation: None, payload });
+        self.shared().withdraw(Order { id, text, purpose: Purpose::Notice });
     }
 
     /// Asks a participant something, without a handshake: the wire as it is. [`peer`](Self::peer) is the comfortable way.
@@ -245,7 +268,7 @@ impl Room {
         params: &impl Serialize,
         options: RequestOptions,
     ) -> Result<Call, CallError> {
-        let number = self.0.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.inner.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let params = to_raw_value(params).map_err(|error| CallError::Unreadable(error.to_string()))?;
         let params = if options.progress { with_progress_token(params, number) } else { params };
         let payload = rpc::request(number, method, Some(&params));
@@ -253,16 +276,23 @@ impl Room {
         let (id, text) = self.compose(&outgoing);
         let (call, waiting) = Call::new(self.clone(), id.clone(), number, to.clone(), options.timeout);
         self.shared().expect_answer(id.clone(), waiting);
-        if let Err(error) = self.order(Order { id: id.clone(), text, heard: None }).await {
-            self.shared().expect_no_answer(&id);
-            return Err(error.into());
+        // With a gateway that is away even sending takes its time.
+        let sending = self.order(Order { id: id.clone(), text, purpose: Purpose::Call });
+        let sent = match tokio::time::timeout_at(call.deadline(), sending).await {
+            Ok(sent) => sent.map_err(CallError::from),
+            Err(_) => Err(CallError::TimedOut),
+        };
+        if let Err(error) = sent {
+            // It was never sent, so there is nothing to withdraw.
+            call.forget();
+            return Err(error);
         }
         Ok(call)
     }
 
     /// Leaves, and returns when the gateway knows.
     pub async fn leave(self) {
-        self.0.shared.leave.cancel();
+        self.inner.shared.leave.cancel();
         self.ended().await;
     }
 
@@ -280,11 +310,11 @@ impl Room {
         if let Some(refusal) = self.shared().too_large(&order) {
             return Err(PublishError::Refused(refusal));
         }
-        self.0.orders.send(order).await.map_err(|_| PublishError::Ended(self.end()))
+        self.inner.orders.send(order).await.map_err(|_| PublishError::Ended(self.end()))
     }
 
     fn end(&self) -> End {
-        match &*self.0.shared.link.borrow() {
+        match &*self.inner.shared.link.borrow() {
             Link::Ended(end) => end.clone(),
             Link::Connecting { .. } | Link::Live => End::Left,
         }
@@ -312,8 +342,7 @@ pub fn compose(from: &ParticipantId, outgoing: &Outgoing) -> (EnvelopeId, String
 }
 
 fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    Timestamp::from_system(SystemTime::now())
 }
 
 fn with_progress_token(params: Box<RawValue>, number: u64) -> Box<RawValue> {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -13,12 +13,12 @@ use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::room::Inner;
 use crate::{Event, Events, Outgoing, PublishError, Room, RoomRef, RpcError};
 
 /// How many requests are worked on at once, and how many more may wait their turn.
 const AT_ONCE: usize = 64;
 const IN_LINE: usize = 1024;
+const IN_LINE_BYTES: usize = 16 << 20;
 
 /// What others can ask of a participant. A [`Toolbox`](crate::Toolbox) is one; write your own to answer anything MCP has.
 pub trait Service: Send + Sync + 'static {
@@ -67,7 +67,7 @@ impl Request {
         &self.method
     }
 
-    /// The room it was asked in.
+    /// The room it was asked in. This handle alone does not keep the participant there.
     pub fn room(&self) -> Room {
         self.room.clone()
     }
@@ -136,16 +136,24 @@ type Key = (ParticipantId, RpcId);
 
 /// Hands requests and notifications to a service, until the stay in the room is over.
 pub(crate) struct Dispatcher {
-    pub(crate) room: Weak<Inner>,
+    room: RoomRef,
     pub(crate) service: Arc<dyn Service>,
     running: JoinSet<Key>,
     waiting: VecDeque<Request>,
+    waiting_bytes: usize,
     cancels: HashMap<Key, CancellationToken>,
 }
 
 impl Dispatcher {
-    pub(crate) fn new(room: Weak<Inner>, service: Arc<dyn Service>) -> Self {
-        Self { room, service, running: JoinSet::new(), waiting: VecDeque::new(), cancels: HashMap::new() }
+    pub(crate) fn new(room: RoomRef, service: Arc<dyn Service>) -> Self {
+        Self {
+            room,
+            service,
+            running: JoinSet::new(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            cancels: HashMap::new(),
+        }
     }
 
     pub(crate) async fn run(mut self, mut events: Events) {
@@ -156,11 +164,12 @@ impl Dispatcher {
                         self.cancels.remove(&key);
                     }
                     if let Some(next) = self.waiting.pop_front() {
+                        self.waiting_bytes -= next.envelope.text().len();
                         self.start(next);
                     }
                 }
                 // With a full line nobody is listened to; what is missed meanwhile is read from the history.
-                event = events.next(), if self.waiting.len() < IN_LINE => match event {
+                event = events.next(), if !self.is_full() => match event {
                     Some(Event::Envelope(envelope)) => self.take(&envelope),
                     Some(Event::Gap) => {}
                     None => return,
@@ -169,8 +178,12 @@ impl Dispatcher {
         }
     }
 
+    fn is_full(&self) -> bool {
+        self.waiting.len() >= IN_LINE || self.waiting_bytes >= IN_LINE_BYTES
+    }
+
     fn take(&mut self, envelope: &Arc<Envelope>) {
-        let Some(room) = self.room.upgrade().map(Room) else { return };
+        let Some(room) = self.room.lend() else { return };
         if let Some(presence) = envelope.presence() {
             self.service.presence(&presence);
             if presence.event == PresenceEvent::Leave {
@@ -191,6 +204,7 @@ impl Dispatcher {
                 if self.running.len() < AT_ONCE {
                     self.start(request);
                 } else {
+                    self.waiting_bytes += envelope.text().len();
                     self.waiting.push_back(request);
                 }
             }
@@ -216,7 +230,9 @@ impl Dispatcher {
             cancelled: request.cancelled.clone(),
         };
         let stand_in = request.room.shared().directory.stand_in(request.from(), request.method());
-        let work = stand_in.as_ref().unwrap_or(&self.service).request(asked);
+        let service = stand_in.unwrap_or_else(|| self.service.clone());
+        // Begun in the task as well: what panics there is that request's affair.
+        let work = async move { service.request(asked).await };
         self.running.spawn(answer(request, work));
     }
 }
@@ -232,7 +248,7 @@ fn cancelled_id(envelope: &Envelope) -> Option<RpcId> {
 }
 
 /// Does the work and publishes its outcome, unless it is not wanted any more.
-async fn answer(request: Request, work: BoxFuture<'static, Result<Box<RawValue>, RpcError>>) -> Key {
+async fn answer(request: Request, work: impl Future<Output = Result<Box<RawValue>, RpcError>>) -> Key {
     let key = (request.from().clone(), request.id.clone());
     let outcome = tokio::select! { biased;
         // MCP wants no answer to what was cancelled.

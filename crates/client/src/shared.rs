@@ -1,23 +1,24 @@
 //! What a room's handles and the task behind it share.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use salon_protocol::{Code, EnvelopeId, Kind, Participant, ParticipantId, Refusal, TopicName};
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::Waiting;
-use crate::connection::Order;
+use crate::connection::{Order, Purpose};
 use crate::entering::Opened;
 use crate::peer::Directory;
+use crate::ring::{Place, Ring};
 use crate::room::notification;
 use crate::{CallError, Client, End, Event, Outgoing, compose};
 
-/// How many envelopes a listener may be behind before it reads them from the history.
-const RING: usize = 1024;
+/// How many cancellations may wait to be sent.
+const CANCELLATIONS: usize = 1024;
 
 /// How the connection is doing.
 #[derive(Debug, Clone)]
@@ -48,18 +49,17 @@ pub(crate) struct Shared {
     pub(crate) leave: CancellationToken,
     /// What everybody is to be told, once for each method.
     pub(crate) announcements: Mutex<BTreeSet<&'static str>>,
-    pub(crate) announced: Notify,
-    pub(crate) stage: Mutex<Stage>,
+    /// Calls to be withdrawn.
+    cancellations: Mutex<VecDeque<Order>>,
+    /// Either has something.
+    pub(crate) soon: Notify,
+    pub(crate) ring: Arc<Ring>,
+    /// The last envelope that was heard. Changes together with the ring.
+    last: Mutex<Option<EnvelopeId>>,
     /// The longest envelope the gateway takes, in bytes; 0 where it has not said.
     message_limit: AtomicUsize,
     pub(crate) roster: Mutex<HashMap<ParticipantId, Participant>>,
     pub(crate) calls: Mutex<HashMap<EnvelopeId, Waiting>>,
-}
-
-/// Where listeners stand. The ring is taken away when the stay is over.
-pub(crate) struct Stage {
-    pub(crate) ring: Option<broadcast::Sender<Event>>,
-    pub(crate) last: Option<EnvelopeId>,
 }
 
 /// A poisoned lock is one whose holder panicked in between two plain assignments: what it guards is still whole.
@@ -78,8 +78,10 @@ impl Shared {
             link: watch::Sender::new(Link::Live),
             leave: CancellationToken::new(),
             announcements: Mutex::default(),
-            announced: Notify::new(),
-            stage: Mutex::new(Stage { ring: Some(broadcast::Sender::new(RING)), last: opened.last.clone() }),
+            cancellations: Mutex::default(),
+            soon: Notify::new(),
+            ring: Ring::new(),
+            last: Mutex::new(opened.last.clone()),
             message_limit: AtomicUsize::new(0),
             roster: Mutex::default(),
             calls: Mutex::default(),
@@ -107,23 +109,34 @@ impl Shared {
 
     pub(crate) fn announce(&self, method: &'static str) {
         lock(&self.announcements).insert(method);
-        self.announced.notify_one();
+        self.soon.notify_one();
     }
 
-    pub(crate) fn take_announcements(&self) -> Vec<Order> {
+    /// Withdraws a call as soon as that is possible. When too many wait for that already, the callee works in vain.
+    pub(crate) fn withdraw(&self, order: Order) {
+        let mut waiting = lock(&self.cancellations);
+        if waiting.len() < CANCELLATIONS {
+            waiting.push_back(order);
+            self.soon.notify_one();
+        }
+    }
+
+    /// What is to be sent beside what was ordered.
+    pub(crate) fn take_soon(&self) -> Vec<Order> {
+        let mut orders: Vec<_> = lock(&self.cancellations).drain(..).collect();
         let methods = std::mem::take(&mut *lock(&self.announcements));
-        let orders = methods.into_iter().map(|method| {
+        orders.extend(methods.into_iter().map(|method| {
             let payload = notification(method, &serde_json::json!({}));
             let (id, text) = compose(&self.id, &Outgoing { to: Vec::new(), correlation: None, payload });
-            Order { id, text, heard: None }
-        });
-        orders.collect()
+            Order { id, text, purpose: Purpose::Notice }
+        }));
+        orders
     }
 
-    /// A new listener, and the envelope it begins after; no listener when the stay is over.
-    pub(crate) fn listen(&self) -> (Option<broadcast::Receiver<Event>>, Option<EnvelopeId>) {
-        let stage = lock(&self.stage);
-        (stage.ring.as_ref().map(broadcast::Sender::subscribe), stage.last.clone())
+    /// A new listener's place, and the envelope it begins after.
+    pub(crate) fn listen(&self) -> (Place, Option<EnvelopeId>) {
+        let last = lock(&self.last);
+        (self.ring.listen(), last.clone())
     }
 
     pub(crate) fn roster(&self) -> Vec<Participant> {
@@ -146,20 +159,35 @@ impl Shared {
     }
 
     pub(crate) fn show(&self, event: Event) {
-        let mut stage = lock(&self.stage);
+        let mut last = lock(&self.last);
         if let Event::Envelope(envelope) = &event
             && envelope.kind() != Kind::System
         {
-            stage.last = Some(envelope.id().clone());
+            *last = Some(envelope.id().clone());
         }
-        if let Some(ring) = &stage.ring {
-            // Without a listener there is nobody to tell.
-            let _ = ring.send(event);
-        }
+        self.ring.push(event);
     }
 
     pub(crate) fn last(&self) -> Option<EnvelopeId> {
-        lock(&self.stage).last.clone()
+        lock(&self.last).clone()
+    }
+
+    /// Something happened that cannot be had any more: no answer can be relied on, and nothing known of the others.
+    pub(crate) fn missed(&self) {
+        self.directory.forget_all();
+        self.fail_calls(&CallError::Missed);
+        self.show(Event::Gap);
+    }
+
+    /// Begins anew right after an envelope.
+    pub(crate) fn begin_anew(&self, after: Option<EnvelopeId>) {
+        self.missed();
+        *lock(&self.last) = after;
+    }
+
+    /// Whether somebody still wants what an order is for.
+    pub(crate) fn is_wanted(&self, order: &Order) -> bool {
+        !matches!(order.purpose, Purpose::Call) || lock(&self.calls).contains_key(&order.id)
     }
 
     pub(crate) fn fail_calls(&self, why: &CallError) {

@@ -3,6 +3,7 @@
 //! A token is asked for whenever a connection or a request needs one, so whatever hands them out may hand out a new one each time.
 //! Deliberately absent: verifying. Only the gateway can say whether a token is good; a provider is told when one was not.
 
+mod claims;
 mod command;
 mod file;
 mod refreshing;

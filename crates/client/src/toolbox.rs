@@ -9,11 +9,11 @@ mod call;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
-use salon_protocol::Members;
+use salon_protocol::{McpVersion, Members};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -22,12 +22,10 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::mcp::{
     Elicitation, ElicitationAnswer, Implementation, Root, Sampling, SamplingAnswer, Tool, ToolResult, empty_object,
 };
+use crate::shared::lock;
 use crate::{Request, RoomRef, RpcError, Service};
 
 pub use call::{ToolCall, ToolError};
-
-/// The revisions of MCP that are answered, the one to fall back on first.
-const VERSIONS: [&str; 4] = ["2025-06-18", "2025-11-25", "2025-03-26", "2024-11-05"];
 
 /// A page of tools ends with whichever comes first. A message may have 1 MiB unless the gateway is told otherwise.
 const PAGE_TOOLS: usize = 100;
@@ -83,7 +81,7 @@ struct State {
 }
 
 impl Toolbox {
-    /// An empty one. The name is what others see as the server's.
+    /// An empty one. The name is what others see as the server's; its version is this library's. [`of`](Self::of) says both.
     pub fn new(name: impl Into<String>) -> Self {
         Self::of(Implementation::new(name, env!("CARGO_PKG_VERSION")))
     }
@@ -250,8 +248,7 @@ impl Toolbox {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic runs while it is held.
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.state)
     }
 
     fn initialize(&self, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
@@ -261,10 +258,9 @@ impl Toolbox {
             version: String,
         }
         let Params { version } = read(params)?;
-        let version = VERSIONS.into_iter().find(|known| *known == version).unwrap_or(VERSIONS[0]);
         let state = self.state();
         json_of(&Initialize {
-            protocol_version: version,
+            protocol_version: McpVersion::answer_to(&version),
             capabilities: &state.offers,
             server_info: &self.inner.about,
             instructions: state.instructions.as_deref(),

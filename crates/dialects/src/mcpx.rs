@@ -247,6 +247,13 @@ mod tests {
     }
 
     #[test]
+    fn a_gap_is_told_and_regards_nothing() {
+        let mut wire = Wire::open(true);
+        wire.said();
+        assert_snapshot!(wire.on(Event::Gap), @r#"{"protocol":"mcp-x/v0","id":"s-2","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"error","type":"error","code":"not_found","message":"envelopes before the next one are no longer kept, and you have not seen them"}}"#);
+    }
+
+    #[test]
     fn only_a_repeated_envelope_is_echoed_here() {
         let accepted = |repeated| Event::Accepted { ticket: Ticket(1), entry: chat(), repeated };
         let mut wire = Wire::open(true);

@@ -1,13 +1,12 @@
 //! The one place where the gateway asks what time it is by the calendar.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use salon_protocol::Timestamp;
 
 /// Now, by the calendar.
 pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    Timestamp::from_system(SystemTime::now())
 }
 
 /// A calendar moment on the clock that deadlines are kept by. A moment beyond a century is as good as never.

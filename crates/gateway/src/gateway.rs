@@ -15,6 +15,7 @@ use crate::audit::Audit;
 use crate::auth::{Grant, Signer, Tickets, Verifier};
 use crate::config::Config;
 use crate::http::Peer;
+use crate::is_loopback;
 use crate::ledger::Ledger;
 use crate::meters::Meters;
 
@@ -113,10 +114,7 @@ impl Gateway {
         if self.config.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)) {
             return true;
         }
-        let name = match host.strip_prefix('[') {
-            Some(rest) => rest.split(']').next().unwrap_or_default(),
-            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-        };
+        let name = name_of(host);
         name.eq_ignore_ascii_case("localhost")
             || name.parse::<IpAddr>().is_ok()
             || self.config.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
@@ -129,10 +127,17 @@ impl Gateway {
     }
 }
 
+/// The name or address of a host that may have a port, without the brackets of an IPv6 address.
+fn name_of(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    }
+}
+
 fn is_loopback_origin(origin: &str) -> bool {
     let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")).unwrap_or_default();
-    let name = if host.starts_with("[::1]") { "::1" } else { host.split(':').next().unwrap_or_default() };
-    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    is_loopback(name_of(host))
 }
 
 /// A connection that is counted.

@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod auth;
 mod carriers;
+mod check;
 mod clock;
 pub mod config;
 mod doors;
@@ -15,6 +16,7 @@ mod host;
 mod http;
 mod inside;
 mod ledger;
+mod loopback;
 mod meters;
 #[cfg(test)]
 mod scratch;
@@ -37,7 +39,9 @@ use config::{Config, ConfigError};
 use gateway::Gateway;
 use meters::Meters;
 
+pub use check::check;
 pub use inside::{Doorway, Entrances, Inside, inside};
+pub use loopback::is_loopback;
 pub use server::{TlsError, listen};
 
 /// How often the meters are tidied while nobody reads them.
@@ -72,8 +76,13 @@ pub enum ServeError {
     #[error(transparent)]
     Key(#[from] KeyFileError),
     /// The identity provider's keys cannot be had.
-    #[error(transparent)]
-    Jwks(#[from] JwksError),
+    #[error("`{place}`: {why}")]
+    Jwks {
+        /// Where they should be.
+        place: String,
+        /// What is wrong.
+        why: JwksError,
+    },
     /// The certificate or its key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -96,15 +105,6 @@ pub fn openapi() -> String {
     http::openapi()
 }
 
-/// Checks everything a start would need, without starting: settings, keys, certificates.
-pub fn check(config: &Config) -> Result<(), ServeError> {
-    config.validate()?;
-    if let Some((cert, key)) = config.tls() {
-        server::tls(cert, key)?;
-    }
-    Ok(())
-}
-
 /// Opens the log and keys under `config.data`, calls `ready`, and serves until `shutdown` resolves; then tells everyone, drains and
 /// closes.
 pub async fn serve(
@@ -117,14 +117,19 @@ pub async fn serve(
     config.validate()?;
     let tls = config.tls().map(|(cert, key)| server::tls(cert, key)).transpose()?;
     make_private_dir(&config.data)?;
+    for warning in check::exposed(&config) {
+        tracing::warn!("{warning}");
+    }
     let local = LocalKey::load_or_create(&config.data)?;
     let verifier = Verifier::new(&local);
-    let jwks = config.jwks.clone().map(Jwks::new).transpose()?;
+    let place = config.jwks.as_ref().map(ToString::to_string).unwrap_or_default();
+    let unread = |why| ServeError::Jwks { place: place.clone(), why };
+    let jwks = config.jwks.clone().map(Jwks::new).transpose().map_err(unread)?;
     if let Some(jwks) = &jwks {
-        verifier.trust(jwks.fetch().await?);
+        verifier.trust(jwks.fetch().await.map_err(unread)?);
     }
     let audit = match config.audit_path() {
-        Some(path) => Audit::open(&path).map_err(|why| ServeError::Data { path: path.display().to_string(), why })?,
+        Some(path) => Audit::open(&path).map_err(|why| ServeError::Audit { path: path.display().to_string(), why })?,
         None => Audit::off(),
     };
     let meters = Meters::new().map_err(|error| ServeError::Meters(error.to_string()))?;

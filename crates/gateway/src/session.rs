@@ -248,6 +248,8 @@ impl<D: Dialect> Session<D> {
     fn settle(&mut self, ticket: Ticket, outcome: Result<Appended, Refusal>, now: Instant) {
         match outcome {
             Ok(Appended { entry, repeated }) => {
+                // One that lies ahead is still to be delivered in its place.
+                let repeated = repeated && self.seat.as_ref().is_none_or(|seat| seat.has_passed(&entry));
                 self.dialect.handle_event(Event::Accepted { ticket, entry, repeated }, now);
             }
             Err(refusal) => self.dialect.handle_event(Event::Refused { ticket, refusal }, now),

@@ -43,6 +43,10 @@ pub async fn run(
     shutdown: CancellationToken,
     watch: impl Fn(Status),
 ) -> Result<(), GuestError> {
+    // What is wrong from the beginning does not mend itself; what goes wrong later may.
+    if let Err(why) = spec.target.check() {
+        return Err(GuestError::Unusable { name: spec.name, why });
+    }
     let spec = Arc::new(spec);
     let (mut attempt, mut known) = (0_u32, None);
     loop {
@@ -50,13 +54,10 @@ pub async fn run(
         let begun = Instant::now();
         let why = match Stay::begin(&spec, &entering, &shutdown, &watch, &mut known).await {
             Outcome::Shutdown => {
-                watch(Status::Ended { why: "it was asked to leave".into() });
+                watch(Status::Ended);
                 return Ok(());
             }
-            Outcome::Over(error) => {
-                watch(Status::Ended { why: error.to_string() });
-                return Err(error);
-            }
+            Outcome::Over(error) => return Err(error),
             Outcome::Lost { why } => why,
         };
         if begun.elapsed() >= STEADY {
@@ -68,7 +69,7 @@ pub async fn run(
         watch(Status::Restarting { in_, why });
         tokio::select! { biased;
             () = shutdown.cancelled() => {
-                watch(Status::Ended { why: "it was asked to leave".into() });
+                watch(Status::Ended);
                 return Ok(());
             }
             () = tokio::time::sleep(in_) => {}

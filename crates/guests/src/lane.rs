@@ -1,5 +1,6 @@
 //! One connection to the server, from its handshake to its end.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -9,10 +10,11 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use salon_dialects::mcp::handshake::{Hello, Server, Unfit};
 use salon_dialects::mcp::{Era, Head, Revision};
-use salon_protocol::{Members, rpc};
+use salon_protocol::rpc;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
 
 use crate::switchboard::LaneId;
 use crate::upstream::{Connection, Inbound, Outbound, Received, Setup, Target, Verdict};
@@ -128,8 +130,8 @@ pub(crate) async fn drive(
 
 /// Waits until nobody wants the lane any more. Nothing is sent on it before it has reported that it is open.
 async fn given_up(commands: &mut mpsc::Receiver<Command>) {
-    while let Some(command) = commands.recv().await {
-        tracing::debug!(?command, "said to a connection that is not open yet");
+    while commands.recv().await.is_some() {
+        tracing::debug!("something was said to a connection that is not open yet");
     }
 }
 
@@ -144,7 +146,7 @@ async fn read(id: LaneId, mut inbound: Inbound, reports: &mpsc::Sender<(LaneId, 
             Received::Message { text, related } => {
                 Report::Said { text, related: related.and_then(|related| related.parse().ok()) }
             }
-            Received::Failed { id, why, error, .. } => match id.parse() {
+            Received::Failed { id, why, error } => match id.parse() {
                 Ok(request) => Report::Unanswered { request, why, error },
                 Err(_) => continue,
             },
@@ -165,10 +167,15 @@ async fn write(
     // The answer to a server's question must not wait behind the calls that wait for it. Each is polled once in its turn, so that
     // they still go out in order where there is only one way out.
     let mut sending = FuturesUnordered::new();
+    // The requests among them. One that is abandoned before it has gone out must not go out.
+    let mut waiting = HashMap::new();
     loop {
         let command = tokio::select! { biased;
-            Some(failed) = sending.next(), if !sending.is_empty() => {
-                if let Some(report) = failed {
+            Some((request, report)) = sending.next(), if !sending.is_empty() => {
+                if let Some(request) = request {
+                    waiting.remove(&request);
+                }
+                if let Some(report) = report {
                     let _ = reports.send((id, report)).await;
                 }
                 continue;
@@ -177,18 +184,31 @@ async fn write(
         };
         match command {
             None => return,
-            Some(Command::Abandon(request)) => connection.abandon(&request.to_string()),
+            Some(Command::Abandon(request)) => match waiting.remove(&request) {
+                Some(abandoned) => CancellationToken::cancel(&abandoned),
+                None => connection.abandon(&request.to_string()),
+            },
             Some(Command::Send { request, message, weight }) => {
+                let abandoned = CancellationToken::new();
+                let given_up = abandoned.clone();
                 let mut send = Box::pin(async move {
-                    let sent = connection.send(message).await;
+                    let sent = tokio::select! { biased;
+                        () = given_up.cancelled() => Ok(()),
+                        sent = connection.send(message) => sent,
+                    };
                     drop(weight);
-                    let error = sent.err()?;
-                    Some(Report::Unanswered { request: request?, why: error.to_string(), error: None })
+                    let unanswered = |request| {
+                        sent.err().map(|why| Report::Unanswered { request, why: why.to_string(), error: None })
+                    };
+                    (request, request.and_then(unanswered))
                 });
                 match poll_fn(|context| Poll::Ready(send.as_mut().poll(context))).await {
-                    Poll::Pending => sending.push(send),
-                    Poll::Ready(Some(report)) => drop(reports.send((id, report)).await),
-                    Poll::Ready(None) => {}
+                    Poll::Pending => {
+                        waiting.extend(request.map(|request| (request, abandoned)));
+                        sending.push(send);
+                    }
+                    Poll::Ready((_, Some(report))) => drop(reports.send((id, report)).await),
+                    Poll::Ready((_, None)) => {}
                 }
             }
         }
@@ -221,21 +241,18 @@ async fn greet(connection: &Connection, inbound: &mut Inbound, opening: &Opening
             Received::Message { text, .. } => text,
             Received::Failed { why, .. } | Received::Ended { why } => return Err(why),
         };
-        let Some(message) = Members::parse(&text) else { continue };
-        match Head::read(&message) {
-            Some(Head::Request { id, method }) if method == "ping" => {
-                say(rpc::response(&id, &to_raw_value(&json!({})).map_err(|error| error.to_string())?)).await?;
+        let Some(head) = Head::read(&text) else { continue };
+        if head.answers(&GREETING.to_string()) {
+            if let Some(result) = head.result {
+                break Server::from_initialize(result).map_err(told)?;
             }
-            Some(Head::Response { id }) if id.get().parse() == Ok(GREETING) => match message.get("result") {
-                Some(result) => break Server::from_initialize(result).map_err(told)?,
-                None => {
-                    let error = message.get("error").map(RawValue::get).unwrap_or_default();
-                    return Err(format!("it refused the handshake: {}", error.chars().take(300).collect::<String>()));
-                }
-            },
-            // Servers that log before they are greeted exist; nobody has asked for it yet.
-            _ => {}
+            let error = head.error.map(RawValue::get).unwrap_or_default();
+            return Err(format!("it refused the handshake: {}", error.chars().take(300).collect::<String>()));
         }
+        if let (Some(id), Some("ping")) = (head.id, head.method.as_deref()) {
+            say(rpc::response(id, &to_raw_value(&json!({})).map_err(|error| error.to_string())?)).await?;
+        }
+        // Servers that log before they are greeted exist; nobody has asked for it yet.
     };
     say(rpc::notification("notifications/initialized", None)).await?;
     Ok(server)
@@ -253,4 +270,49 @@ fn told(unfit: Unfit) -> String {
 /// Who we are to servers, when we speak for nobody in particular.
 pub(crate) fn our_info() -> Box<RawValue> {
     to_raw_value(&json!({ "name": "salon", "version": env!("CARGO_PKG_VERSION") })).expect("two strings can be written")
+}
+
+#[cfg(test)]
+mod tests {
+    use salon_testkit::within;
+
+    use super::*;
+    use crate::upstream::tests::server::Server as Http;
+    use crate::upstream::{Era, UrlTransport, Wire};
+
+    #[tokio::test]
+    async fn a_request_that_is_abandoned_while_it_waits_never_goes_out() {
+        let mut server = Http::start().await;
+        let verdict = Verdict { eras: vec![Era::Legacy], discovered: None, wire: Wire::Streamable };
+        let target = server.target_as(UrlTransport::Streamable);
+        let (connection, _inbound) =
+            Connection::open(&target, &verdict, Era::Legacy, &Setup::new("robot")).await.unwrap();
+        let (way, mut commands) = Way::new();
+        let (reports, _reported) = mpsc::channel(1);
+        let said = |id: u64| Outbound::new(format!(r#"{{"id":{id},"method":"tools/call"}}"#));
+        let talk = async {
+            let mut open = Vec::new();
+            for id in 0..64 {
+                way.send(Some(id), said(id)).unwrap();
+                open.push(server.expect("tools/call").await);
+            }
+            way.send(Some(64), said(64)).unwrap();
+            way.send(Some(65), said(65)).unwrap();
+            way.abandon(64).unwrap();
+            // One that is under way is hung up on, and its place is the next one's that is still wanted.
+            way.abandon(0).unwrap();
+            let _next = server.expect(r#""id":65"#).await;
+            drop(way);
+        };
+        let both = async { tokio::join!(talk, write(LaneId::BASE, &connection, &mut commands, &reports)) };
+        within("the request that is wanted", both).await.unwrap();
+    }
+
+    #[test]
+    fn what_is_said_to_a_server_is_not_printed() {
+        let message = Outbound { text: "hunter2".into(), headers: vec![("Mcp-Name".into(), "hunter2".into())] };
+        let weight = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let told = format!("{:?}", Command::Send { request: Some(1), message, weight });
+        assert!(told.contains("Mcp-Name") && !told.contains("hunter2"), "{told}");
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use salon_client::{Backoff, End, JoinError};
 
-use crate::upstream::{Target, Watcher};
+use crate::upstream::{Target, UpstreamError, Watcher};
 
 /// An MCP server to be brought into a room.
 #[derive(Debug, Clone)]
@@ -123,16 +123,21 @@ pub enum Status {
         /// What happened.
         why: String,
     },
-    /// It is over.
-    Ended {
-        /// Why.
-        why: String,
-    },
+    /// It has left, as it was asked to.
+    Ended,
 }
 
 /// Why a guest's stay ended for good.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
+    /// There is nothing to start.
+    #[error("`{name}` cannot be brought in: {why}")]
+    Unusable {
+        /// The guest.
+        name: String,
+        /// What is wrong.
+        why: UpstreamError,
+    },
     /// The room cannot be entered, and trying again would not help.
     #[error("`{name}` cannot enter the room: {why}")]
     Join {

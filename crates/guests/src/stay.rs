@@ -160,7 +160,7 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
         // In no fixed order: a talkative server must not keep callers from being heard, nor they it.
         tokio::select! {
             (what, outcome) = outcome(&mut self.outbox) => match outcome {
-                Ok(envelope) => self.board.published(&what, envelope.id()),
+                Ok(envelope) => self.board.published(&what, envelope.id(), Instant::now()),
                 Err(PublishError::Refused(refusal)) => self.board.refused(&what, &refusal, Instant::now()),
                 // The stay in the room is over, which the events say as well.
                 Err(PublishError::Ended(_)) => {}
@@ -197,7 +197,7 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
     fn report(&mut self, lane: LaneId, report: Report) {
         let now = Instant::now();
         match report {
-            Report::Opened(_) => self.board.opened(lane, now),
+            Report::Opened(server) => self.board.opened(lane, server.revision(), now),
             Report::Said { text, related } => self.board.said(lane, &text, related, now),
             Report::Unanswered { request, why, error } => {
                 self.board.unanswered(lane, request, &why, error.as_deref(), now)

@@ -113,7 +113,7 @@ async fn be_the_parent(script: OsString) -> ExitCode {
 async fn start(target: Target) -> Result<(Connection, Inbound), Failed> {
     let watcher = Watcher { program: std::env::current_exe()?, args: vec![WATCHER.into()] };
     let setup = Setup { guest: "robot".into(), watcher: Some(watcher) };
-    let verdict = Verdict { eras: vec![Era::Legacy], discovered: None, revision: None, wire: Wire::Stdio };
+    let verdict = Verdict { eras: vec![Era::Legacy], discovered: None, wire: Wire::Stdio };
     Ok(Connection::open(&target, &verdict, Era::Legacy, &setup).await?)
 }
 

@@ -13,6 +13,7 @@ mod participant;
 mod position;
 mod refusal;
 pub mod rpc;
+mod sameness;
 mod scan;
 pub mod system;
 mod timestamp;
@@ -26,4 +27,5 @@ pub use participant::{McpVersion, Participant, ParticipantKind, Presence, Presen
 pub use position::Position;
 pub use refusal::{Code, Refusal};
 pub use rpc::RpcError;
+pub use sameness::{Tally, canonical};
 pub use timestamp::Timestamp;

@@ -47,10 +47,20 @@ pub struct McpVersion {
     pub versions: Vec<String>,
 }
 
+impl McpVersion {
+    /// The revisions that begin with a handshake, the one that participants of a room use unless they agree otherwise first.
+    pub const HANDSHAKES: [&str; 4] = ["2025-06-18", "2025-11-25", "2025-03-26", "2024-11-05"];
+
+    /// The revision a handshake is answered with: the one that was asked for where it is known, the room's own where it is not.
+    pub fn answer_to(asked: &str) -> &'static str {
+        Self::HANDSHAKES.into_iter().find(|known| *known == asked).unwrap_or(Self::HANDSHAKES[0])
+    }
+}
+
 impl Default for McpVersion {
     /// The room's default handshake.
     fn default() -> Self {
-        Self { version: "2025-06-18".into(), versions: Vec::new() }
+        Self { version: Self::HANDSHAKES[0].into(), versions: Vec::new() }
     }
 }
 

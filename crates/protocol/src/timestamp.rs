@@ -1,6 +1,7 @@
 //! Times as the wire has them: RFC 3339, and milliseconds since 1970 inside.
 
 use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Serialize, Serializer};
 
@@ -9,6 +10,12 @@ use serde::{Serialize, Serializer};
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
+    /// A moment of the system's clock, which the caller has asked. One before 1970 is 1970.
+    pub fn from_system(time: SystemTime) -> Self {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
     /// Reads an RFC 3339 date and time; `None` when it is anything else. A time before 1970 reads as 1970.
     pub fn parse(text: &str) -> Option<Self> {
         let b = text.as_bytes();
@@ -142,6 +149,13 @@ mod tests {
         ] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_system_time_is_counted_from_1970() {
+        let second = std::time::Duration::from_millis(1_500);
+        assert_eq!(Timestamp::from_system(UNIX_EPOCH + second), Timestamp(1_500));
+        assert_eq!(Timestamp::from_system(UNIX_EPOCH - second), Timestamp(0));
     }
 
     proptest! {

@@ -72,6 +72,11 @@ impl Bell {
         *self.parked() = Some(place);
     }
 
+    /// How far the room has moved the place, while one is here.
+    pub(crate) fn parked_at(&self) -> Option<u64> {
+        self.parked().as_ref().map(|place| place.at)
+    }
+
     /// Takes the place back, as far as the room has moved it.
     pub(crate) fn unpark(&self) -> Option<Parked> {
         self.parked().take()

@@ -187,6 +187,11 @@ impl Cursor {
         std::future::poll_fn(|cx| self.poll_next(cx, out, budget)).await
     }
 
+    /// Whether an entry lies behind. One that does not will still come, if it is wanted here.
+    pub fn has_passed(&self, entry: &Entry) -> bool {
+        self.bell.parked_at().unwrap_or(self.at) >= entry.position.offset
+    }
+
     /// How old the next entry is that this cursor has not passed, in offsets of the log.
     pub fn lag(&self) -> u64 {
         self.room.ring().head().saturating_sub(self.at)

@@ -291,7 +291,7 @@ impl Rooms {
             let id = draft.envelope().id().clone();
             return Err(Refusal::new(Code::Forbidden, message).regarding(Some(id)));
         }
-        Ok(visit.room().admit(author, draft))
+        Ok(visit.room().publish(author, draft))
     }
 
     /// Who is in a room.

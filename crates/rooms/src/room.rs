@@ -231,8 +231,7 @@ pub(crate) fn unwritable(error: &AppendError) -> Refusal {
 }
 
 pub(crate) fn now() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    Timestamp::from_system(std::time::SystemTime::now())
 }
 
 /// Keeps a room from being put away.

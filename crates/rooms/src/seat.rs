@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use salon_log::Lease;
-use salon_protocol::{CloseReason, Draft, Participant, ParticipantId, TopicName};
+use salon_protocol::{CloseReason, Draft, Entry, Participant, ParticipantId, TopicName};
 
 use crate::bell::Outlet;
 use crate::cursor::{Cursor, Happening};
@@ -57,6 +57,11 @@ impl Seat {
     /// See [`Cursor::attach`].
     pub fn attach(&self, outlet: Arc<dyn Outlet>) {
         self.cursor.attach(outlet);
+    }
+
+    /// See [`Cursor::has_passed`].
+    pub fn has_passed(&self, entry: &Entry) -> bool {
+        self.cursor.has_passed(entry)
     }
 
     /// See [`Cursor::lag`].

@@ -7,8 +7,8 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use salon_log::sqlite::{Options, Sqlite};
 use salon_log::{
-    AppendError, Appended, Claim, Durability, Found, Health, Lease, ReadError, Span, Standing, Tail, TopicLog,
-    TopicSummary,
+    AppendError, Appended, Claim, Durability, Found, Health, Lease, ReadError, Retention, RetentionRules, Span,
+    Standing, Tail, TopicLog, TopicSummary,
 };
 use salon_protocol::{Draft, Entry, Envelope, EnvelopeId, Limits, ParticipantId, Position, TopicName};
 use tokio::sync::{Semaphore, watch};
@@ -83,6 +83,17 @@ fn chat(id: &str) -> Envelope {
     Draft::parse(text, &Limits::default()).expect("an envelope").trust()
 }
 
+fn settings() -> Settings {
+    Settings {
+        ring: 1 << 20,
+        rings: 1 << 20,
+        rate: Rate::default(),
+        participants: 0,
+        grace: Duration::from_secs(45),
+        witness: None,
+    }
+}
+
 /// A room whose ring begins after `e2` and has not heard of `e3` and `e4`, which are in the log.
 struct Behind {
     rooms: Rooms,
@@ -97,15 +108,7 @@ impl Behind {
         let permits = Arc::new(Semaphore::new(0));
         let log = Sqlite::temporary(Options::default()).expect("a log");
         let log: Arc<dyn TopicLog> = Arc::new(Late { log, permits: permits.clone() });
-        let settings = Settings {
-            ring: 1 << 20,
-            rings: 1 << 20,
-            rate: Rate::default(),
-            participants: 0,
-            grace: Duration::from_secs(45),
-            witness: None,
-        };
-        let rooms = Rooms::new(log.clone(), settings, Box::new(|_| Box::pin(std::future::pending())));
+        let rooms = Rooms::new(log.clone(), settings(), Box::new(|_| Box::pin(std::future::pending())));
         let topic = TopicName::new("room:late").expect("a name");
         for id in ["e1", "e2"] {
             log.append(&topic, chat(id)).await.expect("stored");
@@ -155,4 +158,40 @@ async fn resuming_ahead_of_the_ring_tells_only_what_follows() {
     let behind = Behind::new().await;
     let cursor = behind.resume_after("e3").await;
     assert_eq!(behind.catch_up(cursor, Vec::new()).await, ["e4", "e5"]);
+}
+
+/// Retention does not wait for a reader that resumed far behind: it is told of the gap, once, and goes on with what is kept.
+#[tokio::test]
+async fn a_reader_that_retention_overtakes_is_told_of_the_gap() {
+    // More than the pages a cursor may have read or asked for when the log is trimmed.
+    const ENTRIES: usize = 600;
+    let kept = RetentionRules { default: Retention { age: None, count: Some(3) }, ..RetentionRules::default() };
+    let log = Sqlite::temporary(Options { retention: kept, ..Options::default() }).expect("a log");
+    let log = Arc::new(log);
+    let topic = TopicName::new("room:short").expect("a name");
+    for number in 1..=ENTRIES {
+        log.append(&topic, chat(&format!("e{number}"))).await.expect("stored");
+    }
+    let rooms = Rooms::new(log.clone(), settings(), Box::new(|_| Box::pin(std::future::pending())));
+    let first = EnvelopeId::new("e1").expect("an id");
+    let mut cursor = rooms.observe(&topic, Some(&first), Interest::default()).await.expect("a cursor");
+    let mut told = Vec::new();
+    cursor.next(&mut told, 1).await.expect("a page");
+    log.trim_now().await;
+    let last = format!("e{ENTRIES}");
+    let is_last = |happening: &Happening| happening.entries().iter().any(|entry| entry.envelope.id().as_str() == last);
+    while !told.iter().any(is_last) {
+        cursor.next(&mut told, 1 << 20).await.expect("more");
+    }
+    let gap = told.iter().position(|happening| matches!(happening, Happening::Gap)).expect("a gap");
+    let ids = |told: &[Happening]| -> Vec<String> {
+        told.iter().flat_map(Happening::entries).map(|entry| entry.envelope.id().to_string()).collect()
+    };
+    let before: Vec<_> = (2..2 + gap).map(|number| format!("e{number}")).collect();
+    assert_eq!(ids(&told[..gap]), before, "everything up to the gap");
+    assert_eq!(ids(&told[gap + 1..]), ["e598", "e599", "e600"], "what is kept, after one gap");
+    assert_eq!(told.len(), gap + 4);
+    drop(cursor);
+    rooms.close().await;
+    log.close().await;
 }

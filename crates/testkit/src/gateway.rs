@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::str::FromStr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use salon_gateway::auth::{Grant, LocalKey, Signer};
 use salon_gateway::config::{Config, Durable};
@@ -66,6 +66,7 @@ impl Options {
             "max-connections-per-participant" => config.limits.connections_per_participant = read(value)?,
             "max-connections-per-address" => config.limits.connections_per_address = read(value)?,
             "durability" => config.durability = read::<Durable>(value)?.0,
+            "retention-count" => config.retention.default.count = Some(read(value)?),
             "ring-per-room" => config.ring_per_room = read(value)?,
             "write-deadline" => config.times.write_deadline = Duration::from_millis(read(value)?),
             "heartbeat" => config.times.heartbeat = Duration::from_millis(read(value)?),
@@ -120,14 +121,13 @@ impl Gateway {
 
     /// Makes a token with the gateway's own key.
     pub fn token(&self, token: &Token) -> Result<String, Failure> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|e| e.to_string())?.as_millis();
-        let now = u64::try_from(now).map_err(|e| e.to_string())?;
+        let now = Timestamp::from_system(SystemTime::now());
         let participant = ParticipantId::new(&token.id).map_err(|e| format!("`{}`: {e}", token.id))?;
         let topics = token.topics.iter().map(|topic| read(topic)).collect::<Result<_, _>>()?;
-        let expires = Timestamp(now.saturating_add_signed(token.expires * 1000));
+        let expires = Timestamp(now.0.saturating_add_signed(token.expires * 1000));
         let kind = token.kind.as_deref().map(read).transpose()?;
         let grant = Grant { name: token.name.clone(), kind, ..Grant::new(participant, topics, expires) };
-        self.signer.sign(&grant, Timestamp(now)).map_err(|e| e.to_string())
+        self.signer.sign(&grant, now).map_err(|e| e.to_string())
     }
 
     /// Stops it as SIGTERM would and waits until it has closed its log.

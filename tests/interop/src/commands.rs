@@ -20,7 +20,7 @@ pub(crate) async fn all(installed: Installed, origin: Origin) -> Result<(), Fail
 
         let (tool, arguments, expected) = &known.echo;
         let arguments = arguments.to_string();
-        let called = stage.run("ada", &["call", TOPIC, GUEST, tool, "--json", &arguments]).await?;
+        let called = stage.run("ada", &["call", TOPIC, GUEST, tool, "--arguments", &arguments]).await?;
         contains(&ended(called, 0)?, expected)?;
 
         let pair = match origin {
@@ -28,7 +28,7 @@ pub(crate) async fn all(installed: Installed, origin: Origin) -> Result<(), Fail
             Origin::Python1 | Origin::Python2 => "text=hello",
             _ => "value=hello",
         };
-        let called = stage.run("ada", &["call", TOPIC, GUEST, tool, pair, "--output", "json"]).await?;
+        let called = stage.run("ada", &["call", TOPIC, GUEST, tool, pair, "--json"]).await?;
         let result = ended(called, 0)?;
         let result: Value = serde_json::from_str(&result).map_err(|e| format!("{e}: {result}"))?;
         contains(&result["content"].to_string(), "hello")?;

@@ -36,12 +36,9 @@ pub(crate) async fn all(installed: Installed, origin: Origin, way: Way) -> Resul
     note("templates", within("templates", plain.templates()).await);
     note("prompts", within("prompts", plain.prompts()).await);
     note("completion", within("completion", plain.completion()).await);
-    // A caller hears the lines it asked for. Of a server that takes no wishes, only one with an upstream of its own hears any.
-    let level = plain.guest.server().await.map_err(told)?.offers("logging").then_some(LogLevel::Debug);
-    if level.is_some() {
-        note("logging", within("logging", plain.logging(level)).await);
-    }
-    note("logging to one that can be asked", within("logging", asked.logging(level)).await);
+    // A caller hears the lines it asked for, of servers that take no wishes too: then the guest does.
+    note("logging", within("logging", plain.logging()).await);
+    note("logging to one that can be asked", within("logging", asked.logging()).await);
     note("updates", within("updates", plain.updates()).await);
     note("sampling", within("sampling", asked.asks(&asked.known.sampling, MODEL_SAYS)).await);
     note("elicitation", within("elicitation", asked.asks(&asked.known.elicitation, USER_SAYS)).await);
@@ -181,11 +178,9 @@ impl Subject {
         if values.iter().any(|value| value == expected) { Ok(()) } else { Err(format!("{typed} gave {values:?}")) }
     }
 
-    async fn logging(&self, level: Option<LogLevel>) -> Result<(), Failure> {
+    async fn logging(&self) -> Result<(), Failure> {
         let (tool, arguments) = &self.known.log;
-        if let Some(level) = level {
-            self.guest.set_log_level(level).await.map_err(told)?;
-        }
+        self.guest.set_log_level(LogLevel::Debug).await.map_err(told)?;
         let mut events = self.guest.room().events();
         self.call(tool, arguments).await?;
         heard(&mut events, self.guest.room(), "notifications/message").await.map(drop)

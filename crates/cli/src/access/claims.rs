@@ -1,8 +1,10 @@
 //! What a token says of itself, for people to see. It proves nothing: only the gateway verifies.
 
 use anyhow::{anyhow, bail};
-use salon_protocol::{ParticipantId, Timestamp, TopicName, TopicPattern};
+use salon_client::Token;
+use salon_protocol::{Members, ParticipantId, Timestamp, TopicName, TopicPattern};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// What a token says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,34 +21,24 @@ impl Claims {
     /// Reads a token. No part of it is in the error.
     pub(crate) fn read(token: &str) -> anyhow::Result<Self> {
         #[derive(Deserialize)]
-        struct Raw {
-            sub: Option<String>,
-            aud: Option<OneOrMany>,
-            exp: Option<f64>,
-            nbf: Option<f64>,
-        }
-        #[derive(Deserialize)]
         #[serde(untagged)]
         enum OneOrMany {
             One(String),
             Many(Vec<String>),
         }
-        let not_one =
-            || anyhow!("the token is not a signed JWT\n\nhint: `salon token` makes one, where the gateway runs");
-        let [_, claims, _] = token.split('.').collect::<Vec<_>>()[..] else { return Err(not_one()) };
-        let claims = base64url(claims).ok_or_else(not_one)?;
-        let raw: Raw = serde_json::from_slice(&claims).map_err(|_| not_one())?;
-        let Some(sub) = raw.sub else { bail!("the token does not say who it is for (`sub`)") };
+        let token = Token::from(token);
+        let claims = token.claims().ok_or_else(not_one)?;
+        let Some(sub) = claim::<String>(&claims, "sub")? else { bail!("the token does not say who it is for (`sub`)") };
         let participant = ParticipantId::new(sub).map_err(|why| anyhow!("the token's `sub` is not usable: {why}"))?;
-        let topics = match raw.aud {
+        let topics = match claim(&claims, "aud")? {
             None => Vec::new(),
             Some(OneOrMany::One(topic)) => vec![topic],
             Some(OneOrMany::Many(topics)) => topics,
         };
         // Audiences of other services may stand beside the topics.
         let topics = topics.iter().filter_map(|topic| topic.parse().ok()).collect();
-        let time = |seconds: f64| Timestamp((seconds.max(0.0) * 1000.0) as u64);
-        Ok(Self { participant, topics, expires: raw.exp.map(time), begins: raw.nbf.map(time) })
+        let [expires, begins] = [token.expires(), token.begins()].map(|time| time.map(Timestamp::from_system));
+        Ok(Self { participant, topics, expires, begins })
     }
 
     /// Whether it opens a topic.
@@ -60,25 +52,12 @@ pub(crate) fn is_one_word(token: &str) -> bool {
     !token.is_empty() && token.chars().all(|c| c.is_ascii_graphic())
 }
 
-fn base64url(text: &str) -> Option<Vec<u8>> {
-    let (mut bits, mut held, mut bytes) = (0u32, 0, Vec::with_capacity(text.len()));
-    for digit in text.bytes() {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'-' => 62,
-            b'_' => 63,
-            _ => return None,
-        };
-        bits = (bits << 6 | u32::from(value)) & 0xffff;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
-        }
-    }
-    Some(bytes)
+fn claim<T: DeserializeOwned>(claims: &Members, name: &str) -> anyhow::Result<Option<T>> {
+    claims.get(name).map_or(Ok(None), |claim| serde_json::from_str(claim.get()).map_err(|_| not_one()))
+}
+
+fn not_one() -> anyhow::Error {
+    anyhow!("the token is not a signed JWT\n\nhint: `salon token` makes one, where the gateway runs")
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Tokens made here, for a gateway that runs on this machine and has its data where this user can read it.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,10 +8,11 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use salon_client::{Token, TokenError, TokenProvider};
 use salon_gateway::auth::{Grant, LocalKey, Signer};
+use salon_gateway::config::{Config, Overrides};
 use salon_protocol::{ParticipantId, Timestamp, TopicPattern};
 
 use crate::args::Places;
-use crate::{clock, token};
+use crate::clock;
 
 /// How long a token made here is good for. A new one is made whenever one is needed.
 const TTL: Duration = Duration::from_secs(60 * 60);
@@ -42,11 +44,44 @@ impl TokenProvider for LocalTokens {
     }
 }
 
-/// The key of the data directory that `salon serve` would use if it were started here, and that directory.
-pub(super) fn key() -> anyhow::Result<Option<(PathBuf, LocalKey)>> {
-    let path = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let data = token::data_directory(&Places { config: path("SALON_CONFIG"), data: path("SALON_DATA") })?;
-    Ok(LocalKey::find(&data)?.map(|key| (data, key)))
+/// The gateway that `salon serve` would be if it were started here.
+pub(super) struct Here {
+    /// Where its data is, and its key.
+    pub(super) data: PathBuf,
+    /// Its address, where a configuration file gives one.
+    pub(super) url: Option<String>,
+}
+
+impl Here {
+    /// What is meant by a data directory that was named, and else by the configuration file that is found here.
+    pub(super) fn find(data: Option<&Path>) -> anyhow::Result<Self> {
+        if let Some(data) = data {
+            // Another gateway than the one that a file here would describe.
+            return Ok(Self { data: data.to_owned(), url: None });
+        }
+        let config = std::env::var_os("SALON_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
+        let file = Places { config, data: None }.file();
+        let given = file.map(|path| Overrides::from_file(&path)).transpose()?.unwrap_or_default();
+        let secure = given.tls.cert.is_some();
+        let url = given.listen.and_then(|address| url(address.0, secure));
+        Ok(Self { data: given.data.unwrap_or_else(|| Config::default().data), url })
+    }
+
+    /// Its key, if it has one that this user can read.
+    pub(super) fn key(&self) -> anyhow::Result<Option<LocalKey>> {
+        Ok(LocalKey::find(&self.data)?)
+    }
+}
+
+/// Where to call a gateway that listens there; not known when it takes any port.
+fn url(listen: SocketAddr, secure: bool) -> Option<String> {
+    let host = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    let scheme = if secure { "https" } else { "http" };
+    (listen.port() != 0).then(|| format!("{scheme}://{}", SocketAddr::new(host, listen.port())))
 }
 
 /// The user's name, as far as it can be an id.
@@ -58,4 +93,18 @@ pub(super) fn user() -> Option<ParticipantId> {
     let id: String = name.chars().map(|c| if allowed(c) { c } else { '-' }).take(128).collect();
     // An id that begins with a dash would look like a flag.
     ParticipantId::new(id.trim_matches('-')).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_is_called_where_it_listens() {
+        let called = |listen: &str, secure| url(listen.parse().expect("an address"), secure).unwrap_or_default();
+        assert_eq!(called("127.0.0.1:9000", false), "http://127.0.0.1:9000");
+        assert_eq!(called("0.0.0.0:9000", true), "https://127.0.0.1:9000");
+        assert_eq!(called("[::]:9000", false), "http://[::1]:9000");
+        assert_eq!(called("127.0.0.1:0", false), "");
+    }
 }

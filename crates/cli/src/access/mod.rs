@@ -9,7 +9,8 @@ mod local;
 mod place;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
@@ -18,7 +19,7 @@ use salon_protocol::ParticipantId;
 
 use self::claims::Claims;
 use self::credentials::{Credentials, Stored};
-use self::local::LocalTokens;
+use self::local::{Here, LocalTokens};
 pub(crate) use self::place::Place;
 use crate::args::own_id;
 use crate::note;
@@ -50,6 +51,9 @@ pub(crate) struct Access {
     /// Who to be, where this machine's own key makes the token [default: your user name]
     #[arg(long = "as", value_name = "ID", value_parser = own_id, help_heading = HEADING)]
     pub(crate) identity: Option<ParticipantId>,
+    /// The gateway's data directory, where its key is [default: as for `salon serve`]
+    #[arg(long, value_name = "DIR", env = "SALON_DATA", hide_env_values = true, help_heading = HEADING)]
+    pub(crate) data: Option<PathBuf>,
 }
 
 /// A text that must not be seen.
@@ -114,22 +118,23 @@ pub(crate) struct Reach {
 }
 
 impl Access {
-    /// A client for the gateway with the credentials for it. Says on stderr when the token is made here.
-    pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        self.reach().map(|reach| reach.client)
-    }
-
-    /// The same, and where the gateway is.
+    /// A client for the gateway with the credentials for it. Says on stderr, if that is a terminal, when the token is made here.
     pub(crate) fn reach(&self) -> anyhow::Result<Reach> {
         let stored = Credentials::read()?;
         let place = self.place_among(&stored)?;
         let ca = self.certificate(&place, &stored)?;
         let gateway = gateway(&place, ca.as_deref())?;
         let tokens = self.tokens_among(&place, &stored)?;
-        // Whoever said who to be need not be told.
-        if let (Source::LocalKey(_), None, Some(who)) = (&tokens.source, &self.identity, self.local_identity()) {
+        // Whoever said who to be need not be told, nor does a script.
+        if let (Source::LocalKey(_), None, Some(who)) = (&tokens.source, &self.identity, self.local_identity())
+            && std::io::stderr().is_terminal()
+        {
             note(format_args!("as `{who}`, by this machine's own key (`--as` or `salon login` changes that)"));
         }
+        let place = match tokens.source {
+            Source::LocalKey(data) => place.by_key_in(data),
+            _ => place,
+        };
         Ok(Reach { place, client: Client::new(gateway, tokens.provider) })
     }
 
@@ -149,7 +154,15 @@ impl Access {
     /// The gateway that is meant.
     pub(crate) fn place_among(&self, stored: &Credentials) -> anyhow::Result<Place> {
         let named = self.gateway.as_deref().filter(|url| !url.is_empty());
-        Place::read(named.or(stored.latest.as_deref()).unwrap_or(USUAL_GATEWAY))
+        match named.or(stored.latest.as_deref()) {
+            Some(url) => Place::read(url),
+            None => Place::read(self.here()?.url.as_deref().unwrap_or(USUAL_GATEWAY)),
+        }
+    }
+
+    /// The gateway that would run here.
+    fn here(&self) -> anyhow::Result<Here> {
+        Here::find(self.data.as_deref().filter(|data| *data != Path::new("")))
     }
 
     /// The certificate that was given, or is stored for the gateway.
@@ -165,20 +178,23 @@ impl Access {
         if let Some((source, token)) = given {
             return Ok(Tokens { source, provider: token.provider() });
         }
-        if place.is_loopback()
-            && let Some((data, key)) = local::key()?
-        {
-            let who = self
-                .local_identity()
-                .ok_or_else(|| anyhow!("it is not known who you are\n\nhint: say it with `--as ID`, or set `USER`"))?;
-            return Ok(Tokens { source: Source::LocalKey(data), provider: Box::new(LocalTokens::new(&key, who)) });
+        if !place.is_loopback() {
+            let hint = format!("ask whoever runs it for a token, then run `salon login {place}` or set `SALON_TOKEN`");
+            bail!("there is no token for `{place}`\n\nhint: {hint}")
         }
-        let hint = if place.is_loopback() {
-            "start a gateway with `salon serve`, or give a token with `--token`, `SALON_TOKEN` or `salon login`".into()
-        } else {
-            format!("ask whoever runs it for a token, then run `salon login {place}` or set `SALON_TOKEN`")
+        let here = self.here()?;
+        let Some(key) = here.key()? else {
+            bail!(
+                "there is no token for `{place}`, and no key in `{}` to make one\n\nhint: start a gateway with `salon \
+                 serve`; if one runs, name its data directory with `--data` or `SALON_DATA`, or give a token with \
+                 `SALON_TOKEN` or `salon login`",
+                here.data.display()
+            )
         };
-        bail!("there is no token for `{place}`\n\nhint: {hint}")
+        let who = self
+            .local_identity()
+            .ok_or_else(|| anyhow!("it is not known who you are\n\nhint: say it with `--as ID`, or set `USER`"))?;
+        Ok(Tokens { source: Source::LocalKey(here.data), provider: Box::new(LocalTokens::new(&key, who)) })
     }
 
     /// The token that flags or variables name.

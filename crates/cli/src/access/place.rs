@@ -1,13 +1,19 @@
 //! A gateway's address, in the one form under which credentials are kept for it.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
 use reqwest::Url;
+use salon_gateway::is_loopback;
 
 /// Where a gateway is: scheme, host and port, and a path if a proxy gives it one. No slash at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place(Url);
+pub(crate) struct Place {
+    url: Url,
+    /// The data directory whose key makes the tokens for it, where none was given.
+    key: Option<PathBuf>,
+}
 
 impl Place {
     /// Reads what a person wrote. Without a scheme it is `http` on this machine and `https` elsewhere.
@@ -19,7 +25,7 @@ impl Place {
             text.to_owned()
         } else {
             let secure = Url::parse(&format!("https://{text}")).map_err(|error| wrong(&error.to_string()))?;
-            let scheme = if is_loopback(&secure) { "http" } else { "https" };
+            let scheme = if secure.host_str().is_some_and(is_loopback) { "http" } else { "https" };
             format!("{scheme}://{text}")
         };
         // A gateway is often known by the address of its WebSocket.
@@ -43,32 +49,52 @@ impl Place {
         }
         let path = url.path().trim_end_matches('/').to_owned();
         url.set_path(&path);
-        Ok(Self(url))
+        Ok(Self { url, key: None })
+    }
+
+    /// The same place, for which tokens are made by the key in a data directory.
+    pub(super) fn by_key_in(self, data: PathBuf) -> Self {
+        Self { key: Some(data), ..self }
+    }
+
+    /// The data directory whose key makes the tokens for it.
+    pub(crate) fn key(&self) -> Option<&Path> {
+        self.key.as_deref()
     }
 
     /// The address without a slash at its end.
     pub(crate) fn url(&self) -> &str {
-        self.0.as_str().trim_end_matches('/')
+        self.url.as_str().trim_end_matches('/')
     }
 
     /// Whether it is this machine.
     pub(crate) fn is_loopback(&self) -> bool {
-        is_loopback(&self.0)
+        is_loopback(self.host())
     }
 
     /// Whether what is sent there is encrypted.
     pub(crate) fn is_secure(&self) -> bool {
-        self.0.scheme() == "https"
+        self.url.scheme() == "https"
+    }
+
+    /// `http` or `https`.
+    pub(crate) fn scheme(&self) -> &str {
+        self.url.scheme()
+    }
+
+    /// The same address, spoken to in another scheme.
+    pub(crate) fn with_scheme(&self, scheme: &str) -> String {
+        format!("{scheme}{}", self.url().trim_start_matches(self.scheme()))
     }
 
     /// Its host as a resolver takes it, without the brackets of an IPv6 address.
     pub(crate) fn host(&self) -> &str {
-        self.0.host_str().unwrap_or_default().trim_matches(['[', ']'])
+        self.url.host_str().unwrap_or_default().trim_matches(['[', ']'])
     }
 
     /// Its port, the scheme's if none was given.
     pub(crate) fn port(&self) -> u16 {
-        self.0.port_or_known_default().unwrap_or(80)
+        self.url.port_or_known_default().unwrap_or(80)
     }
 }
 
@@ -76,11 +102,6 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.url())
     }
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Whatever stands before an `@` may be a secret.

@@ -184,7 +184,7 @@ impl Look<'_> {
             let open = self.questions.iter().position(|question| Some(&question.id) == id);
             if let Some(place) = open.filter(|_| call.outcome.is_none()) {
                 let number = if self.questions.len() > 1 { format!("#{} ", place + 1) } else { String::new() };
-                let form = self.questions[place].form.as_ref().map(|form| form.fields()).unwrap_or_default();
+                let form = self.questions[place].form.as_ref().map(|form| form.as_written()).unwrap_or_default();
                 let shape: Vec<_> = form.iter().map(|field| format!("{}={}", field.name, field.kind)).collect();
                 let shape = if shape.is_empty() { "TEXT".to_owned() } else { shape.join(" ") };
                 spans.push(Span::styled(

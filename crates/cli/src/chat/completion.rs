@@ -97,7 +97,7 @@ fn participants(known: &Known<'_>, before: &str, after: &str) -> Vec<Suggestion>
 fn arguments(fields: &[Field], given: &[&str], word: &str) -> Vec<Suggestion> {
     if let Some((name, _)) = word.split_once('=') {
         let choices = fields.iter().filter(|field| field.name == name).flat_map(|field| &field.choices);
-        return choices.map(|choice| suggest(format!("{name}={choice} "), "")).collect();
+        return choices.map(|choice| suggest(format!("{name}={} ", choice.value), choice.title.as_str())).collect();
     }
     let is_given =
         |field: &Field| given.iter().any(|pair| pair.split_once('=').is_some_and(|(key, _)| key == field.name));

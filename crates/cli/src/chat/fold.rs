@@ -5,17 +5,19 @@ use std::time::Duration;
 use salon_protocol::{
     CHAT_METHOD, ChatFormat, Envelope, Kind, Members, Message, ParticipantId, Presence, PresenceEvent, RpcId, Timestamp,
 };
-use serde::Deserialize;
 
 use super::item::{Body, Call, Item, Outcome, Progress, Said};
-use super::summary::{answered, asked, member, members};
 use super::text::{clip, safe, safe_line};
 use super::transcript::{MOST_TEXT, Transcript, gone};
+use crate::transcript::reading::{Answered, Asked, answered, asked, member, members, sent};
+
+/// The most that is kept of the arguments of a call, or of its answer.
+const MOST_KEPT: usize = 4 * 1024;
 
 impl Transcript {
     /// What an envelope becomes: an item, or a change to one that is there.
     pub(super) fn fold(&mut self, envelope: &Envelope, now: Option<Duration>) -> Option<Item> {
-        let at = stamp(envelope);
+        let at = sent(envelope).unwrap_or(Timestamp(0));
         let body = match (envelope.kind(), envelope.message()) {
             (Kind::Presence, _) => self.presence(&envelope.presence()?, at, now)?,
             (Kind::System, _) => {
@@ -51,7 +53,9 @@ impl Transcript {
     fn request(&mut self, envelope: &Envelope, id: &RpcId, method: &str, now: Option<Duration>) -> Option<Body> {
         let to = envelope.to().first()?.clone();
         let params = members(envelope.params().unwrap_or("{}"));
-        let (what, mut details) = asked(method, &params);
+        let Asked { what, details } = asked(method, &params);
+        let what = safe_line(&clip(&what, MOST_KEPT));
+        let mut details = safe(&clip(&details, MOST_KEPT));
         let meta = params.get("_meta").map(|meta| members(meta.get())).unwrap_or_default();
         let token = meta.get("progressToken");
         let asks = method == "elicitation/create" || (method == "tools/call" && what == super::ASK_HUMAN);
@@ -79,7 +83,8 @@ impl Transcript {
     }
 
     fn response(&mut self, envelope: &Envelope, at: Timestamp, now: Option<Duration>) -> Option<Body> {
-        let (well, text) = answered(envelope);
+        let Answered { worked: well, says } = answered(envelope);
+        let text = safe(&clip(&says, MOST_KEPT));
         let place = envelope.correlation().and_then(|about| self.place(*self.known.get(about)?));
         let outcome = |took| Outcome { well, text: text.clone(), at, took };
         if let Some(item) = place.and_then(|place| self.items.get_mut(place))
@@ -180,13 +185,4 @@ fn names(text: &str, id: &ParticipantId) -> bool {
     let inside = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
     text.match_indices(&id)
         .any(|(at, _)| !inside(text[..at].chars().next_back()) && !inside(text[at + id.len()..].chars().next()))
-}
-
-fn stamp(envelope: &Envelope) -> Timestamp {
-    #[derive(Deserialize)]
-    struct Stamp {
-        ts: String,
-    }
-    let stamp = serde_json::from_str::<Stamp>(envelope.text()).ok();
-    stamp.and_then(|stamp| Timestamp::parse(&stamp.ts)).unwrap_or(Timestamp(0))
 }

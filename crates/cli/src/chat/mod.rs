@@ -17,7 +17,6 @@ mod markdown;
 mod model;
 mod person;
 mod run;
-mod summary;
 mod terminal;
 #[cfg(test)]
 mod tests;

@@ -108,7 +108,7 @@ pub(super) async fn chat(args: ChatArgs) -> Result<(), Trouble> {
 }
 
 fn local(time: Timestamp) -> Civil {
-    let (day, minute) = clock::local(time);
+    let (day, minute) = clock::day_and_minute(time);
     Civil { day, minute }
 }
 

@@ -5,10 +5,9 @@ use salon_client::{Client, HistoryQuery, RestError};
 use salon_protocol::{Envelope, EnvelopeId, TopicName};
 
 use super::outcome::Asking;
-use super::stamp;
 use crate::access::{Access, Reach};
 use crate::serve::is_coloured;
-use crate::transcript::{Transcript, When};
+use crate::transcript::{Transcript, When, sent_at};
 use crate::trouble::Trouble;
 use crate::{hand_over, json, note};
 
@@ -48,6 +47,7 @@ async fn history(args: HistoryArgs) -> Result<(), Trouble> {
     let HistoryArgs { topic, limit, before, after, json, access } = args;
     let Reach { place, client } = access.reach().map_err(Trouble::usage)?;
     let asking = Asking { place: &place, topic: Some(&topic) };
+    let nothing = if before.is_none() && after.is_none() { "nothing has happened yet" } else { "nothing was found" };
     let wanted = Wanted { most: limit as usize, before, after };
     let Found { envelopes, enabled } =
         gather(&client, &topic, wanted, |_| true).await.map_err(|error| asking.trouble(&error))?;
@@ -59,10 +59,16 @@ async fn history(args: HistoryArgs) -> Result<(), Trouble> {
         if json {
             return Some(json::compact(envelope.text()));
         }
-        transcript.line(envelope, When { shown: &stamp::of(envelope), since: None })
+        transcript.line(envelope, When { shown: &sent_at(envelope), since: None })
     });
     let lines: Vec<_> = lines.collect();
-    if lines.is_empty() { Ok(()) } else { hand_over(format_args!("{}", lines.join("\n"))) }
+    if !lines.is_empty() {
+        return hand_over(format_args!("{}", lines.join("\n")));
+    }
+    if enabled {
+        note(format_args!("{nothing} in `{topic}`"));
+    }
+    Ok(())
 }
 
 /// Which envelopes are wanted: the newest of those between two ends.

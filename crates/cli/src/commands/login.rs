@@ -11,7 +11,7 @@ use salon_protocol::{Timestamp, TopicPattern};
 use serde::Serialize;
 
 use super::outcome::{Asking, CANCELLED};
-use super::{stamp, table};
+use super::table;
 use crate::access::claims::{Claims, is_one_word};
 use crate::access::credentials::{Credentials, Login, Stored};
 use crate::access::{self, Access, Place};
@@ -23,7 +23,7 @@ const MOST_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The token is asked for, or read from standard input, or given by `--token-file` or `--token-command`, which are
+The token is asked for, or read from standard input, or given by `--token-file` or `--token-command`, which are \
 then used whenever one is needed. It is shown to the gateway before it is stored.
 
   salon login https://chat.example
@@ -95,7 +95,7 @@ async fn login(access: Access) -> Result<(), Trouble> {
     stored.keep(&place, Login { token: Some(token), ca });
     let file = stored.write().map_err(Trouble::failed)?;
     note(format_args!("stored in `{}`, for your eyes only", file.display()));
-    let until = claims.expires.map(|time| format!(", until {} UTC", stamp::seconds(time))).unwrap_or_default();
+    let until = claims.expires.map(|time| format!(", until {}", clock::second(time))).unwrap_or_default();
     let opens = shown_topics(&claims.topics);
     hand_over(format_args!("logged in to {place} as `{}`, which opens {opens}{until}", claims.participant))
 }
@@ -135,7 +135,7 @@ fn list(as_json: bool) -> Result<(), Trouble> {
         let expires = claims.as_ref().and_then(|claims| claims.expires);
         let until = expires.map(|time| {
             let word = if time < clock::now() { "expired" } else { "until" };
-            format!("{word} {} UTC", stamp::seconds(time))
+            format!("{word} {}", clock::second(time))
         });
         let mark = if latest { "*" } else { " " };
         let said = origin.or(who.clone()).unwrap_or_else(|| "no token".into());
@@ -191,10 +191,13 @@ fn ask_for_token(place: &Place) -> Result<String, Trouble> {
         read_piped().map_err(Trouble::usage)?
     };
     let token = token.trim().to_owned();
+    let hint = "`salon token` makes one, where the gateway runs";
+    if token.is_empty() {
+        return Err(Trouble::usage(anyhow!("no token was given\n\nhint: {hint}")));
+    }
     if is_one_word(&token) {
         return Ok(token);
     }
-    let hint = "`salon token` makes one, where the gateway runs";
     Err(Trouble::usage(anyhow!("what was given is no token: it must be one word\n\nhint: {hint}")))
 }
 

@@ -9,7 +9,6 @@ pub(crate) mod history;
 pub(crate) mod login;
 pub(crate) mod outcome;
 pub(crate) mod say;
-mod stamp;
 mod table;
 pub(crate) mod tail;
 pub(crate) mod tools;

@@ -33,6 +33,10 @@ Exit status:
   7    the gateway cannot be reached
   130  cancelled with Ctrl-C";
 
+/// What helps when a gateway does not know the key that made the token.
+pub(crate) const OTHER_KEY: &str = "the gateway may have its data, and so its key, in another directory: name that with `--data` or \
+                                    `SALON_DATA`, or start this in the directory where its `salon.toml` is";
+
 /// What was asked, for the hint to name.
 #[derive(Clone, Copy)]
 pub(crate) struct Asking<'a> {
@@ -44,6 +48,10 @@ impl Asking<'_> {
     /// The trouble that an unanswered question is.
     pub(crate) fn trouble(&self, error: &RestError) -> Trouble {
         let place = self.place;
+        if let Some(hint) = other_scheme(place, error) {
+            let told = format!("what answers at `{place}` does not speak {}", place.scheme());
+            return Trouble::coded(UNREACHABLE, told, hint);
+        }
         match error {
             RestError::Token(error) => {
                 Trouble::usage(anyhow::anyhow!("there is no token: {}", safe::line(&error.to_string())))
@@ -69,6 +77,10 @@ impl Asking<'_> {
     fn refused(&self, HttpRefusal { status, code, message }: &HttpRefusal) -> Trouble {
         let message = safe::line(message);
         match (status, &**code, self.topic) {
+            (401, ..) if let Some(data) = self.place.key() => {
+                let told = format!("{message}: it was made with the key in `{}`", data.display());
+                Trouble::coded(REFUSED, told, OTHER_KEY)
+            }
             (401, ..) => {
                 let hint = format!("`salon doctor` looks at the token; `salon login {}` stores another", self.place);
                 Trouble::coded(REFUSED, message, hint)
@@ -83,4 +95,21 @@ impl Asking<'_> {
             _ => Trouble::Coded(REFUSED, anyhow::anyhow!("{message}")),
         }
     }
+}
+
+/// What helps when whatever answers does not speak as the address says.
+pub(crate) fn other_scheme(place: &Place, error: &RestError) -> Option<String> {
+    // The libraries have no better sign of it than what they say.
+    let said = match error {
+        RestError::Unreachable { why, .. } => why.to_string(),
+        RestError::Unreadable { why, .. } => why.to_string(),
+        RestError::Token(_) | RestError::Refused(_) => return None,
+    };
+    let other = match place.is_secure() {
+        true if said.contains("InvalidContentType") => "http",
+        // What TLS answers to what is no TLS, read as HTTP.
+        false if said.contains("invalid HTTP version") => "https",
+        _ => return None,
+    };
+    Some(format!("it may speak {other}: try `--gateway {}`", place.with_scheme(other)))
 }

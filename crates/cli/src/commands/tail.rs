@@ -11,15 +11,17 @@ use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, Message, Participa
 
 use super::history::{Found, Wanted, gather};
 use super::outcome::Asking;
-use super::stamp;
 use crate::access::{Access, Reach};
 use crate::serve::is_coloured;
-use crate::transcript::{Transcript, When};
+use crate::transcript::{Transcript, When, sent_at};
 use crate::trouble::Trouble;
 use crate::{json, note, out};
 
 /// How much is caught up with after a topic that was empty had its first envelopes while the connection was lost.
 const MOST_CAUGHT_UP: usize = 10_000;
+
+/// A stream that lasted so long was a good one: when it ends, it is opened again at once.
+const LASTED: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -108,7 +110,7 @@ impl Screen {
         let line = if self.json {
             Some(json::compact(envelope.text()))
         } else {
-            self.transcript.line(envelope, When { shown: &stamp::of(envelope), since })
+            self.transcript.line(envelope, When { shown: &sent_at(envelope), since })
         };
         line.is_none_or(|line| out(format_args!("{line}")).is_ok())
     }
@@ -125,6 +127,23 @@ enum From {
     Now,
 }
 
+/// How often in a row the stream was opened in vain or ended soon. A gateway that takes every stream and ends it must not be run at
+/// without a pause.
+#[derive(Debug, Default)]
+struct Returns(u32);
+
+impl Returns {
+    /// How long to wait before the stream is opened again, the last one having lasted so long. `random` is any number.
+    fn wait(&mut self, lasted: Duration, random: u64) -> Duration {
+        if lasted >= LASTED {
+            self.0 = 0;
+        }
+        let wait = self.0.checked_sub(1).map_or(Duration::ZERO, |attempt| Backoff::default().delay(attempt, random));
+        self.0 = self.0.saturating_add(1);
+        wait
+    }
+}
+
 /// What it takes to open the stream, again and again.
 struct Follower<'a> {
     client: &'a Client,
@@ -136,6 +155,7 @@ impl Follower<'_> {
     async fn run(&self, screen: &mut Screen) -> Result<(), RestError> {
         // Opened before looking back, so that nothing falls between the two.
         let mut stream = self.open(&From::Now).await?;
+        let (mut opened, mut returns) = (Instant::now(), Returns::default());
         let lines = self.args.lines as usize;
         // Even when none is to be shown, the last one says where to go on after a lost connection.
         let Found { envelopes, enabled } = self.look_back(lines.max(1)).await?;
@@ -166,7 +186,8 @@ impl Follower<'_> {
                     }
                 }
                 None => {
-                    stream = self.come_back(&mut from).await?;
+                    stream = self.come_back(&mut from, &mut returns, opened.elapsed()).await?;
+                    opened = Instant::now();
                     if from == From::Beginning {
                         for envelope in self.look_back(MOST_CAUGHT_UP).await?.envelopes {
                             read = read && screen.show(&envelope, None);
@@ -192,14 +213,20 @@ impl Follower<'_> {
         self.client.follow(&self.args.topic, after).await
     }
 
-    /// Opens the stream again, however long that takes.
-    async fn come_back(&self, from: &mut From) -> Result<Following, RestError> {
-        let backoff = Backoff::default();
-        let mut attempt = 0;
+    /// Opens the stream again, however long that takes. The one before lasted so long.
+    async fn come_back(
+        &self,
+        from: &mut From,
+        returns: &mut Returns,
+        mut lasted: Duration,
+    ) -> Result<Following, RestError> {
+        let mut is_away = false;
         loop {
+            let random = uuid::Uuid::new_v4().as_u64_pair().0;
+            tokio::time::sleep(returns.wait(std::mem::take(&mut lasted), random)).await;
             match self.open(from).await {
                 Ok(stream) => {
-                    if attempt > 0 {
+                    if is_away {
                         note(format_args!("back again"));
                     }
                     return Ok(stream);
@@ -209,11 +236,9 @@ impl Follower<'_> {
                     *from = From::Now;
                 }
                 Err(error) if error.is_passing() => {
-                    if attempt == 0 {
+                    if !std::mem::replace(&mut is_away, true) {
                         note(format_args!("the gateway is away; waiting for it"));
                     }
-                    tokio::time::sleep(backoff.delay(attempt, uuid::Uuid::new_v4().as_u64_pair().0)).await;
-                    attempt = attempt.saturating_add(1);
                 }
                 Err(error) => return Err(error),
             }
@@ -223,4 +248,20 @@ impl Follower<'_> {
 
 fn missing() {
     note(format_args!("some envelopes are missing here: they are no longer kept"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_that_end_at_once_are_opened_less_and_less_often() {
+        let mut returns = Returns::default();
+        let mut wait = |lasted| returns.wait(Duration::from_secs(lasted), u64::MAX).as_secs_f64();
+        assert_eq!(wait(1), 0.0);
+        let waits = [wait(0), wait(29), wait(0)];
+        assert!(waits[0] > 0.2 && waits[1] > 1.5 * waits[0] && waits[2] > 1.5 * waits[1], "{waits:?}");
+        // After a good one everything begins anew.
+        assert_eq!((wait(30), wait(0)), (0.0, waits[0]));
+    }
 }

@@ -29,7 +29,7 @@ pub(crate) struct ToolsArgs {
     topic: TopicName,
     /// Whose tools [default: those of everybody there, the gateway included]
     participant: Option<ParticipantId>,
-    /// Show the arguments as well
+    /// Show the whole descriptions, and the arguments
     #[arg(long, short)]
     long: bool,
     /// Print one object: `{"topic", "participants": [{"id", "tools": […]}]}`, with `error` in place of `tools` for
@@ -120,8 +120,8 @@ fn as_text(id: &ParticipantId, answer: &Answer, long: bool) -> String {
     let mut told = id.to_string();
     for tool in tools.iter() {
         let about = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
-        let first = about.lines().next().unwrap_or_default();
-        let line = format!("  {:width$}  {}", safe::line(&tool.name), safe::line(if long { about } else { first }));
+        let about = if long { safe::line(about) } else { in_brief(about) };
+        let line = format!("  {:width$}  {about}", safe::line(&tool.name));
         told.push('\n');
         told.push_str(line.trim_end());
         for field in Schema::new(Some(&tool.input_schema)).fields().iter().filter(|_| long) {
@@ -132,4 +132,31 @@ fn as_text(id: &ParticipantId, answer: &Answer, long: bool) -> String {
         }
     }
     told
+}
+
+/// The first sentence of a description, or as much of it as a line holds.
+fn in_brief(about: &str) -> String {
+    const MOST: usize = 100;
+    let line = about.trim_start().lines().next().unwrap_or_default().trim_end();
+    let end = line.match_indices(['.', '!', '?', '。']).map(|(at, end)| at + end.len()).find(|end| {
+        // A dot within a word, as in `salon.toml`, ends nothing; nor does that of an abbreviation.
+        let (before, after) = line.split_at(*end);
+        let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
+        after.starts_with(char::is_whitespace) && !matches!(word, "e.g." | "i.e." | "(e.g." | "(i.e.")
+    });
+    safe::clipped(&line[..end.unwrap_or(line.len())], MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_is_told_in_brief() {
+        assert_eq!(in_brief("Goes there. Then it\u{1b} stays."), "Goes there.");
+        assert_eq!(in_brief("\nReads `salon.toml`, e.g. the one here. More"), "Reads `salon.toml`, e.g. the one here.");
+        assert_eq!(in_brief("Does it\nand more"), "Does it");
+        assert_eq!(in_brief(&"x".repeat(101)), format!("{}…", "x".repeat(100)));
+        assert_eq!(in_brief(""), "");
+    }
 }

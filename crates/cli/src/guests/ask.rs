@@ -4,6 +4,8 @@ use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 
+use crate::commands::outcome::CANCELLED;
+
 /// Whether somebody is there to be asked.
 pub(super) fn anybody() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
@@ -47,10 +49,15 @@ fn unseen(question: &str) -> io::Result<String> {
         }
     }
     enable_raw_mode()?;
-    let _raw = Raw;
+    let raw = Raw;
     // Only now: somebody who types fast must not be seen either.
-    put(question)?;
-    typed(&mut io::stdin().lock())
+    let answer = put(question).and_then(|()| typed(&mut io::stdin().lock()));
+    drop(raw);
+    if answer.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {
+        // As the signal does while an answer is typed that may be seen: nothing runs yet that would have to end first.
+        std::process::exit(i32::from(CANCELLED));
+    }
+    answer
 }
 
 /// A line as the keys come, without a terminal that edits it.

@@ -169,7 +169,7 @@ fn tell(Key { topic, id }: &Key, expose: salon_guests::Expose, status: &Status) 
             let why = safe::line(why);
             tracing::warn!(guest = %id, %topic, "{why}; starting it again in {:.1} s", in_.as_secs_f64());
         }
-        Status::Ended { why } => tracing::info!(guest = %id, %topic, "the guest has ended: {}", safe::line(why)),
+        Status::Ended => tracing::info!(guest = %id, %topic, "the guest has left"),
     }
 }
 

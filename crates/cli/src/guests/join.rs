@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use salon_client::RestError;
 use salon_gateway::config::Deadline;
 use salon_guests::upstream::{Target, UrlTransport};
 use salon_guests::{Expose, Spec, Status};
@@ -15,7 +14,8 @@ use salon_protocol::{ParticipantKind, TopicName};
 use tokio_util::sync::CancellationToken;
 
 use super::{lines, watcher};
-use crate::access::Access;
+use crate::access::{Access, Reach};
+use crate::commands::outcome::Asking;
 use crate::signals::Stop;
 use crate::trouble::Trouble;
 use crate::{note, out, safe};
@@ -113,9 +113,11 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
     if let Some((flag, _)) = astray.iter().find(|(_, given)| *given && args.url.is_none()) {
         return Err(Trouble::usage(anyhow!("`{flag}` goes with `--url`, not with a command")));
     }
+    // A mistake is told at once, and once.
+    args.target().check().map_err(Trouble::usage)?;
     lines::start();
     let stop = Stop::on_signals(|| note(format_args!("stopped at once, as asked twice")))?;
-    let client = args.access.client().map_err(Trouble::usage)?;
+    let Reach { place, client } = args.access.reach().map_err(Trouble::usage)?;
     let claims = args.access.identity(&client).await.map_err(Trouble::usage)?;
     let (id, topic) = (&claims.participant, &args.topic);
     if !claims.opens(topic) {
@@ -124,7 +126,8 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
         )));
     }
     // A mistake in the address is told at once; a gateway that goes away later is waited for.
-    client.health().await.map_err(unreachable)?;
+    let asking = Asking { place: &place, topic: Some(topic) };
+    client.health().await.map_err(|error| asking.trouble(&error))?;
 
     let expose = args.expose.unwrap_or_default();
     let mut spec = Spec::new(id.as_str(), args.target());
@@ -138,6 +141,8 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
         }
     };
     let shutdown = CancellationToken::new();
+    // It may take a while (`npx` downloads first), and somebody is looking.
+    note(format_args!("{} `{id}`…", if args.url.is_some() { "reaching" } else { "starting" }));
     let staying = salon_guests::run(spec, entering, shutdown.clone(), |status| tell(id, topic, expose, &status));
     tokio::pin!(staying);
     let ended = tokio::select! {
@@ -148,15 +153,6 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
         }
     };
     ended.map_err(Trouble::failed)
-}
-
-fn unreachable(error: RestError) -> Trouble {
-    match error {
-        RestError::Unreachable { .. } => {
-            Trouble::hinted(error, "is it running (`salon serve`)? `--gateway` or `SALON_GATEWAY` names another")
-        }
-        _ => Trouble::failed(error),
-    }
 }
 
 fn tell(id: impl std::fmt::Display, topic: &TopicName, expose: Expose, status: &Status) {
@@ -173,7 +169,7 @@ fn tell(id: impl std::fmt::Display, topic: &TopicName, expose: Expose, status: &
         Status::Restarting { in_, why } => {
             note(format_args!("`{id}`: {}; starting it again in {}", safe::line(why), short(*in_)));
         }
-        Status::Ended { why } => note(format_args!("`{id}` has ended: {}", safe::line(why))),
+        Status::Ended => note(format_args!("`{id}` has left")),
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use salon_gateway::config::{Config, Guest, Overrides, Server};
+use salon_gateway::config::{Config, Feature, Guest, Overrides, Server, Transport};
 use salon_guests::import::{self, Input, Launch, Names, Product, Surroundings};
 use salon_guests::upstream::{Target, UrlTransport};
 use salon_guests::{Expose, Spec};
@@ -185,17 +185,21 @@ fn configured(guest: &Guest) -> Planned {
         let target = expand(&launch(&terms.server), guest.id.as_str(), folder, &|_| {
             Err("only files of VS Code have inputs".into())
         })?;
-        let expose = terms.expose.as_ref().map(|words| words.join(",").parse().map_err(|why: String| anyhow!(why)));
         Ok(Ready {
             target,
             name: terms.name.clone(),
             kind: terms.kind.unwrap_or(ParticipantKind::Agent),
             isolated: terms.isolated,
-            expose: expose.transpose()?.unwrap_or_default(),
+            expose: terms.expose.as_deref().map(exposed).unwrap_or_default(),
             timeout: terms.timeout,
         })
     };
     Planned { key: Key { topic: guest.topic.clone(), id: guest.id.clone() }, ready: ready() }
+}
+
+fn exposed(features: &[Feature]) -> Expose {
+    let has = |feature| features.contains(&feature);
+    Expose { tools: has(Feature::Tools), resources: has(Feature::Resources), prompts: has(Feature::Prompts) }
 }
 
 /// A server of the configuration in the words of `salon-guests`.
@@ -213,9 +217,9 @@ pub(super) fn launch(server: &Server) -> Launch {
         Server::Url { url, headers, transport } => Launch::Url {
             url: url.0.clone(),
             headers: pairs(&headers.0),
-            transport: match transport.as_deref() {
-                Some("sse") => UrlTransport::Sse,
-                Some(_) => UrlTransport::Streamable,
+            transport: match transport {
+                Some(Transport::Sse) => UrlTransport::Sse,
+                Some(Transport::Http) => UrlTransport::Streamable,
                 None => UrlTransport::Auto,
             },
         },

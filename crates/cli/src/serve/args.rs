@@ -41,7 +41,7 @@ pub(crate) struct ServeArgs {
     listen: Option<Address>,
     #[command(flatten)]
     pub(crate) places: Places,
-    /// Check configuration, keys and certificates, say what would be served, and end
+    /// Check everything a start would need, say what would be served, and end
     #[arg(long)]
     pub(crate) check: bool,
     /// Conveniences for trying things out, on loopback only: tokens for the asking and in URLs [default: false]

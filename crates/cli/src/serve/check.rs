@@ -1,4 +1,4 @@
-//! `salon serve --check`: everything a start would read is read, and nothing is started or made.
+//! `salon serve --check`: everything a start would need is tried, nothing is started, and nothing made stays.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -9,12 +9,15 @@ use salon_gateway::auth::LocalKey;
 use salon_gateway::auth::jwks::Jwks;
 use salon_gateway::config::Config;
 
+use super::variables;
 use crate::guests::plan::Plan;
 use crate::hand_over;
 use crate::trouble::Trouble;
 
 pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &Plan) -> Result<(), Trouble> {
-    salon_gateway::check(config).map_err(Trouble::usage)?;
+    let data = config.data.display().to_string();
+    let mut notes = salon_gateway::check(config).map_err(|error| super::explain(error, &data))?;
+    notes.extend(variables::unknown());
     let key = match LocalKey::find(&config.data).map_err(Trouble::usage)? {
         Some(_) => "the gateway's own",
         None => "the gateway's own, to be made at the first start",
@@ -29,7 +32,7 @@ pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &Plan) -> Re
     for (what, value) in report(config, file, keys) {
         let _ = write!(text, "\n  {what:<12}{value}");
     }
-    for (what, value) in guests(plan) {
+    for (what, value) in guests(plan).into_iter().chain(notes.into_iter().map(|note| ("note", note))) {
         let _ = write!(text, "\n  {what:<12}{value}");
     }
     hand_over(format_args!("{text}"))

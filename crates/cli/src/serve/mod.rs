@@ -3,6 +3,7 @@
 mod args;
 mod check;
 mod logging;
+pub(crate) mod variables;
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -36,6 +37,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
     let answers = Answers::asking();
     let plan = args.sources().plan(&config, &answers).map_err(Trouble::usage)?;
     logging::start(config.log_format, filter);
+    for warning in variables::unknown() {
+        tracing::warn!("{warning}");
+    }
     runtime.block_on(serve(config, args, plan, answers))
 }
 
@@ -94,7 +98,9 @@ fn announce(config: &Config, address: SocketAddr) {
 /// Where a start can fail by a mistake in the configuration, the exit code says so.
 fn explain(error: ServeError, data: &str) -> Trouble {
     match error {
-        ServeError::Config(_) | ServeError::Key(_) | ServeError::Jwks(_) | ServeError::Tls(_) => Trouble::usage(error),
+        ServeError::Config(_) | ServeError::Key(_) | ServeError::Jwks { .. } | ServeError::Tls(_) => {
+            Trouble::usage(error)
+        }
         ServeError::LogStopped(_) => Trouble::hinted(
             error,
             format_args!(

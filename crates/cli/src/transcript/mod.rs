@@ -11,7 +11,7 @@ use std::time::Duration;
 use salon_protocol::{CHAT_METHOD, Envelope, Kind, Message, ParticipantId, Presence, PresenceEvent};
 
 use self::calls::Calls;
-use crate::safe;
+use crate::{clock, safe};
 
 /// The longest text shown of one thing.
 const MOST_CHARS: usize = 96;
@@ -36,6 +36,11 @@ pub(crate) struct When<'a> {
     pub(crate) shown: &'a str,
     /// By this machine's own clock, since any moment; only then can it be told how long a call took.
     pub(crate) since: Option<Duration>,
+}
+
+/// The sender's time as a line shows it: `2025-08-17 14:00:00`, as clocks show it here.
+pub(crate) fn sent_at(envelope: &Envelope) -> String {
+    reading::sent(envelope).map_or_else(String::new, clock::second)
 }
 
 struct Open {
@@ -66,8 +71,8 @@ impl Transcript {
         let told = match (envelope.kind(), envelope.message()) {
             (Kind::Presence, _) => self.presence(&envelope.presence()?)?,
             (Kind::System, _) | (_, None) => return None,
-            (_, Some(Message::Request { .. })) => self.request(envelope, when)?,
-            (_, Some(Message::Response { .. })) => self.response(envelope, when)?,
+            (_, Some(Message::Request { method, .. })) => self.request(envelope, method, when),
+            (_, Some(Message::Response { .. })) => self.response(envelope, when),
             (_, Some(Message::Notification { method })) => self.notification(envelope, method),
         };
         Some(format!("{}  {told}", self.tone(Tone::Dim, &format!("{:>5}", when.shown))))
@@ -86,28 +91,29 @@ impl Transcript {
         }
     }
 
-    fn request(&mut self, envelope: &Envelope, when: When<'_>) -> Option<String> {
-        let reading::Asked { what, arguments } = reading::asked(envelope)?;
-        let space = if arguments.is_empty() { "" } else { " " };
-        let line = format!("{}{}{space}{}", self.way(envelope, "→"), self.shown(&what), self.shown(&arguments));
+    fn request(&mut self, envelope: &Envelope, method: &str, when: When<'_>) -> String {
+        let params = reading::members(envelope.params().unwrap_or("{}"));
+        let reading::Asked { what, details } = reading::asked(method, &params);
+        let space = if details.is_empty() { "" } else { " " };
+        let line = format!("{}{}{space}{}", self.way(envelope, "→"), self.shown(&what), self.shown(&details));
         self.open.ask(envelope.id().clone(), Open { what, asked: when.since });
-        Some(line)
+        line
     }
 
-    fn response(&mut self, envelope: &Envelope, when: When<'_>) -> Option<String> {
+    fn response(&mut self, envelope: &Envelope, when: When<'_>) -> String {
         let open = self.open.answer(envelope.correlation());
-        let reading::Answered { worked, says } = reading::answered(envelope)?;
+        let reading::Answered { worked, says } = reading::answered(envelope);
         let mark = if worked { self.tone(Tone::Good, "✓") } else { self.tone(Tone::Bad, "✗") };
         let what = open.as_ref().map_or("answer", |open| &open.what);
         let mut line = format!("{}{mark} {}", self.way(envelope, "→"), self.shown(what));
-        if let Some(says) = says {
+        if !says.is_empty() {
             let _ = write!(line, ": {}", self.shown(&says));
         }
         if let (Some(now), Some(asked)) = (when.since, open.and_then(|open| open.asked)) {
             let took = format!(" ({} ms)", now.saturating_sub(asked).as_millis());
             line.push_str(&self.tone(Tone::Dim, &took));
         }
-        Some(line)
+        line
     }
 
     fn notification(&mut self, envelope: &Envelope, method: &str) -> String {
@@ -219,12 +225,12 @@ mod tests {
             ("system:gateway", "", "", r#"{"event":"heartbeat","participant":{"id":"bob"}}"#),
         ]), @r#"
         1:01  + bob joined, an agent
-        1:01  alice → bob               move {"x":1}
+        1:01  alice → bob               move x=1
         1:01  alice → bob               tools/list
         1:01  bob … alice               move 1 of 2, half
         1:01  bob → alice               ✓ tools/list: move, stop (20 ms)
         1:01  bob → alice               ✗ move: stuck (40 ms)
-        1:01  bob → alice               ✗ answer: no such method
+        1:01  bob → alice               ✗ answer: no such method (-32601)
         1:01  - bob left
         "#);
     }

@@ -16,7 +16,7 @@ fn a_tool_is_called_and_its_answer_printed() {
         moved to (1, -2)
         exit: 0
         ");
-        assert_snapshot!(call(&["move", "--json", r#"{"x":1,"y":2}"#, "--output", "json"]).await, @r#"
+        assert_snapshot!(call(&["move", "--arguments", r#"{"x":1,"y":2}"#, "--json"]).await, @r#"
         {"content":[{"type":"text","text":"moved to (1, 2)"}]}
         exit: 0
         "#);
@@ -34,12 +34,12 @@ fn a_tool_is_called_and_its_answer_printed() {
         exit: 0
         "#);
         stage.home.write("arguments.json", "{ \"number\": 1.10,\n \"z\": 0, \"a\": 9007199254740993 }");
-        assert_snapshot!(call(&["echo", "--json", "@arguments.json"]).await, @r#"
+        assert_snapshot!(call(&["echo", "-a", "@arguments.json"]).await, @r#"
         { "number": 1.10,
          "z": 0, "a": 9007199254740993 }
         exit: 0
         "#);
-        let piped = fed(stage.alice(&["call", TOPIC, "robot", "echo", "--json", "-"]), r#"{"number":7}"#).await;
+        let piped = fed(stage.alice(&["call", TOPIC, "robot", "echo", "--arguments", "-"]), r#"{"number":7}"#).await;
         assert_eq!((&*piped.stdout, piped.code), ("{\"number\":7}\n", Some(0)));
         let raw = finish(stage.alice(&["call", TOPIC, "robot", "shout", "--raw"])).await;
         assert_eq!(raw.stdout, "two\nlines \u{1b}[31mred\u{7}\n");
@@ -74,9 +74,17 @@ fn the_exit_status_says_how_it_went() {
         error: `robot` answered with error -32050: no fuel\u{1b}[2J
         exit: 6
         ");
-        assert_snapshot!(call(&["robot", "fault", "--output", "json"]).await, @r#"
+        assert_snapshot!(call(&["robot", "fault", "--json"]).await, @r#"
         {"error":{"code":-32050,"message":"no fuel\u001b[2J"}}
         exit: 6
+        "#);
+        assert_snapshot!(call(&["ghost", "move", "--json"]).await, @r#"
+        {"error":{"message":"`ghost` is not in this room","hint":"`salon who room:alpha` shows who is there"}}
+        exit: 3
+        "#);
+        assert_snapshot!(call(&["robot", "move", "=5", "--json"]).await, @r#"
+        {"error":{"message":"an argument is `name=value`, and `=5` has no name","hint":"`salon tools room:alpha robot --long` shows the arguments"}}
+        exit: 2
         "#);
         let other = stage.token("alice", "topics=room:other");
         assert_snapshot!(stage.told_to(&other, &["call", TOPIC, "robot", "move", "x=1", "y=1"]).await, @"
@@ -137,24 +145,24 @@ fn what_does_not_fit_is_not_sent() {
         hint: it has `ask`, `echo`, `fault`, `hang`, `move`, `shout`, `stuck`
         exit: 2
         ");
-        assert_snapshot!(call(&["move", "--json", "[1]"]).await, @r#"
+        assert_snapshot!(call(&["move", "--arguments", "[1]"]).await, @r#"
         error: the arguments must be a JSON object
 
         hint: it looks like `{"x": 1}`
         exit: 2
         "#);
-        assert_snapshot!(call(&["move", "--json", "{"]).await, @r#"
+        assert_snapshot!(call(&["move", "--arguments", "{"]).await, @r#"
         error: the arguments are no JSON: EOF while parsing an object at line 1 column 1
 
         hint: it looks like `{"x": 1}`
         exit: 2
         "#);
-        assert_snapshot!(call(&["move", "--json", "@missing.json"]).await, @"
+        assert_snapshot!(call(&["move", "--arguments", "@missing.json"]).await, @"
         error: `missing.json` cannot be read: No such file or directory (os error 2)
         exit: 2
         ");
-        assert_snapshot!(call(&["move", "x=1", "--json", "{}"]).await, @"
-        error: the argument '[KEY=VALUE]...' cannot be used with '--json <JSON|@FILE|->'
+        assert_snapshot!(call(&["move", "x=1", "--arguments", "{}"]).await, @"
+        error: the argument '[KEY=VALUE]...' cannot be used with '--arguments <JSON|@FILE|->'
 
         Usage: salon call --gateway <URL> <TOPIC> <PARTICIPANT> <TOOL> <KEY=VALUE>...
 

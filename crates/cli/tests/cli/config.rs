@@ -128,3 +128,74 @@ fn a_key_others_can_read_is_a_mistake_too() {
     exit: 2
     ");
 }
+
+#[test]
+fn a_conflict_is_told_with_its_line() {
+    insta::assert_snapshot!(check("data = \"d\"\n[tls]\ncert = \"c.pem\"\n", ""), @"
+    error: salon.toml:3: a TLS certificate without its key
+
+    hint: set `tls.key` too
+    exit: 2
+    ");
+}
+
+/// What a person sees of a check with variables set.
+fn check_with(home: &Home, variables: &[(&str, &str)], arguments: &str) -> String {
+    let mut command = home.command(BINARY);
+    command.args(["serve", "--check"]).args(arguments.split_whitespace()).envs(variables.iter().copied());
+    let ran = run(finish(command));
+    let told = format!("{}{}exit: {}", ran.stdout, ran.stderr, ran.code.expect("an exit code"));
+    told.replace(&home.path().display().to_string(), "HOME")
+}
+
+#[test]
+fn a_bad_variable_is_told_by_its_own_name() {
+    let home = Home::new();
+    insta::assert_snapshot!(check_with(&home, &[("SALON_MAX_MESSAGE", "big")], ""), @"
+    error: invalid value 'big' for 'SALON_MAX_MESSAGE': `big` is not a number of bytes such as `65536`, `64KiB` or `1MiB`
+
+    hint: `--help` lists what there is
+    exit: 2
+    ");
+    let bad = |variable, arguments: &str| {
+        let told = check_with(&home, &[variable], arguments);
+        told.lines().next().and_then(|line| line.split("' for '").nth(1)?.split('\'').next().map(str::to_owned))
+    };
+    assert_eq!(bad(("SALON_DEV", "perhaps"), "").as_deref(), Some("SALON_DEV"));
+    assert_eq!(bad(("SALON_ALLOW_HOST", "a b"), "").as_deref(), Some("SALON_ALLOW_HOST"));
+    // What was typed is told as it was typed, whatever the variable says.
+    assert_eq!(bad(("SALON_MAX_MESSAGE", "1"), "--max-message big").as_deref(), Some("--max-message <SIZE>"));
+    assert_eq!(bad(("SALON_MAX_MESSAGE", "1"), "--max-message=big").as_deref(), Some("--max-message <SIZE>"));
+    assert_eq!(bad(("SALON_ALLOW_HOST", "a"), "--host a:b").as_deref(), Some("--allow-host <NAME>"));
+}
+
+#[test]
+fn what_a_start_would_need_is_tried() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    home.write("file", "");
+    insta::assert_snapshot!(run(home.told("serve --check --data file")), @"
+    error: the data directory `file` cannot be used: not a directory
+    exit: 1
+    ");
+    insta::assert_snapshot!(run(home.told("serve --check --audit-file missing/audit.log")), @"
+    error: the audit trail `missing/audit.log` cannot be used: No such file or directory (os error 2)
+    exit: 1
+    ");
+    std::fs::create_dir(home.path().join("data")).expect("made");
+    std::fs::set_permissions(home.path().join("data"), std::fs::Permissions::from_mode(0o750)).expect("set");
+    home.write("data/log.db", "no database at all");
+    insta::assert_snapshot!(run(home.told("serve --check --data data")), @"
+    error: `data/log.db` is not a database
+    exit: 1
+    ");
+    std::fs::remove_file(home.path().join("data/log.db")).expect("removed");
+    let told = check_with(&home, &[("SALON_RETENTION_AEG", "1d"), ("SALON_TOKEN", "x")], "--data data");
+    let notes: Vec<_> = told.lines().filter(|line| line.contains(" note ")).collect();
+    insta::assert_snapshot!(notes.join("\n"), @"
+      note        `data` is open to other users (mode 750); `chmod 700 data` closes it
+      note        the variable `SALON_RETENTION_AEG` is set, but nothing reads it; did you mean `SALON_RETENTION_AGE`?
+    ");
+    let left = std::fs::read_dir(home.path().join("data")).expect("readable").count();
+    assert_eq!(left, 0, "nothing is left behind");
+}

@@ -31,7 +31,7 @@ fn all_is_well() {
         ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
-        ✓ token        is for `alice` and opens *, until TIME UTC
+        ✓ token        is for `alice` and opens *, until TIME
         ✓ access       the gateway accepts the token
         ✓ topic        `room:alpha` was entered and left again; 1 other there
         exit: 0
@@ -65,7 +65,7 @@ fn a_token_that_is_wrong_is_named() {
         ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
-        ✗ token        is for `alice` and opens *; it expired at TIME UTC
+        ✗ token        is for `alice` and opens *; it expired at TIME
                        hint: get a new one, and store it with `salon login`
         ✗ access       the gateway does not accept the token: the token has expired
                        hint: see what is said of the token above
@@ -76,7 +76,7 @@ fn a_token_that_is_wrong_is_named() {
         ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
-        ! token        is for `alice` and opens *; it expires at TIME UTC, soon
+        ! token        is for `alice` and opens *; it expires at TIME, soon
                        hint: get a new one, and store it with `salon login`
         ✓ access       the gateway accepts the token
         ✓ topic        `room:alpha` was entered and left again; 0 others there
@@ -87,7 +87,7 @@ fn a_token_that_is_wrong_is_named() {
         ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
-        ✓ token        is for `alice` and opens room:other, until TIME UTC
+        ✓ token        is for `alice` and opens room:other, until TIME
         ✓ access       the gateway accepts the token
         ✗ topic        `room:alpha` is not open to this token
                        hint: where the gateway runs, `salon token --topic room:alpha --id ID` makes a token that opens it
@@ -99,7 +99,7 @@ fn a_token_that_is_wrong_is_named() {
         ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
-        ✓ token        is for `alice` and opens *, until TIME UTC
+        ✓ token        is for `alice` and opens *, until TIME
         ✗ access       the gateway does not accept the token: the token's signature is wrong
                        hint: a token works only for the gateway whose key signed it; get one from there
         exit: 1
@@ -116,8 +116,8 @@ fn a_gateway_that_is_not_there_is_named() {
         drop(nobody);
         let told = home.told(&format!("doctor --gateway {address}")).await;
         assert_snapshot!(told.replace(&address, "ADDRESS"), @"
-        ✗ token        there is no token for `http://ADDRESS`
-                       hint: start a gateway with `salon serve`, or give a token with `--token`, `SALON_TOKEN` or `salon login`
+        ✗ token        there is no token for `http://ADDRESS`, and no key in `HOME/.local/share/salon` to make one
+                       hint: start a gateway with `salon serve`; if one runs, name its data directory with `--data` or `SALON_DATA`, or give a token with `SALON_TOKEN` or `salon login`
         ✗ tcp          http://ADDRESS cannot be connected to: Connection refused (os error 111)
                        hint: nothing listens there: start it with `salon serve`
         exit: 1
@@ -137,8 +137,8 @@ fn a_gateway_that_is_not_there_is_named() {
         });
         let told = home.told(&format!("doctor --gateway {address}")).await;
         assert_snapshot!(told.replace(&address, "ADDRESS"), @"
-        ✗ token        there is no token for `http://ADDRESS`
-                       hint: start a gateway with `salon serve`, or give a token with `--token`, `SALON_TOKEN` or `salon login`
+        ✗ token        there is no token for `http://ADDRESS`, and no key in `HOME/.local/share/salon` to make one
+                       hint: start a gateway with `salon serve`; if one runs, name its data directory with `--data` or `SALON_DATA`, or give a token with `SALON_TOKEN` or `salon login`
         ✓ tcp          ADDRESS takes connections
         ✗ health       `http://ADDRESS/health` does not answer as it should: the answer was 404 Not Found, and not a gateway's
                        hint: is it a Salon gateway, and is it http or https?
@@ -168,7 +168,7 @@ fn credentials_that_others_can_read_are_named() {
         ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
-        ✓ token        is for `alice` and opens *, until TIME UTC
+        ✓ token        is for `alice` and opens *, until TIME
         ✓ access       the gateway accepts the token
         exit: 0
         ");
@@ -180,7 +180,7 @@ fn credentials_that_others_can_read_are_named() {
         ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
-        ✓ token        is for `alice` and opens *, until TIME UTC
+        ✓ token        is for `alice` and opens *, until TIME
         ✓ access       the gateway accepts the token
         exit: 1
         ");

@@ -132,6 +132,7 @@ fn a_command_joins_a_room_and_is_called_there() {
         join.signal("INT").await;
         let ran = join.end().await;
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(ran.stderr.starts_with("starting `files`…\n"), "{}", ran.stderr);
         assert!(ran.stderr.contains("files | tiny is up\n"), "{}", ran.stderr);
         is_gone(server).await;
     });
@@ -183,6 +184,14 @@ fn mistakes_in_joining_are_told() {
         hint: `--help` lists what there is
         exit: 2
         ");
+        insta::assert_snapshot!(told(&format!("room:lab --as files {at} -- no-such-program")).await, @"
+        error: cannot start `no-such-program`: there is no such program
+        exit: 2
+        ");
+        insta::assert_snapshot!(told(&format!("room:lab --as files {at} --url notaurl")).await, @"
+        error: not a usable URL: relative URL without a base
+        exit: 2
+        ");
         insta::assert_snapshot!(told(&format!("room:lab --as files {at} --header a:b -- python3")).await, @"
         error: `--header` goes with `--url`, not with a command
         exit: 2
@@ -211,7 +220,7 @@ fn a_gateway_hosts_the_guests_of_its_file_and_one_that_fails_harms_nobody() {
     run(async {
         let texts = [
             "`good` (tiny 1) is in room:lab and offers 3 tools",
-            "starting it again",
+            "the guest is gone until SIGHUP: `absent` cannot be brought in: cannot start `no-such-program`: there is no such program",
             "the variable `NOT_SET` is not set",
         ];
         let mut gateway = serve(&home, "", &texts).await;
@@ -244,7 +253,7 @@ fn a_gateway_hosts_the_guests_of_its_file_and_one_that_fails_harms_nobody() {
         gateway.signal("TERM").await;
         let ran = gateway.end().await;
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        let (left, stopping) = (ran.stderr.find("the guest has ended"), ran.stderr.find("stopping"));
+        let (left, stopping) = (ran.stderr.find("the guest has left"), ran.stderr.find("stopping"));
         assert!(left.is_some() && left < stopping, "guests end before the gateway drains: {}", ran.stderr);
     });
 }
@@ -352,5 +361,37 @@ fn inputs_are_asked_for_at_a_terminal_and_secrets_are_not_shown() {
         assert!(!ran.stdout.contains("s3cre"), "{}", ran.stdout);
         let given = std::fs::read_to_string(home.path().join("given")).expect("the server was started");
         assert_eq!(given, "s3cret in us\n");
+    });
+}
+
+/// Presses Ctrl-C where a secret is asked for, and tells how the program ended.
+const IMPATIENT: &str = r#"
+import os, pty, sys
+child, terminal = pty.fork()
+if child == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+seen = b""
+while b"The key: " not in seen:
+    seen += os.read(terminal, 4096)
+os.write(terminal, b"s3c\x03")
+print("ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"#;
+
+#[test]
+fn ctrl_c_at_a_secret_ends_the_command() {
+    let home = home();
+    home.write("impatient.py", IMPATIENT);
+    home.write(
+        "servers.json",
+        r#"{
+  "inputs": [{ "type": "promptString", "id": "key", "description": "The key", "password": true }],
+  "servers": { "tiny": { "command": "python3", "args": ["tiny.py"], "env": { "KEY": "${input:key}" } } }
+}"#,
+    );
+    run(async {
+        let mut person = home.command("python3");
+        person.args(["impatient.py", BINARY, "serve", "--listen", "127.0.0.1:0", "--import", "servers.json"]);
+        let ran = finish(person).await;
+        assert_eq!(ran.stdout, "ended with 130\n", "{}", ran.stderr);
     });
 }

@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt;
+
 use salon_testkit::run;
 
 use crate::salon::Home;
@@ -93,6 +95,10 @@ fn what_is_there_stays_and_nothing_is_written_twice() {
                    - asks for `api-key` there; here it is the variable `API_KEY`
           off      http://localhost:1/sse
                    - switched off there, and so here
+
+        warning: `headers.Authorization` of `remote-server` is copied as it stands, and others can read salon.toml
+        warning: `url` of `remote-server` is copied as it stands, and others can read salon.toml
+        hint: `chmod 600 salon.toml`, or write `${VAR}` in their place
         4 guests written to salon.toml; `salon serve` brings them in, SIGHUP if it runs already
         exit: 0
         ");
@@ -197,4 +203,38 @@ fn mistakes_are_told() {
     hint: guests that stand there as `guests = { … }` must become tables of their own first
     exit: 2
     ");
+}
+
+#[test]
+fn what_is_written_is_for_its_owner_alone() {
+    let home = Home::new();
+    home.write(
+        "mine.json",
+        r#"{"mcpServers": {"a": {"command": "b", "args": ["--api-key", "sk-1"], "env": {"X": "1"}}}}"#,
+    );
+    let file = home.path().join("salon.toml");
+    let mode = || std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777;
+    insta::assert_snapshot!(run(home.told("import mine.json --yes")), @"
+    mine.json (a file)
+      a  b --api-key sk-1
+         - looks like a secret and is copied as it stands: `--api-key` in `args`
+    1 guest written to salon.toml; `salon serve` brings them in, SIGHUP if it runs already
+    exit: 0
+    ");
+    assert_eq!(mode(), 0o600);
+
+    // One that was there keeps its mode, and whoever else can read it is spoken of.
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("a mode");
+    insta::assert_snapshot!(run(home.told("import mine.json --yes --topic room:other")), @"
+    mine.json (a file)
+      a  b --api-key sk-1
+         - looks like a secret and is copied as it stands: `--api-key` in `args`
+
+    warning: `env.X` of `a` is copied as it stands, and others can read salon.toml
+    warning: `--api-key` in `args` of `a` is copied as it stands, and others can read salon.toml
+    hint: `chmod 600 salon.toml`, or write `${VAR}` in their place
+    1 guest written to salon.toml; `salon serve` brings them in, SIGHUP if it runs already
+    exit: 0
+    ");
+    assert_eq!(mode(), 0o644);
 }

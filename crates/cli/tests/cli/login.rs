@@ -37,7 +37,7 @@ fn a_token_is_kept_for_its_gateway() {
         let token = stage.token("alice", "topics=room:*,lobby");
         let login = fed(stage.bare(&["login", &stage.url()]), &format!("{token}\n")).await;
         assert_snapshot!(stage.normal(login), @"
-        logged in to GATEWAY as `alice`, which opens room:*, lobby, until TIME UTC
+        logged in to GATEWAY as `alice`, which opens room:*, lobby, until TIME
         stored in `HOME/.config/salon/credentials.toml`, for your eyes only
         exit: 0
         ");
@@ -52,7 +52,7 @@ fn a_token_is_kept_for_its_gateway() {
         exit: 0
         ");
         assert_snapshot!(stage.bare_told(&["login", "--list"]).await, @"
-        * GATEWAY  alice  room:*, lobby  until TIME UTC
+        * GATEWAY  alice  room:*, lobby  until TIME
         exit: 0
         ");
         assert_snapshot!(stage.bare_told(&["login", "--list", "--json"]).await, @r#"
@@ -132,7 +132,7 @@ fn only_a_token_that_works_is_kept() {
         let stage = Stage::new().await;
         let login = async |token: &str| stage.normal(fed(stage.bare(&["login", &stage.url()]), token).await);
         assert_snapshot!(login("").await, @"
-        error: what was given is no token: it must be one word
+        error: no token was given
 
         hint: `salon token` makes one, where the gateway runs
         exit: 2
@@ -226,10 +226,7 @@ fn a_gateway_on_this_machine_needs_no_login() {
             let stdout = ran.stdout.lines().map(line).collect::<Vec<_>>().join("\n");
             format!("{stdout}\n{}exit: {}", ran.stderr, ran.code.expect("no signal"))
         };
-        assert_snapshot!(salon(&["say", TOPIC, "hello"]).await, @"
-        as `lise-B`, by this machine's own key (`--as` or `salon login` changes that)
-        exit: 0
-        ");
+        assert_snapshot!(salon(&["say", TOPIC, "hello"]).await, @"exit: 0");
         assert_snapshot!(salon(&["say", TOPIC, "--as", "bob", "hello"]).await, @"exit: 0");
         assert_snapshot!(salon(&["history", TOPIC, "--as", "carol"]).await, @"
         lise-B: hello
@@ -246,9 +243,9 @@ fn without_credentials_there_is_a_hint() {
     let home = Home::new();
     run(async {
         assert_snapshot!(home.told("who room:alpha").await, @"
-        error: there is no token for `http://127.0.0.1:8787`
+        error: there is no token for `http://127.0.0.1:8787`, and no key in `HOME/.local/share/salon` to make one
 
-        hint: start a gateway with `salon serve`, or give a token with `--token`, `SALON_TOKEN` or `salon login`
+        hint: start a gateway with `salon serve`; if one runs, name its data directory with `--data` or `SALON_DATA`, or give a token with `SALON_TOKEN` or `salon login`
         exit: 2
         ");
         assert_snapshot!(home.told("who room:alpha --gateway https://chat.example").await, @"

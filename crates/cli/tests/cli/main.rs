@@ -10,6 +10,7 @@ mod full_disk;
 mod guests;
 mod help;
 mod import;
+mod keys;
 mod login;
 mod records;
 mod salon;

@@ -41,6 +41,7 @@ impl Home {
             .env("HOME", self.path())
             .env("TMPDIR", self.path())
             .env("COLUMNS", "100")
+            .env("TZ", "UTC")
             .current_dir(self.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

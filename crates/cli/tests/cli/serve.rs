@@ -95,6 +95,58 @@ fn a_data_directory_has_one_gateway() {
 }
 
 #[test]
+fn a_check_beside_a_running_gateway_says_so_and_disturbs_nobody() {
+    let home = Home::new();
+    run(async {
+        let running = home.serve("").await;
+        Call::new("GET", "/health").send(running.address).await.expect("it has opened its log");
+        let told = home.told("serve --check").await;
+        assert!(told.contains("note        `HOME/.local/share/salon` is in use by another gateway now\n"), "{told}");
+        assert!(told.ends_with("exit: 0"), "{told}");
+        running.signal("TERM").await;
+        assert_eq!(running.end().await.code, Some(0));
+        let told = home.told("serve --check").await;
+        assert!(!told.contains("in use"), "{told}");
+    });
+}
+
+#[test]
+fn a_start_warns_of_what_is_open_and_what_is_misspelt() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    let data = home.path().join("data");
+    std::fs::create_dir(&data).expect("made");
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).expect("set");
+    run(async {
+        let mut command = home.command(BINARY);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data", "data", "--log-format", "json"]);
+        command.env("SALON_LISTN", "127.0.0.1:1");
+        let mut running = Running::spawn(command);
+        let told = running.complained("\"serving\"").await;
+        let warned = told.lines().filter_map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            (line["level"] == "WARN").then(|| line["message"].as_str().unwrap_or_default().to_owned())
+        });
+        insta::assert_snapshot!(warned.collect::<Vec<_>>().join("\n"), @"
+        the variable `SALON_LISTN` is set, but nothing reads it; did you mean `SALON_LISTEN`?
+        `data` is open to other users (mode 755); `chmod 700 data` closes it
+        ");
+        running.signal("TERM").await;
+        assert_eq!(running.end().await.code, Some(0));
+    });
+}
+
+#[test]
+fn keys_that_cannot_be_had_are_told_by_their_place() {
+    let home = Home::new();
+    home.write("keys.json", "{}");
+    insta::assert_snapshot!(run(home.told("serve --listen 127.0.0.1:0 --jwks keys.json")), @"
+    error: `keys.json`: the key set is not a JSON Web Key Set: missing field `keys` at line 1 column 2
+    exit: 2
+    ");
+}
+
+#[test]
 fn an_address_in_use_is_told() {
     let home = Home::new();
     run(async {

@@ -40,7 +40,10 @@ fn what_is_said_is_in_the_history() {
         error: no envelope `unknown` is kept in this topic
         exit: 5
         ");
-        assert_snapshot!(stage.told(&["history", "room:empty"]).await, @"exit: 0");
+        assert_snapshot!(stage.told(&["history", "room:empty"]).await, @"
+        nothing has happened yet in `room:empty`
+        exit: 0
+        ");
     });
 }
 
@@ -67,7 +70,10 @@ fn nothing_is_said_by_mistake() {
         hint: where the gateway runs, `salon token --topic room:alpha --id ID` makes a token that opens it
         exit: 5
         ");
-        assert_snapshot!(stage.told(&["history", TOPIC]).await, @"exit: 0");
+        assert_snapshot!(stage.told(&["history", TOPIC]).await, @"
+        nothing has happened yet in `room:alpha`
+        exit: 0
+        ");
     });
 }
 
@@ -81,6 +87,10 @@ fn rooms_and_those_in_them_are_shown() {
         ");
         assert_snapshot!(stage.told(&["who", TOPIC]).await, @"
         nobody is in `room:alpha`
+        exit: 0
+        ");
+        assert_snapshot!(stage.told(&["history", TOPIC]).await, @"
+        nothing has happened yet in `room:alpha`
         exit: 0
         ");
         let (_robot, _) = stage.robot().await;

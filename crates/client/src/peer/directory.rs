@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use salon_protocol::{Envelope, Kind, Members, Message, ParticipantId, PresenceEvent};
+use salon_protocol::{Envelope, Kind, McpVersion, Members, Message, ParticipantId, PresenceEvent};
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, watch};
@@ -13,10 +13,8 @@ use tokio::time::timeout;
 use super::catalogue::Listing;
 use super::{GREETING, read};
 use crate::mcp::{Initialized, Prompt, Resource, ResourceTemplate, Tool, empty_object};
+use crate::shared::lock;
 use crate::{CallError, Discovery, RequestOptions, Room, Service};
-
-/// The revision of MCP that the handshake proposes, as rooms want it.
-const VERSION: &str = "2025-06-18";
 
 /// The others, as far as they were met. Every envelope passes through [`observe`](Self::observe), in order.
 pub(crate) struct Directory {
@@ -117,10 +115,6 @@ impl Directory {
 }
 
 /// Nothing that can panic runs while one of these is held.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl fmt::Debug for Directory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Directory").field("met", &self.met().keys()).finish_non_exhaustive()
@@ -178,7 +172,7 @@ impl Acquaintance {
             let mut greeting = self.greeting();
             match &*greeting {
                 Some(begun) if is_of_use(begun) => begun.clone(),
-                _ => greeting.insert(self.clone().begin(room.clone(), peer.clone())).clone(),
+                _ => greeting.insert(self.clone().begin(room.lend(), peer.clone())).clone(),
             }
         };
         match greeting.wait_for(Option::is_some).await.as_deref() {
@@ -215,7 +209,7 @@ fn is_of_use(greeting: &watch::Receiver<Option<Greeting>>) -> bool {
 async fn shake_hands(room: &Room, peer: &ParticipantId) -> Result<Initialized, CallError> {
     let name = room.roster().into_iter().find(|one| one.id == *room.id()).and_then(|me| me.name);
     let mut params = Members::default();
-    params.set("protocolVersion", VERSION);
+    params.set("protocolVersion", McpVersion::HANDSHAKES[0]);
     params.set("capabilities", &room.shared().directory.declares);
     params.set(
         "clientInfo",

@@ -4,7 +4,7 @@
 //! they like. Everything is raw JSON; only ids and progress tokens are replaced.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::method_of;
 use crate::mcp::empty_object;
+use crate::shared::lock;
 use crate::{Call, CallError, Outgoing, Progress, Request, RequestOptions, RoomRef, RpcError};
 
 /// How many messages wait for an rmcp service.
@@ -118,7 +119,7 @@ impl Line {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that can panic runs while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Passes a request of the participant to the service, at once, so that the order stays; the answer comes when it comes.

@@ -1,5 +1,5 @@
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use futures_util::FutureExt;
@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::AsyncReadExt;
 
 use super::{MAX_TOKEN, Token, TokenError, TokenProvider};
+use crate::shared::lock;
 
 /// The token in a file, such as one that an orchestrator mounts and renews.
 ///
@@ -35,7 +36,7 @@ impl TokenFile {
         // Some file systems have no times; there the file is read each time.
         let modified = file.metadata().await.map_err(failed)?.modified().ok();
         if !refresh {
-            let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+            let read = lock(&self.read);
             if let Some((at, token)) = &*read
                 && Some(*at) == modified
             {
@@ -46,7 +47,7 @@ impl TokenFile {
         // One more than a token may have, so that a longer one is seen to be longer.
         file.take(MAX_TOKEN as u64 + 1).read_to_end(&mut bytes).await.map_err(failed)?;
         let token = Token::read(&bytes).map_err(|why| TokenError::NotInFile { path: self.path.clone(), why })?;
-        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = modified.map(|at| (at, token.clone()));
+        *lock(&self.read) = modified.map(|at| (at, token.clone()));
         Ok(token)
     }
 }

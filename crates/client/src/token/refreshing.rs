@@ -1,10 +1,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use super::{Token, TokenError, TokenProvider};
@@ -84,7 +83,7 @@ impl Kept {
             _ => {}
         }
         let fetched = fetch().await.map(|token| {
-            let until = expiry(token.expose()).map(|expiry| keep_until(SystemTime::now(), expiry));
+            let until = token.expires().map(|expiry| keep_until(SystemTime::now(), expiry));
             (token, until)
         });
         self.fetched.fetch_add(1, Ordering::Release);
@@ -98,64 +97,11 @@ fn keep_until(now: SystemTime, expiry: SystemTime) -> SystemTime {
     now + left - MARGIN.min(left / 10)
 }
 
-/// The `exp` claim of a JWT, unverified.
-fn expiry(token: &str) -> Option<SystemTime> {
-    #[derive(Deserialize)]
-    struct Claims {
-        exp: f64,
-    }
-    let claims = token.split('.').nth(1)?;
-    let Claims { exp } = serde_json::from_slice(&base64url(claims)?).ok()?;
-    // A negative or absurd time is no time.
-    UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(exp).ok()?)
-}
-
-/// Decodes unpadded base64url.
-fn base64url(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    let (mut bits, mut count) = (0_u32, 0);
-    for c in text.trim_end_matches('=').bytes() {
-        let six = match c {
-            b'A'..=b'Z' => c - b'A',
-            b'a'..=b'z' => c - b'a' + 26,
-            b'0'..=b'9' => c - b'0' + 52,
-            b'-' => 62,
-            b'_' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(six);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
-
-    #[test]
-    fn expiry_is_read_without_verifying() {
-        // {"exp":1700000000}
-        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
-        assert_eq!(expiry("e30.eyJleHAiOjE3MDAwMDAwMDB9.sig"), Some(at(1_700_000_000)));
-        // {"exp":-1}, {}, no JSON, not base64, no JWT
-        for token in ["e30.eyJleHAiOi0xfQ.x", "e30.e30.x", "e30.AAAA.x", "e30.*.x", "opaque"] {
-            assert_eq!(expiry(token), None, "{token}");
-        }
-    }
-
-    #[test]
-    fn base64url_decodes_every_length() {
-        for (text, bytes) in [("", ""), ("Zg", "f"), ("Zm8", "fo"), ("Zm9v", "foo"), ("Zm9vYg==", "foob")] {
-            assert_eq!(base64url(text).as_deref(), Some(bytes.as_bytes()), "{text}");
-        }
-        assert_eq!(base64url("-_8"), Some(vec![0xfb, 0xff]));
-    }
 
     #[test]
     fn a_token_is_kept_until_shortly_before_it_expires() {

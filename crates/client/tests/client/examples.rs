@@ -49,9 +49,9 @@ async fn the_coordinator_gathers_what_echo_agents_say() {
     for who in ["echo-1", "echo-2"] {
         agents.push(start(&gateway, &mut events, "echo_agent", who).await);
     }
-    let asked = alice.say("is echo-1 here?").await.unwrap();
-    assert_eq!(heard(&mut events).await.unwrap(), "is echo-1 here?");
-    assert_eq!(heard(&mut events).await.unwrap(), "alice said: is echo-1 here?");
+    let asked = alice.say("echo-1: are you here?").await.unwrap();
+    assert_eq!(heard(&mut events).await.unwrap(), "echo-1: are you here?");
+    assert_eq!(heard(&mut events).await.unwrap(), "alice said: are you here?");
     assert_eq!(asked.from(), alice.id());
 
     let run = example(&gateway, "coordinator", "coordinator").args(["say", r#"{"text":"hello"}"#]).output();

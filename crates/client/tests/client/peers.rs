@@ -471,3 +471,39 @@ async fn resources_and_prompts_work_the_same_way() {
     assert_eq!(count(&alice, "alice", "prompts/list").await, 1);
     gateway.stop().await.unwrap();
 }
+
+/// What a tool does is its own affair: neither its panic nor its waiting keeps the participant from anything.
+#[tokio::test]
+async fn a_tool_that_panics_or_waits_harms_only_itself() {
+    let gateway = gateway().await;
+    let (began, mut begun) = mpsc::channel(1);
+    let tools = Toolbox::new("bob")
+        .tool("panic", "Panics", any(), |call: ToolCall| {
+            assert!(call.name().is_empty(), "on purpose");
+            async { Ok("never".into()) }
+        })
+        .tool("wait", "Waits", any(), move |call: ToolCall| {
+            let began = began.clone();
+            async move {
+                let _room = call.room();
+                began.send(()).await.unwrap();
+                std::future::pending::<()>().await;
+                Ok("never".into())
+            }
+        })
+        .tool("ping", "Answers", any(), |_: ToolCall| async { Ok("pong".into()) });
+    let bob = entering(&gateway, "bob").offer(tools).join().await.unwrap();
+    let alice = entering(&gateway, "alice").join().await.unwrap();
+    let peer = alice.peer(&id("bob"));
+    let failed = within("the panic", async { peer.call_tool("panic", &json!({})).await }).await.unwrap();
+    assert!(matches!(failed, Err(CallError::Answered(_))), "{failed:?}");
+    let pong = peer.call_tool("ping", &json!({})).await.unwrap();
+    assert_eq!(pong.text(), "pong");
+    // A call that waits for ever does not keep its callee in a room that it has let go of.
+    let waiting = peer.call_tool("wait", &json!({})).start().await.unwrap();
+    within("the tool to begin", begun.recv()).await.unwrap().unwrap();
+    drop(bob);
+    let gone = within("the leave", waiting.result()).await.unwrap();
+    assert!(matches!(gone, Err(CallError::Gone(_))), "{gone:?}");
+    gateway.stop().await.unwrap();
+}

@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use salon_client::protocol::EnvelopeId;
 use salon_client::{Client, End, Event, Gateway, Link, PublishError, Refreshing, StaticToken};
 use salon_testkit::{Engine, Options, Token, within};
+use tokio::io::AsyncReadExt;
 
 use crate::stage::{Scissors, client, entering, gateway, heard, history, quick, topic};
 
@@ -127,6 +128,59 @@ async fn a_listener_that_fell_behind_catches_up_from_the_history() {
     alice.say("now").await.unwrap();
     assert_eq!(crate::stage::heard(&mut idle).await.unwrap(), "now");
     gateway.stop().await.unwrap();
+}
+
+/// Whoever listens may do something else at the same time, and give up waiting whenever that has something.
+#[tokio::test]
+async fn a_listener_that_gives_up_while_catching_up_loses_nothing() {
+    const LINES: usize = 1500;
+    let options = Options::new(Engine::Sqlite).set("rate-limit", "0").unwrap();
+    let gateway = salon_testkit::Gateway::start(options).await.unwrap();
+    let (alice, mut idle) = entering(&gateway, "alice").join_listening().await.unwrap();
+    for n in 0..LINES {
+        alice.say(&n.to_string()).await.unwrap();
+    }
+    // The first look finds that something was missed and begins to read it; it is given up at once.
+    assert!(idle.next().now_or_never().is_none());
+    for n in 0..LINES {
+        assert_eq!(heard(&mut idle).await.unwrap(), n.to_string());
+    }
+    gateway.stop().await.unwrap();
+}
+
+/// Something that accepts connections and closes them is a gateway on its way down or up, not the end.
+#[tokio::test]
+async fn a_door_that_is_slammed_is_knocked_on_again() {
+    let gateway = gateway().await;
+    let scissors = Scissors::new(&gateway);
+    let slammed = Arc::new(AtomicU32::new(0));
+    let way = Slamming { way: scissors.clone(), left: slammed.clone() };
+    let token = gateway.token(&Token::new("alice")).unwrap();
+    let entering = Client::new(Gateway::through(way), StaticToken::new(token)).room(topic()).backoff(quick());
+    let alice = entering.join().await.unwrap();
+    slammed.store(3, Ordering::SeqCst);
+    scissors.cut();
+    alice.say("back").await.unwrap();
+    assert_eq!(slammed.load(Ordering::SeqCst), 0);
+    gateway.stop().await.unwrap();
+}
+
+/// Connects to nobody for a number of times.
+struct Slamming {
+    way: Scissors,
+    left: Arc<AtomicU32>,
+}
+
+impl salon_client::Dial for Slamming {
+    fn dial(&self) -> futures_util::future::BoxFuture<'_, std::io::Result<Box<dyn salon_client::Wire>>> {
+        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            // It listens to the request, and hangs up without a word.
+            let (near, mut far) = tokio::io::duplex(4096);
+            tokio::spawn(async move { far.read_u8().await });
+            return Box::pin(async move { Ok(Box::new(near) as Box<dyn salon_client::Wire>) });
+        }
+        self.way.dial()
+    }
 }
 
 #[tokio::test]

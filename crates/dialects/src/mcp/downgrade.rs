@@ -1,39 +1,57 @@
-//! A modern server's result as a client of an older revision understands it.
+//! A server's result as a client of an older revision understands it.
 
 use salon_protocol::Members;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{Revision, meta};
 
-/// A complete result of `method`, without what only the modern era has and what the client's revision cannot take.
+/// A modern server's complete result of `method`, without what only the modern era has and what the client's revision cannot take.
 pub fn result(method: &str, result: &RawValue, to: Revision) -> Box<RawValue> {
     let plain = meta::strip(result).unwrap_or_else(|| result.to_owned());
     let Some(mut members) = Members::parse(plain.get()) else { return plain };
     members.retain(|key| !matches!(key, "resultType" | "ttlMs" | "cacheScope"));
     match method {
-        "tools/list" => each(&mut members, "tools", tool),
-        "tools/call" => {
-            // Older clients know objects only, and refuse the whole result for anything else.
-            if members.get("structuredContent").is_some_and(|value| !value.get().starts_with('{')) {
-                members.remove("structuredContent");
-            }
-            each(&mut members, "content", |block| content(block, to));
+        "tools/list" => {
+            each(&mut members, "tools", tool);
         }
-        "prompts/get" => each(&mut members, "messages", |message| {
+        // Older clients know objects only, and refuse the whole result for anything else.
+        "tools/call" if members.get("structuredContent").is_some_and(|value| !value.get().starts_with('{')) => {
+            members.remove("structuredContent");
+        }
+        _ => {}
+    }
+    blocks(method, &mut members, to);
+    members.to_raw()
+}
+
+/// A legacy server's result of `method`, without content that the client's revision cannot take. `None` when there is none of that,
+/// and the result can stay as it was written.
+pub fn older(method: &str, result: &RawValue, to: Revision) -> Option<Box<RawValue>> {
+    if to >= Revision::R2025_06_18 || !matches!(method, "tools/call" | "prompts/get") {
+        return None;
+    }
+    let mut members = Members::parse(result.get())?;
+    blocks(method, &mut members, to).then(|| members.to_raw())
+}
+
+/// Changes the content blocks of a result. Whether there was anything to change.
+fn blocks(method: &str, members: &mut Members, to: Revision) -> bool {
+    match method {
+        "tools/call" => each(members, "content", |block| content(block, to)),
+        "prompts/get" => each(members, "messages", |message| {
             let changed = content(Members::parse(message.get("content")?.get())?, to)?;
             let mut message = message;
             message.set("content", &changed);
             Some(message)
         }),
-        _ => {}
+        _ => false,
     }
-    members.to_raw()
 }
 
-/// Changes those elements of an array that want to be changed; the others stay as written.
-fn each(members: &mut Members, key: &str, change: impl Fn(Members) -> Option<Members>) {
+/// Changes those elements of an array that want to be changed; the others stay as written. Whether there were any.
+fn each(members: &mut Members, key: &str, change: impl Fn(Members) -> Option<Members>) -> bool {
     let Some(Ok(elements)) = members.get(key).map(|raw| serde_json::from_str::<Vec<Box<RawValue>>>(raw.get())) else {
-        return;
+        return false;
     };
     let mut touched = false;
     let elements: Vec<_> = elements
@@ -49,6 +67,7 @@ fn each(members: &mut Members, key: &str, change: impl Fn(Members) -> Option<Mem
     if touched {
         members.set(key, &elements);
     }
+    touched
 }
 
 /// Before the modern era an output schema describes an object. One that does not makes some clients refuse the whole list.
@@ -158,6 +177,13 @@ mod tests {
         assert_snapshot!(said("tools/call", Revision::R2024_11_05, blocks), @r#"{"content":[{"type":"text","text":"t"},{"type":"resource","resource":{"uri":"urn:mcp:audio","mimeType":"audio/wav","blob":"AAAA"}},{"type":"text","text":"a <file:///a>: the a"}]}"#);
         assert_snapshot!(said("tools/call", Revision::R2025_03_26, blocks), @r#"{"content":[{"type":"text","text":"t"},{"type":"audio","data":"AAAA","mimeType":"audio/wav"},{"type":"text","text":"a <file:///a>: the a"}]}"#);
         assert_eq!(said("tools/call", Revision::ROOM, blocks), blocks);
+        let raw = RawValue::from_string(blocks.into()).unwrap();
+        for to in [Revision::R2024_11_05, Revision::R2025_03_26] {
+            assert_eq!(older("tools/call", &raw, to).unwrap().get(), said("tools/call", to, blocks));
+        }
+        assert!(older("tools/call", &raw, Revision::ROOM).is_none());
+        let plain = RawValue::from_string(r#"{"content":[{"type":"text","text":"t"}],"ttlMs":5}"#.into()).unwrap();
+        assert!(older("tools/call", &plain, Revision::R2024_11_05).is_none(), "what it has is its own");
         assert_snapshot!(said("prompts/get", Revision::R2024_11_05, r#"{"messages":[{"role":"user","content":{"type":"resource_link","uri":"u","name":"n"}},{"role":"user","content":{"type":"text","text":"t"}}]}"#), @r#"{"messages":[{"role":"user","content":{"type":"text","text":"n <u>"}},{"role":"user","content":{"type":"text","text":"t"}}]}"#);
     }
 }

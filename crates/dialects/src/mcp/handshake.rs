@@ -139,11 +139,15 @@ impl Server {
         info.map(|info| format!("{} {}", info.name, info.version).trim().to_owned()).unwrap_or_default()
     }
 
-    /// The result of an `initialize` by a client with which `revision` was agreed. Capabilities that do not pass `keep` are left out.
-    pub fn introduce(&self, revision: Revision, keep: impl Fn(&str) -> bool) -> Box<RawValue> {
+    /// The result of an `initialize` by a client with which `revision` was agreed. Capabilities that do not pass `keep` are left out;
+    /// those of `also` are somebody else's doing, and are there whether or not the server has them.
+    pub fn introduce(&self, revision: Revision, keep: impl Fn(&str) -> bool, also: &[&str]) -> Box<RawValue> {
         let translated = self.revision == Revision::MODERN;
         let mut capabilities = self.capabilities.clone();
         capabilities.retain(|key| keep(key) && !(translated && matches!(key, "extensions" | "tasks")));
+        for capability in also.iter().filter(|capability| !self.has(capability)) {
+            capabilities.set(capability, &Members::default());
+        }
         let mut result = Members::default();
         result.set("protocolVersion", revision.date());
         result.set("capabilities", &capabilities);
@@ -190,7 +194,7 @@ mod tests {
             r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"x":{"n":1.0}},"serverInfo":{"name":"s","version":"2"},"instructions":"be kind","later":12345678901234567890}"#,
         ))
         .unwrap();
-        assert_snapshot!(server.introduce(Revision::ROOM, |key| key != "prompts").get(), @r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"x":{"n":1.0}},"serverInfo":{"name":"s","version":"2"},"instructions":"be kind","later":12345678901234567890}"#);
+        assert_snapshot!(server.introduce(Revision::ROOM, |key| key != "prompts", &["tools", "logging"]).get(), @r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"x":{"n":1.0},"logging":{}},"serverInfo":{"name":"s","version":"2"},"instructions":"be kind","later":12345678901234567890}"#);
         assert_eq!(server.title(), "s 2");
         assert!(server.does("tools", "listChanged") && !server.does("prompts", "listChanged"));
         let unfit = |text: &str| Server::from_initialize(&raw(text)).unwrap_err();
@@ -204,7 +208,7 @@ mod tests {
             r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"extensions":{"a":{}}},"instructions":"hi","ttlMs":1,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"m","version":"1"}}}"#,
         ))
         .unwrap();
-        assert_snapshot!(server.introduce(Revision::ROOM, |_| true).get(), @r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"instructions":"hi","serverInfo":{"name":"m","version":"1"}}"#);
+        assert_snapshot!(server.introduce(Revision::ROOM, |_| true, &[]).get(), @r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"instructions":"hi","serverInfo":{"name":"m","version":"1"}}"#);
     }
 
     #[test]

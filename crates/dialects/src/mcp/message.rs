@@ -1,6 +1,8 @@
 //! JSON-RPC messages, read as far as their head.
 
-use salon_protocol::Members;
+use std::borrow::Cow;
+
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// The error codes of MCP that are said here, beside those of JSON-RPC.
@@ -11,46 +13,70 @@ pub mod code {
     pub const UNSUPPORTED_REVISION: i64 = -32022;
 }
 
-/// What a message is.
-#[derive(Debug, Clone)]
-pub enum Head {
-    /// Wants an answer.
-    Request {
-        /// Its sender's id for it, as written.
-        id: Box<RawValue>,
-        /// What is asked.
-        method: String,
-    },
-    /// Wants none.
-    Notification {
-        /// What is told.
-        method: String,
-    },
-    /// Is an answer.
-    Response {
-        /// The id of the request, as written.
-        id: Box<RawValue>,
-    },
+/// The head of a message, borrowed from its text. A member that is `null` counts as missing.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Head<'a> {
+    /// Its sender's id for it, or that of the request it answers.
+    #[serde(borrow, default)]
+    pub id: Option<&'a RawValue>,
+    /// What is asked or told; an answer has none.
+    #[serde(borrow, default)]
+    pub method: Option<Cow<'a, str>>,
+    /// With what.
+    #[serde(borrow, default)]
+    pub params: Option<&'a RawValue>,
+    /// The answer.
+    #[serde(borrow, default)]
+    pub result: Option<&'a RawValue>,
+    /// Why there is none.
+    #[serde(borrow, default)]
+    pub error: Option<&'a RawValue>,
 }
 
-impl Head {
-    /// Reads a message's head; `None` when it is no JSON-RPC message.
-    pub fn read(message: &Members) -> Option<Self> {
-        let id = message.get("id");
-        let method = message.get("method").map(|method| serde_json::from_str::<String>(method.get()));
-        match (id, method) {
-            (Some(id), Some(Ok(method))) => Some(Self::Request { id: id.to_owned(), method }),
-            (None, Some(Ok(method))) => Some(Self::Notification { method }),
-            (Some(id), None) if message.get("result").is_some() || message.get("error").is_some() => {
-                Some(Self::Response { id: id.to_owned() })
-            }
-            _ => None,
-        }
+impl<'a> Head<'a> {
+    /// `None` when the text is no JSON object, or one in which these members have other shapes.
+    pub fn read(text: &'a str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The id of a request, as JSON.
+    pub fn request_id(&self) -> Option<&'a str> {
+        self.method.is_some().then_some(())?;
+        self.id.map(RawValue::get)
+    }
+
+    /// Whether this answers the request with that id, as JSON.
+    pub fn answers(&self, id: &str) -> bool {
+        self.method.is_none() && self.id.is_some_and(|own| same_id(own.get(), id))
     }
 }
 
-/// Whether two ids are the same, type included, however their characters are escaped.
-pub fn same_id(one: &RawValue, other: &RawValue) -> bool {
-    let text = |raw: &RawValue| serde_json::from_str::<String>(raw.get()).ok();
-    one.get() == other.get() || text(one).is_some_and(|one| Some(one) == text(other))
+/// Whether two ids, as JSON, are the same, type included, however their characters are escaped.
+pub fn same_id(one: &str, other: &str) -> bool {
+    let text = |raw: &str| serde_json::from_str::<String>(raw).ok();
+    one == other || text(one).is_some_and(|one| Some(one) == text(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_known_by_its_id_type_included() {
+        let answers = |text: &str, id: &str| Head::read(text).unwrap().answers(id);
+        assert!(answers(r#"{"id":1,"result":{}}"#, "1"));
+        assert!(answers(r#"{"id":"a","error":{}}"#, r#""\u0061""#));
+        assert!(answers(r#"{"id":1,"result":null}"#, "1"));
+        assert!(!answers(r#"{"id":"1","result":{}}"#, "1"));
+        assert!(!answers(r#"{"id":1,"method":"ping"}"#, "1"));
+        assert!(!answers(r#"{"id":null,"error":{}}"#, "1"));
+    }
+
+    #[test]
+    fn only_a_request_has_a_request_id() {
+        let id = |text: &'static str| Head::read(text).unwrap().request_id();
+        assert_eq!(id(r#"{"id":7,"method":"ping"}"#), Some("7"));
+        assert_eq!(id(r#"{"method":"notifications/initialized"}"#), None);
+        assert_eq!(id(r#"{"id":7,"result":{}}"#), None);
+    }
 }

@@ -5,7 +5,6 @@
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{KeySet, Verifier};
+use crate::is_loopback;
 
 /// The largest set that is read.
 const MAX_BYTES: usize = 256 * 1024;
@@ -59,7 +59,7 @@ impl FromStr for JwksSource {
         }
         match url.scheme() {
             "https" => Ok(Self::Url(url)),
-            "http" if is_loopback(&url) => Ok(Self::Url(url)),
+            "http" if is_local(&url) => Ok(Self::Url(url)),
             "http" => Err(JwksError::Source("keys from another machine need `https://`")),
             _ => Err(JwksError::Source("it is neither a path nor an `https://` URL")),
         }
@@ -82,12 +82,8 @@ impl fmt::Debug for JwksSource {
     }
 }
 
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost"
-        || address.parse::<Ipv4Addr>().is_ok_and(|ip| ip.is_loopback())
-        || address.parse::<Ipv6Addr>().is_ok_and(|ip| ip.is_loopback())
+fn is_local(url: &Url) -> bool {
+    url.host_str().is_some_and(is_loopback)
 }
 
 /// Why a key set could not be had.
@@ -164,7 +160,7 @@ impl Jwks {
             // A redirect could lead away from https, and a key set has no reason to move.
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("salon/", env!("CARGO_PKG_VERSION")));
-        let local = matches!(&source, JwksSource::Url(url) if is_loopback(url));
+        let local = matches!(&source, JwksSource::Url(url) if is_local(url));
         let client = if local { builder.no_proxy() } else { builder }.build()?;
         Ok(Self { source, client, every: Duration::from_secs(300), at_most_every: Duration::from_secs(30) })
     }

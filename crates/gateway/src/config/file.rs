@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use salon_protocol::TopicName;
 use serde::Deserialize;
+use toml::de::DeTable;
 
 use super::ConfigError;
 use super::guest::{GuestKey, GuestOf};
@@ -96,11 +97,25 @@ impl Overrides {
         given.auth.jwks = given.auth.jwks.map(|KeysAt(source)| KeysAt(source.relative_to(folder)));
         Ok(given)
     }
+
+    /// Whether one of the settings that can contradict each other is given.
+    pub(super) fn gives(&self, key: &str) -> bool {
+        match key {
+            "listen" => self.listen.is_some(),
+            "dev" => self.dev.is_some(),
+            "tls.cert" => self.tls.cert.is_some(),
+            "tls.key" => self.tls.key.is_some(),
+            "memory.per_room" => self.memory.per_room.is_some(),
+            "memory.total" => self.memory.total.is_some(),
+            "times.ping_interval" => self.times.ping_interval.is_some(),
+            "times.silence_limit" => self.times.silence_limit.is_some(),
+            _ => false,
+        }
+    }
 }
 
 fn explain(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
-    let before = error.span().and_then(|span| text.as_bytes().get(..span.start)).unwrap_or_default();
-    let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+    let line = line_at(text, error.span().map_or(0, |span| span.start));
     let message = error.message().trim_end();
     let (message, hint) = match message.strip_prefix("unknown field `") {
         // What follows is the list of the keys there are, each in backticks.
@@ -108,9 +123,8 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
             let mut quoted = rest.split('`').step_by(2);
             let wrong = quoted.next().unwrap_or_default();
             let known: Vec<_> = quoted.collect();
-            let near = known.iter().map(|key| (distance(wrong, key), key)).min().filter(|(distance, _)| *distance <= 2);
-            let hint = match near {
-                Some((_, key)) => format!("did you mean `{key}`?"),
+            let hint = match nearest(wrong, known.iter().copied(), 2) {
+                Some(key) => format!("did you mean `{key}`?"),
                 None => format!("the keys here are {}", known.join(", ")),
             };
             (format!("unknown key `{wrong}`"), Some(hint))
@@ -118,6 +132,30 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
         None => (message.to_owned(), None),
     };
     ConfigError::File { path: path.into(), line, message, hint }
+}
+
+/// The line of a place in a text, the first being 1.
+fn line_at(text: &str, place: usize) -> usize {
+    let before = text.as_bytes().get(..place).unwrap_or_default();
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// The line where a text gives a key such as `tls.cert`.
+pub(super) fn line_of(text: &str, key: &str) -> Option<usize> {
+    let whole = DeTable::parse(text).ok()?;
+    let (section, name) = key.rsplit_once('.').map_or((None, key), |(section, name)| (Some(section), name));
+    let table = match section {
+        Some(section) => whole.get_ref().get(section)?.get_ref().as_table()?,
+        None => whole.get_ref(),
+    };
+    let (found, _) = table.iter().find(|(known, _)| known.get_ref() == name)?;
+    Some(line_at(text, found.span().start))
+}
+
+/// The known word that is nearest to a wrong one, if no more than `most` letters are different.
+pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Option<&'a str> {
+    let near = known.into_iter().map(|word| (distance(wrong, word), word)).min()?;
+    Some(near).filter(|(distance, _)| *distance <= most).map(|(_, word)| word)
 }
 
 /// How many letters must be added, removed or changed to come from one word to the other.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use salon_protocol::{ParticipantId, ParticipantKind, TopicName};
 use serde::Deserialize;
 
-use super::value::{Deadline, DisplayName, Feature, Kind, Transport};
+use super::value::{Deadline, DisplayName, ExposedFeature, Kind, UrlTransport};
 
 /// One guest of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct GuestOf {
     /// Whether every caller has a server of its own.
     pub isolated: bool,
     /// What of it the room may use; everything where this is `None`.
-    pub expose: Option<Vec<String>>,
+    pub expose: Option<Vec<Feature>>,
     /// How long a call may go on without progress.
     pub timeout: Option<Duration>,
     /// Whether it is left out for now.
@@ -80,9 +80,27 @@ pub enum Server {
         url: Private<String>,
         /// Sent with every request.
         headers: Private<BTreeMap<String, String>>,
-        /// `http` or `sse`, where that is said.
-        transport: Option<String>,
+        /// How it is spoken to, where that is said.
+        transport: Option<Transport>,
     },
+}
+
+/// What of an MCP server a room may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the words are those of MCP")]
+pub enum Feature {
+    Tools,
+    Resources,
+    Prompts,
+}
+
+/// How an MCP server at a URL is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// Streamable HTTP.
+    Http,
+    /// HTTP+SSE, of revision 2024-11-05.
+    Sse,
 }
 
 /// What may hold a secret: it is never printed.
@@ -106,11 +124,11 @@ struct GuestTable {
     env_file: Option<String>,
     url: Option<String>,
     headers: Option<BTreeMap<String, String>>,
-    transport: Option<Transport>,
+    transport: Option<UrlTransport>,
     name: Option<DisplayName>,
     kind: Option<Kind>,
     isolated: Option<bool>,
-    expose: Option<Vec<Feature>>,
+    expose: Option<Vec<ExposedFeature>>,
     timeout: Option<Deadline>,
     disabled: Option<bool>,
 }
@@ -142,16 +160,21 @@ impl TryFrom<GuestTable> for GuestOf {
                 if let Some(key) = astray(&of_command) {
                     return Err(format!("`{key}` goes with `command`, not with `url`"));
                 }
-                let transport = transport.map(|Transport(word)| word);
+                let transport = transport.map(|UrlTransport(transport)| transport);
                 Server::Url { url: Private(url), headers: Private(headers.unwrap_or_default()), transport }
             }
         };
+        let expose =
+            table.expose.map(|list| list.into_iter().map(|ExposedFeature(feature)| feature).collect::<Vec<_>>());
+        if expose.as_ref().is_some_and(Vec::is_empty) {
+            return Err("`expose` must name at least one of `tools`, `resources`, `prompts`".into());
+        }
         Ok(Self {
             server,
             name: table.name.map(|DisplayName(name)| name),
             kind: table.kind.map(|Kind(kind)| kind),
             isolated: table.isolated.unwrap_or_default(),
-            expose: table.expose.map(|list| list.into_iter().map(|Feature(word)| word).collect()),
+            expose,
             timeout: table.timeout.map(|Deadline(time)| time),
             disabled: table.disabled.unwrap_or_default(),
         })

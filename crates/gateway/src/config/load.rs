@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use salon_log::Retention;
 
 use super::Config;
-use super::file::{LimitsOf, Overrides, RetentionOf, TimesOf, TopicKey, TopicOf};
+use super::file::{LimitsOf, Overrides, RetentionOf, TimesOf, TopicKey, TopicOf, line_of};
 use super::guest::{Guest, GuestKey};
 use super::value::{Address, Count, Deadline, Depth, Durable, Format, HostName, KeysAt, Origin, Size, Span};
 
@@ -35,13 +35,21 @@ pub enum ConfigError {
         hint: Option<String>,
     },
     /// Settings that do not go together, wherever they came from.
-    #[error("{message}{}", hinted(Some(hint)))]
+    #[error("{}{message}{}", placed(at.as_ref()), hinted(Some(hint)))]
     Conflict {
+        /// The keys that say so, the likeliest to be wrong first.
+        keys: &'static [&'static str],
+        /// Where a file gives the first of them that no weightier place gives: the file and the line.
+        at: Option<(PathBuf, usize)>,
         /// What is wrong.
         message: String,
         /// What might help.
         hint: &'static str,
     },
+}
+
+fn placed(at: Option<&(PathBuf, usize)>) -> String {
+    at.map(|(path, line)| format!("{}:{line}: ", path.display())).unwrap_or_default()
 }
 
 fn hinted(hint: Option<&str>) -> String {
@@ -61,30 +69,36 @@ impl Config {
         if let Some(path) = file {
             topics = config.apply(Overrides::from_file(path)?);
         }
-        topics.extend(config.apply(overrides));
+        topics.extend(config.apply(overrides.clone()));
         config.apply_topics(topics, file.unwrap_or(Path::new("")));
-        config.validate()?;
+        config.validate().map_err(|error| place(error, file, &overrides))?;
         Ok(config)
     }
 
     /// Refuses settings that do not go together.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let refuse = |message: String, hint| Err(ConfigError::Conflict { message, hint });
+        let refuse = |keys, message: String, hint| Err(ConfigError::Conflict { keys, at: None, message, hint });
         let listen = self.listen;
         match (&self.tls_cert, &self.tls_key) {
-            (Some(_), None) => return refuse("a TLS certificate without its key".into(), "set `tls.key` too"),
-            (None, Some(_)) => return refuse("a TLS key without its certificate".into(), "set `tls.cert` too"),
+            (Some(_), None) => {
+                return refuse(&["tls.cert"], "a TLS certificate without its key".into(), "set `tls.key` too");
+            }
+            (None, Some(_)) => {
+                return refuse(&["tls.key"], "a TLS key without its certificate".into(), "set `tls.cert` too");
+            }
             _ => {}
         }
         if !listen.ip().is_loopback() {
             if self.dev {
                 return refuse(
+                    &["dev", "listen"],
                     format!("`dev` hands a token to anyone who asks, and `{listen}` is open to other machines"),
                     "listen on `127.0.0.1`, or leave `dev` out and use `salon token`",
                 );
             }
             if self.tls().is_none() && !self.plaintext {
                 return refuse(
+                    &["listen"],
                     format!("`{listen}` is open to other machines, and without TLS tokens travel in the clear"),
                     "set `tls.cert` and `tls.key`, or `plaintext = true` (`--plaintext`) behind a proxy that has TLS",
                 );
@@ -92,6 +106,7 @@ impl Config {
         }
         if self.times.silence_limit <= self.times.ping_interval {
             return refuse(
+                &["times.silence_limit", "times.ping_interval"],
                 format!(
                     "a peer would be gone after {:?} of silence but is only asked every {:?}",
                     self.times.silence_limit, self.times.ping_interval
@@ -101,6 +116,7 @@ impl Config {
         }
         if self.ring_per_room > self.ring_total {
             return refuse(
+                &["memory.per_room", "memory.total"],
                 format!("one room may use {} bytes of memory, all together {}", self.ring_per_room, self.ring_total),
                 "make `memory.total` at least `memory.per_room`",
             );
@@ -185,6 +201,17 @@ impl Config {
         set(&mut times.drain_deadline, given.drain_deadline.map(|Span(time)| time));
         set(&mut times.heartbeat, given.heartbeat.map(|Span(time)| time));
     }
+}
+
+/// Adds the line of the file that has a part in a conflict, where one has: what a weightier place gives is not the file's.
+fn place(error: ConfigError, file: Option<&Path>, overrides: &Overrides) -> ConfigError {
+    let ConfigError::Conflict { keys, at: None, message, hint } = error else { return error };
+    let at = file.and_then(|path| {
+        let text = std::fs::read_to_string(path).ok()?;
+        let line = keys.iter().filter(|key| !overrides.gives(key)).find_map(|key| line_of(&text, key))?;
+        Some((path.to_owned(), line))
+    });
+    ConfigError::Conflict { keys, at, message, hint }
 }
 
 /// A retention with what was given in place of what was there; zero is no bound.

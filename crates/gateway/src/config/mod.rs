@@ -23,14 +23,14 @@ use crate::auth::jwks::JwksSource;
 
 pub use file::{
     AuditOf, AuthOf, HttpOf, LimitsOf, Log, MemoryOf, Overrides, RetentionOf, TimesOf, Tls, TopicKey, TopicOf,
-    TracingOf,
+    TracingOf, nearest,
 };
-pub use guest::{Guest, GuestKey, GuestOf, Private, Server};
+pub use guest::{Feature, Guest, GuestKey, GuestOf, Private, Server, Transport};
 pub use load::ConfigError;
 pub use settings::{SETTINGS, Setting};
 pub use value::{
-    Address, Count, Deadline, Depth, DisplayName, Durable, Feature, Format, HostName, KeysAt, Kind, LogFormat, Origin,
-    Size, Span, Transport, Unfit,
+    Address, Count, Deadline, Depth, DisplayName, Durable, ExposedFeature, Format, HostName, KeysAt, Kind, LogFormat,
+    Origin, Size, Span, Unfit, UrlTransport,
 };
 
 /// Every setting the gateway runs by.

@@ -72,6 +72,7 @@ fn mistakes_are_told_by_file_and_line() {
     insta::assert_snapshot!(refusal("[topics.\"room:a\".guests]\nfiles = { url = \"http://x\", args = [] }\n"), @"salon.toml:2: `args` goes with `command`, not with `url`");
     insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\nurl = \"http://x\"\ntransport = \"smoke\"\n"), @"salon.toml:3: `smoke` is not one of `http`, `sse`");
     insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\ncommand = \"x\"\nexpose = [\"tools\", \"rooms\"]\n"), @"salon.toml:3: `rooms` is not one of `tools`, `resources`, `prompts`");
+    insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\ncommand = \"x\"\nexpose = []\n"), @"salon.toml:1: `expose` must name at least one of `tools`, `resources`, `prompts`");
     insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\ncommand = \"x\"\nkind = \"alien\"\n"), @"salon.toml:3: `alien` is not one of `human`, `agent`, `robot`");
     insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\ncommand = \"x\"\ntimeout = 30\n"), @"salon.toml:3: `30` is not a length of time more than 0 such as `30s` or `5m`");
     insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\ncommand = \"x\"\nenvFile = \".env\"\n"), @"
@@ -88,35 +89,62 @@ fn mistakes_are_told_by_file_and_line() {
 #[test]
 fn settings_that_do_not_go_together_are_refused() {
     insta::assert_snapshot!(refusal("listen = \"0.0.0.0:80\"\n"), @"
-    `0.0.0.0:80` is open to other machines, and without TLS tokens travel in the clear
+    salon.toml:1: `0.0.0.0:80` is open to other machines, and without TLS tokens travel in the clear
 
     hint: set `tls.cert` and `tls.key`, or `plaintext = true` (`--plaintext`) behind a proxy that has TLS
     ");
     insta::assert_snapshot!(refusal("listen = \"[::]:80\"\ndev = true\nplaintext = true\n"), @"
-    `dev` hands a token to anyone who asks, and `[::]:80` is open to other machines
+    salon.toml:2: `dev` hands a token to anyone who asks, and `[::]:80` is open to other machines
 
     hint: listen on `127.0.0.1`, or leave `dev` out and use `salon token`
     ");
     insta::assert_snapshot!(refusal("[tls]\ncert = \"c.pem\"\n"), @"
-    a TLS certificate without its key
+    salon.toml:2: a TLS certificate without its key
 
     hint: set `tls.key` too
     ");
     insta::assert_snapshot!(refusal("[tls]\nkey = \"k.pem\"\n"), @"
-    a TLS key without its certificate
+    salon.toml:2: a TLS key without its certificate
 
     hint: set `tls.cert` too
     ");
     insta::assert_snapshot!(refusal("[times]\nping_interval = \"45s\"\n"), @"
-    a peer would be gone after 45s of silence but is only asked every 45s
+    salon.toml:2: a peer would be gone after 45s of silence but is only asked every 45s
 
     hint: make `times.silence_limit` more than `times.ping_interval`; three times is usual
     ");
     insta::assert_snapshot!(refusal("[memory]\ntotal = \"1MiB\"\n"), @"
-    one room may use 4194304 bytes of memory, all together 1048576
+    salon.toml:2: one room may use 4194304 bytes of memory, all together 1048576
 
     hint: make `memory.total` at least `memory.per_room`
     ");
+}
+
+#[test]
+fn a_conflict_has_the_line_of_what_the_file_has_in_it() {
+    let line = |file: &str, overrides: &str| {
+        let told = load(file, overrides).expect_err("refused");
+        told.split_once(": ").filter(|(place, _)| place.starts_with("salon.toml")).map(|(place, _)| place.to_owned())
+    };
+    let at = |number: usize| Some(format!("salon.toml:{number}"));
+    let both = "\n[times]\nping_interval = \"9s\"\nsilence_limit = \"8s\"\n";
+    assert_eq!(line(both, ""), at(4));
+    assert_eq!(line(both, "times.silence_limit = \"7s\""), at(3), "the flag's value is not the file's");
+    assert_eq!(line(both, "times.silence_limit = \"7s\"\ntimes.ping_interval = \"7s\""), None);
+    assert_eq!(line("listen = \"0.0.0.0:1\"\n", "dev = true"), at(1));
+    assert_eq!(line("# dev\ndev = true\n", "listen = \"0.0.0.0:1\""), at(2));
+    assert_eq!(line("dev = false\n", "listen = \"0.0.0.0:1\""), None);
+    assert_eq!(line("tls.cert = \"c.pem\"\n", ""), at(1), "dotted");
+    assert_eq!(line("\nmemory = { total = 1 }\n", ""), at(2), "inline");
+    assert_eq!(line("[memory]\ntotal = 1\n", "memory.per_room = 5"), at(2));
+    assert_eq!(line("[memory]\nper_room = \"1GiB\"\n", ""), at(2));
+    assert_eq!(line("[memory]\nper_room = \"1GiB\"\ntotal = 3\n", "memory.per_room = 5"), at(3));
+    assert_eq!(line("[memory]\nper_room = 7\n", "memory.total = 5"), at(2));
+    assert_eq!(line("[tls]\ncert = \"c.pem\"\n", "tls.cert = \"d.pem\""), None);
+    assert_eq!(line("[tls]\nkey = \"k.pem\"\n", "tls.key = \"l.pem\""), None);
+    assert_eq!(line("[memory]\ntotal = 7\n", "memory.total = 5\nmemory.per_room = 6"), None);
+    assert_eq!(line("listen = \"0.0.0.0:1\"\n", "listen = \"0.0.0.0:2\""), None);
+    assert_eq!(line("dev = true\n", "listen = \"0.0.0.0:2\"\ndev = true"), None);
 }
 
 #[test]
@@ -324,7 +352,7 @@ fn guests_arrive_as_they_are_written_and_show_no_secret() {
     assert_eq!(env.0.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>(), ["A=b", "TOKEN=${TOKEN:-none}"]);
     let Server::Url { url, headers, .. } = &web.terms.server else { panic!("a URL") };
     assert_eq!((&*url.0, &*headers.0["Authorization"]), ("https://mcp.example/?key=secret", "Bearer ${KEY}"));
-    insta::assert_snapshot!(format!("{:?} {:?}", files.terms, web.terms), @r#"GuestOf { server: Command { command: …, args: …, env: …, cwd: Some("sub"), env_file: Some(".env") }, name: Some("Files"), kind: Some(Robot), isolated: true, expose: Some(["tools", "prompts"]), timeout: Some(300s), disabled: true } GuestOf { server: Url { url: …, headers: …, transport: Some("sse") }, name: None, kind: None, isolated: false, expose: None, timeout: None, disabled: false }"#);
+    insta::assert_snapshot!(format!("{:?} {:?}", files.terms, web.terms), @r#"GuestOf { server: Command { command: …, args: …, env: …, cwd: Some("sub"), env_file: Some(".env") }, name: Some("Files"), kind: Some(Robot), isolated: true, expose: Some([Tools, Prompts]), timeout: Some(300s), disabled: true } GuestOf { server: Url { url: …, headers: …, transport: Some(Sse) }, name: None, kind: None, isolated: false, expose: None, timeout: None, disabled: false }"#);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use salon_log::Durability;
 use salon_protocol::ParticipantKind;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
+use super::guest::{Feature, Transport};
 use crate::auth::jwks::JwksSource;
 
 /// A value that does not fit, as a sentence that says what would.
@@ -159,15 +160,24 @@ value!(
 );
 value!(
     /// What of an MCP server a room may use.
-    Feature(String),
+    ExposedFeature(Feature),
     "one of `tools`, `resources`, `prompts`",
-    |text| ["tools", "resources", "prompts"].contains(&text).then(|| text.to_owned())
+    |text| match text {
+        "tools" => Some(Feature::Tools),
+        "resources" => Some(Feature::Resources),
+        "prompts" => Some(Feature::Prompts),
+        _ => None,
+    }
 );
 value!(
     /// How an MCP server at a URL is spoken to.
-    Transport(String),
+    UrlTransport(Transport),
     "one of `http`, `sse`",
-    |text| ["http", "sse"].contains(&text).then(|| text.to_owned())
+    |text| match text {
+        "http" => Some(Transport::Http),
+        "sse" => Some(Transport::Sse),
+        _ => None,
+    }
 );
 
 /// How log lines look.

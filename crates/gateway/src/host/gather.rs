@@ -3,13 +3,13 @@
 //! Invariant: what came before the deadline is in the answer, and whoever was asked and is not waited for any more is told so
 //! ([`Asked`] sees to that). The host asks in its own name and says in `_meta` for whom.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use salon_protocol::{EnvelopeId, ParticipantId, RpcError};
+use salon_protocol::{EnvelopeId, ParticipantId, RpcError, Tally};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until};
@@ -81,12 +81,12 @@ pub(super) async fn call_all(
     progress: Option<Box<RawValue>>,
 ) -> Outcome {
     let deadline = Instant::now() + wish.time;
-    let mut gathered = Gathered::new(wish.strategy, office.toolbox.room_for_texts());
-    gathered.voters = consulted.len();
-    if let Some(named) = &wish.participants {
-        let absent = named.iter().filter(|id| !consulted.iter().any(|consulted| consulted.who.id == **id));
-        gathered.missing.extend(absent.map(|id| Lacking { participant: id.clone(), reason: Lack::Absent }));
-        gathered.voters = named.len();
+    let voters = wish.participants.as_ref().map_or(consulted.len(), Vec::len);
+    let mut gathered = Gathered::new(wish.strategy, voters, office.toolbox.room_for_texts());
+    for named in wish.participants.iter().flatten() {
+        if !consulted.iter().any(|consulted| consulted.who.id == *named) {
+            gathered.lack(named.clone(), Lack::Absent);
+        }
     }
 
     let meta = Meta { on_behalf_of: request.caller() };
@@ -102,7 +102,7 @@ pub(super) async fn call_all(
         });
     }
     let mut asking = FuturesUnordered::new();
-    while !(gathered.is_decided() || consulting.is_empty() && asking.is_empty()) {
+    while !(gathered.is_settled() || consulting.is_empty() && asking.is_empty()) {
         tokio::select! { biased;
             Some((participant, reply)) = asking.next() => {
                 waiting.remove(&participant);
@@ -110,7 +110,7 @@ pub(super) async fn call_all(
                 gathered.take(participant, reply);
                 if let Some(token) = progress.as_deref().filter(|_| is_answer) {
                     let params =
-                        Progress { progress_token: token, progress: gathered.answers.len(), total: gathered.voters };
+                        Progress { progress_token: token, progress: gathered.answers.len(), total: gathered.tally.voters() };
                     office.tell(request.caller(), request.entry.envelope.id(), "notifications/progress", &params);
                 }
             }
@@ -136,7 +136,7 @@ pub(super) async fn call_all(
     }
     // Whoever is not waited for any more is told so before the caller is answered.
     drop(asking);
-    let reason = if gathered.is_decided() { Lack::Unneeded } else { Lack::Timeout };
+    let reason = if gathered.is_settled() { Lack::Unneeded } else { Lack::Timeout };
     waiting.into_iter().for_each(|participant| gathered.lack(participant, reason));
     for participant in in_doubt {
         match (&wish.participants, reason) {
@@ -206,10 +206,9 @@ struct Answered {
 struct Gathered {
     strategy: Strategy,
     asked: usize,
-    /// Those of whom more than half make a majority: everyone who was named, or who offers the tool or may do so.
-    voters: usize,
+    /// Everyone has a vote who was named, or who offers the tool or may do so.
+    tally: Tally<Ballot>,
     answers: Vec<Answered>,
-    votes: HashMap<Ballot, usize>,
     /// The answer that counts.
     decided: Option<Ballot>,
     missing: Vec<Lacking>,
@@ -221,13 +220,12 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn new(strategy: Strategy, room: usize) -> Self {
+    fn new(strategy: Strategy, voters: usize, room: usize) -> Self {
         Self {
             strategy,
             asked: 0,
-            voters: 0,
+            tally: Tally::new(voters),
             answers: Vec::new(),
-            votes: HashMap::new(),
             decided: None,
             missing: Vec::new(),
             unanswered: Vec::new(),
@@ -237,28 +235,36 @@ impl Gathered {
         }
     }
 
-    fn is_decided(&self) -> bool {
-        self.decided.is_some()
+    /// Whether nobody's answer is needed any more.
+    fn is_settled(&self) -> bool {
+        self.decided.is_some() || self.strategy == Strategy::Majority && self.tally.is_settled()
     }
 
+    /// Somebody gives no answer.
     fn lack(&mut self, participant: ParticipantId, reason: Lack) {
+        self.tally.pass();
         self.missing.push(Lacking { participant, reason });
     }
 
     /// Somebody has no vote after all.
     fn excuse(&mut self) {
-        self.voters -= 1;
-        self.count();
+        self.tally.excuse();
+        self.look_for_majority();
     }
 
-    /// Looks whether there is an answer that counts.
-    fn count(&mut self) {
-        let counts = |votes: usize| match self.strategy {
-            Strategy::All => false,
-            Strategy::First => true,
-            Strategy::Majority => 2 * votes > self.voters,
-        };
-        self.decided = self.votes.iter().find(|(_, votes)| counts(**votes)).map(|(ballot, _)| ballot.clone());
+    fn vote(&mut self, ballot: &Ballot) {
+        self.tally.vote(ballot.clone());
+        match self.strategy {
+            Strategy::All => {}
+            Strategy::First => self.decided = Some(ballot.clone()),
+            Strategy::Majority => self.look_for_majority(),
+        }
+    }
+
+    fn look_for_majority(&mut self) {
+        if self.strategy == Strategy::Majority {
+            self.decided = self.tally.majority().cloned();
+        }
     }
 
     fn take(&mut self, participant: ParticipantId, reply: Reply) {
@@ -273,9 +279,9 @@ impl Gathered {
             Err(error) => format!("error {}", cut(error.get(), MOST_WORDS)),
         };
         let ballot = outcome.ok().filter(|result| !verdict::is_error(result)).map(Ballot::of);
-        if let Some(ballot) = &ballot {
-            *self.votes.entry(ballot.clone()).or_default() += 1;
-            self.count();
+        match &ballot {
+            Some(ballot) => self.vote(ballot),
+            None => self.tally.pass(),
         }
         let omitted = raw.get().len() > self.room;
         let (result, error) = match outcome {
@@ -292,7 +298,7 @@ impl Gathered {
     fn outcome(&self) -> &'static str {
         let is_complete = match self.strategy {
             Strategy::All => self.missing.is_empty(),
-            Strategy::First | Strategy::Majority => self.is_decided(),
+            Strategy::First | Strategy::Majority => self.decided.is_some(),
         };
         match self.answers.len() {
             0 => "none",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_protocol::{ParticipantId, RpcError};
+use salon_protocol::{McpVersion, ParticipantId, RpcError};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use super::calls::{Answer, Asked, Lack};
 use super::catalogue::{Errand, Tool};
+use super::implementation;
 use super::office::Office;
-use super::{REVISIONS, implementation};
 
 /// How long a participant may take for one answer before it is left out.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -64,7 +64,8 @@ async fn initialize(office: &Arc<Office>, who: &ParticipantId) -> Result<bool, L
         #[serde(borrow)]
         tools: Option<&'a RawValue>,
     }
-    let params = json!({ "protocolVersion": REVISIONS[0], "capabilities": {}, "clientInfo": implementation() });
+    let params =
+        json!({ "protocolVersion": McpVersion::HANDSHAKES[0], "capabilities": {}, "clientInfo": implementation() });
     let answer = ask(office, who, "initialize", &params).await?;
     let has_tools = match answer.outcome() {
         Ok(result) => {

@@ -26,15 +26,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use salon_log::TopicLog;
-use salon_protocol::TopicName;
+use salon_protocol::{McpVersion, TopicName};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use resident::Resident;
 use tools::Toolbox;
-
-/// The MCP revisions of the host's handshake, the preferred first.
-const REVISIONS: [&str; 4] = ["2025-06-18", "2025-11-25", "2025-03-26", "2024-11-05"];
 
 /// The tool that waits.
 const WAIT: &str = "room.wait";
@@ -67,9 +64,8 @@ fn initialize(params: Option<&str>) -> Value {
         version: String,
     }
     let asked = params.and_then(|params| serde_json::from_str::<Params>(params).ok());
-    let version = REVISIONS.iter().find(|known| asked.as_ref().is_some_and(|asked| asked.version == **known));
     json!({
-        "protocolVersion": version.unwrap_or(&REVISIONS[0]),
+        "protocolVersion": McpVersion::answer_to(asked.as_ref().map_or("", |asked| &asked.version)),
         "capabilities": { "tools": {} },
         "serverInfo": implementation(),
         "instructions": "The gateway of this room. Its tools tell who is here and what was said, speak for you in chat, find and call \

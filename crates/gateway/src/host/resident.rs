@@ -69,6 +69,7 @@ impl Resident {
     /// Lives there until the room ends.
     pub(super) async fn reside(mut self) {
         let (mut named, mut overheard) = (Vec::new(), Vec::new());
+        let mut looked_around = false;
         loop {
             let listening = async {
                 match &mut self.everything {
@@ -77,8 +78,11 @@ impl Resident {
                 }
             };
             tokio::select! { biased;
-                heard = listening => match heard {
-                    Ok(()) => overheard.drain(..).for_each(|happening| self.overhear(&happening)),
+                heard = listening, if !looked_around => match heard {
+                    Ok(()) => {
+                        overheard.drain(..).for_each(|happening| self.overhear(&happening));
+                        looked_around = true;
+                    }
                     Err(CloseReason::Shutdown) => return,
                     Err(reason) => self.begin_anew(reason),
                 },
@@ -92,6 +96,8 @@ impl Resident {
                         self.hear(happening).await;
                     }
                 }
+                // A room that never falls silent must not keep the host from what names it, so that has its turn in between.
+                () = std::future::ready(()), if looked_around => looked_around = false,
             }
         }
     }

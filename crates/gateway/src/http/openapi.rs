@@ -19,7 +19,6 @@ use utoipa::{Modify, OpenApi};
         super::publish::publish,
         super::stream::follow,
     ),
-    components(schemas(super::topics::TopicDetails)),
     modifiers(&Bearer),
     tags((name = "MCPx", description = "Rooms, by the MCPx v0 protocol"), (name = "service", description = "How the gateway is"))
 )]
@@ -39,4 +38,21 @@ impl Modify for Bearer {
 /// The description as JSON.
 pub(crate) fn openapi() -> String {
     Description::openapi().to_pretty_json().expect("the description is plain data")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    #[test]
+    fn both_forms_of_the_list_of_topics_are_described() {
+        let description: Value = serde_json::from_str(&super::openapi()).expect("JSON");
+        let answer = &description["paths"]["/v0/topics"]["get"]["responses"]["200"]["content"]["application/json"];
+        assert_eq!(answer["schema"], json!({ "$ref": "#/components/schemas/TopicList" }));
+        let schemas = &description["components"]["schemas"];
+        let form = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
+        assert_eq!(schemas["TopicList"]["oneOf"], json!([form("TopicNames"), form("TopicDetails")]));
+        assert_eq!(schemas["TopicDetails"]["properties"]["topics"]["items"], form("TopicDetail"));
+        assert!(schemas["TopicDetail"]["properties"]["participants"].is_object());
+    }
 }

@@ -139,3 +139,16 @@ fn write_event(piece: &mut String, happening: &Happening) {
         piece.push_str("event: gap\ndata: envelopes before the next one are no longer kept\n\n");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_an_event_of_its_own_and_moves_nobody() {
+        let mut piece = String::new();
+        write_event(&mut piece, &Happening::Gap);
+        // Without an id: whoever reconnects resumes after the last envelope it has.
+        assert_eq!(piece, "event: gap\ndata: envelopes before the next one are no longer kept\n\n");
+    }
+}

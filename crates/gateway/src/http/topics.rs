@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Extension, Path, Request, State};
-use axum::response::{IntoResponse, Response};
 use salon_protocol::{Participant, Timestamp, TopicName};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -12,6 +11,14 @@ use utoipa::ToSchema;
 use super::credentials::Asking;
 use super::{Peer, Problem, Query};
 use crate::gateway::Gateway;
+
+/// Names, or with `detail=true` objects
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum TopicList {
+    Names(TopicNames),
+    Details(TopicDetails),
+}
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct TopicNames {
@@ -48,27 +55,27 @@ pub(super) struct Participants {
 
 #[utoipa::path(get, path = "/v0/topics", tag = "MCPx", summary = "The topics that the token opens and somebody has entered",
     params(("detail" = Option<bool>, Query, description = "true answers objects instead of names")),
-    responses((status = 200, description = "Their names", body = TopicNames), (status = "4XX", description = "Refused", body = super::ProblemBody)),
+    responses((status = 200, description = "Their names, or with `detail=true` what there is to say of them", body = TopicList), (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = [])))]
 pub(super) async fn list(
     State(gateway): State<Arc<Gateway>>,
     Extension(peer): Extension<Peer>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Result<Json<TopicList>, Problem> {
     let query = Query::parse(request.uri().query())?;
     let asking = Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: None };
     let grant = asking.by_header()?;
     let topics = gateway.rooms.log().topics().await.map_err(|error| salon_rooms::unreadable(&error))?;
     let visible = topics.into_iter().filter(|topic| grant.opens(&topic.name));
     if !query.flag("detail")?.unwrap_or(false) {
-        return Ok(Json(TopicNames { topics: visible.map(|topic| topic.name).collect() }).into_response());
+        return Ok(Json(TopicList::Names(TopicNames { topics: visible.map(|topic| topic.name).collect() })));
     }
     let mut details = Vec::new();
     for topic in visible {
         let participants = gateway.rooms.roster(&topic.name).await?.len();
         details.push(TopicDetail { name: topic.name, envelopes: topic.entries, participants, newest: topic.newest });
     }
-    Ok(Json(TopicDetails { topics: details }).into_response())
+    Ok(Json(TopicList::Details(TopicDetails { topics: details })))
 }
 
 #[utoipa::path(get, path = "/v0/topics/{topic}/participants", tag = "MCPx", summary = "Who is in a room",

@@ -16,6 +16,8 @@ use super::{Due, LaneId, Switchboard, What};
 const THINKING_TIME: Duration = Duration::from_secs(600);
 /// Questions of one lane that may be open.
 const MOST_ASKS: usize = 64;
+/// Failures that are kept for questions whose envelope is not known yet: as many as can be on their way to the room.
+const MOST_EARLY: usize = 64;
 /// Questions that may come with one result.
 const MOST_QUESTIONS: usize = 32;
 /// How often a server may ask back during one call.
@@ -28,7 +30,7 @@ pub(super) struct Ask {
     /// The server's own progress token for it, as written.
     token: Option<Box<RawValue>>,
     /// Under which it stands in the room.
-    pub(super) envelope: Option<EnvelopeId>,
+    envelope: Option<EnvelopeId>,
     deadline: Instant,
 }
 
@@ -162,13 +164,36 @@ impl Switchboard {
             #[serde(default)]
             message: String,
         }
+        let Ok(error) = serde_json::from_str::<Error>(payload) else { return };
+        if error.event != "error" {
+            return;
+        }
         let named =
             self.asks.iter().find(|(_, ask)| ask.envelope.as_ref() == Some(envelope)).map(|(number, _)| *number);
-        let Some(number) = named else { return };
-        if let Ok(error) = serde_json::from_str::<Error>(payload)
-            && error.event == "error"
-        {
-            self.ask_failed(number, &error.message, now);
+        match named {
+            Some(number) => self.ask_failed(number, &error.message, now),
+            // It may be about one whose envelope is not known yet: what the room says of it can be heard first.
+            None if self.asks.values().any(|ask| ask.envelope.is_none()) => {
+                if self.early_failures.len() == MOST_EARLY {
+                    self.early_failures.pop_front();
+                }
+                self.early_failures.push_back((envelope.clone(), error.message));
+            }
+            None => {}
+        }
+    }
+
+    /// A question is in the room under this id.
+    pub(super) fn ask_published(&mut self, number: u64, envelope: &EnvelopeId, now: Instant) {
+        if let Some(ask) = self.asks.get_mut(&number) {
+            ask.envelope = Some(envelope.clone());
+        }
+        let early = self.early_failures.iter().position(|(of, _)| of == envelope);
+        if let Some((_, why)) = early.and_then(|at| self.early_failures.remove(at)) {
+            self.ask_failed(number, &why, now);
+        }
+        if self.asks.values().all(|ask| ask.envelope.is_some()) {
+            self.early_failures.clear();
         }
     }
 
@@ -199,7 +224,7 @@ impl Switchboard {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let Some(id) = params.remove("requestId") else { return };
         let named = self.asks.iter().find(|(_, ask)| {
-            matches!(&ask.cause, Cause::Server { lane: of, id: theirs } if *of == lane && same_id(theirs, &id))
+            matches!(&ask.cause, Cause::Server { lane: of, id: theirs } if *of == lane && same_id(theirs.get(), id.get()))
         });
         let Some(number) = named.map(|(number, _)| *number) else { return };
         if let Some(ask) = self.take_ask(number) {

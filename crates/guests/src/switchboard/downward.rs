@@ -3,9 +3,8 @@
 use std::time::Instant;
 
 use salon_dialects::mcp::input::InputRequired;
-use salon_dialects::mcp::{Era, Head, Level, code, downgrade, meta};
+use salon_dialects::mcp::{Era, Head, Level, Revision, code, downgrade, meta};
 use salon_protocol::{Members, ParticipantId, RpcError, rpc};
-use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -20,19 +19,19 @@ impl Switchboard {
         if self.lost || !self.lanes.contains_key(&lane) {
             return;
         }
-        let Some((message, head)) = Members::parse(text).and_then(|m| Head::read(&m).map(|head| (m, head))) else {
-            tracing::debug!(guest = %self.setting.name, "the server said something that is no JSON-RPC message");
-            return;
-        };
-        let params = message.get("params");
-        match head {
-            Head::Request { id, method } => self.server_asks(lane, &id, &method, params, related, now),
-            Head::Notification { method } => self.server_tells(lane, &method, params, related, now),
-            Head::Response { id } => {
-                if let Some(number) = self.number_of(lane, &id) {
-                    self.answered(number, message, now);
-                }
-            }
+        let no_message =
+            || tracing::debug!(guest = %self.setting.name, "the server said something that is no JSON-RPC message");
+        let Some(head) = Head::read(text) else { return no_message() };
+        match (head.id, head.method.as_deref()) {
+            (Some(id), Some(method)) => self.server_asks(lane, id, method, head.params, related, now),
+            (None, Some(method)) => self.server_tells(lane, method, head.params, related, now),
+            (Some(id), None) => match (self.number_of(lane, id), Members::parse(text)) {
+                (Some(number), Some(message)) => self.answered(number, message, now),
+                (Some(_), None) => no_message(),
+                // Of a call that is over.
+                (None, _) => {}
+            },
+            (None, None) => no_message(),
         }
     }
 
@@ -81,10 +80,13 @@ impl Switchboard {
             return self.input_required(number, wanted, now);
         }
         let Some(Call { method, origin: Origin::Caller(asked), .. }) = self.remove(number) else { return };
-        let revision = self.callers.get(&asked.reply.caller).map(|caller| caller.revision);
+        let revision = self.callers.get(&asked.reply.caller).map_or(Revision::ROOM, |caller| caller.revision);
+        let is_older = !asked.modern && self.lanes.get(&lane).is_some_and(|lane| revision < lane.revision);
         if let Some(result) = message.get("result") {
             if translated {
-                let plain = downgrade::result(&method, result, revision.unwrap_or(salon_dialects::mcp::Revision::ROOM));
+                let plain = downgrade::result(&method, result, revision);
+                message.set("result", &plain);
+            } else if is_older && let Some(plain) = downgrade::older(&method, result, revision) {
                 message.set("result", &plain);
             } else if asked.effect == Effect::Listen
                 && let Some(patched) = meta::with_subscription(result, &asked.reply.id)
@@ -149,18 +151,9 @@ impl Switchboard {
 
     /// Answers a call with somebody else's error.
     pub(super) fn fail_raw(&mut self, number: u64, error: Option<&RawValue>, now: Instant) {
-        #[derive(Deserialize)]
-        struct Error {
-            code: i64,
-            message: String,
-            data: Option<Box<RawValue>>,
-        }
-        let read = error.and_then(|error| serde_json::from_str::<Error>(error.get()).ok());
-        let told = match read {
-            Some(Error { code, message, data }) => RpcError { code, message, data },
-            None => RpcError::new(RpcError::INTERNAL, "the question was answered with an error that cannot be read"),
-        };
-        self.fail(number, &told, now);
+        let unreadable = || RpcError::internal("the question was answered with an error that cannot be read");
+        let read = error.and_then(|error| serde_json::from_str::<RpcError>(error.get()).ok());
+        self.fail(number, &read.unwrap_or_else(unreadable), now);
     }
 
     /// A call took too long, or has rested long enough.
@@ -194,6 +187,10 @@ impl Switchboard {
     ) {
         if method == "notifications/progress" {
             return self.progressed(lane, params, now);
+        }
+        // Whatever a server tells of, and by whatever subscription: `notifications/resources/updated` is about resources.
+        if !self.setting.expose.admits(feature_of(method)) {
+            return;
         }
         if self.era_of(lane) == Era::Modern && self.told_by_subscription(lane, method, params, related, now) {
             return;
@@ -277,6 +274,11 @@ impl Switchboard {
         let admits = |wanted: Option<Level>| wanted.is_some_and(|wanted| level >= wanted);
         let Some(known) = self.lanes.get(&lane) else { return };
         let modern = known.era == Era::Modern;
+        // A server that takes no wishes has not heard what the only one who hears it wants.
+        let passes = |caller: &ParticipantId| {
+            let wanted = self.callers.get(caller).and_then(|caller| caller.level);
+            self.server.has("logging") || wanted.is_none() || admits(wanted)
+        };
         let related = related.and_then(|number| self.calls.get(&number)).filter(|call| call.lane == lane);
         if let Some(asked) = related.and_then(Call::asked) {
             let wanted = if modern {
@@ -285,13 +287,16 @@ impl Switchboard {
                 self.callers.get(&asked.reply.caller).and_then(|caller| caller.level)
             };
             let (to, envelope) = (asked.reply.caller.clone(), asked.reply.envelope.clone());
-            if admits(wanted) || known.owner.is_some() {
+            if admits(wanted) || known.owner.as_ref().is_some_and(passes) {
                 self.publish(Some(&to), Some(envelope), payload, What::Notice);
             }
             return;
         }
         if let Some(owner) = known.owner.clone().filter(|_| !modern) {
-            return self.publish(Some(&owner), None, payload, What::Notice);
+            if passes(&owner) {
+                self.publish(Some(&owner), None, payload, What::Notice);
+            }
+            return;
         }
         // On one wire for all, a modern server's log lines belong to one of the calls that asked for them.
         let callers = self.callers.iter().filter(|(id, caller)| {
@@ -305,9 +310,6 @@ impl Switchboard {
     }
 
     fn updated(&mut self, lane: LaneId, params: Option<&RawValue>) {
-        if !self.setting.expose.resources {
-            return;
-        }
         let plain = params.map(|params| meta::strip(params).unwrap_or_else(|| params.to_owned()));
         let payload = rpc::notification("notifications/resources/updated", plain.as_deref());
         if let Some(owner) =
@@ -324,15 +326,11 @@ impl Switchboard {
     }
 
     fn list_changed(&mut self, lane: LaneId, method: &str, params: Option<&RawValue>, now: Instant) {
-        let feature = method.split('/').nth(1).unwrap_or_default();
-        if !self.setting.expose.admits(feature) {
-            return;
-        }
         let plain = params.map(|params| meta::strip(params).unwrap_or_else(|| params.to_owned()));
         let owner = self.lanes.get(&lane).and_then(|lane| lane.owner.clone());
         if owner.is_some() {
             self.publish(owner.as_ref(), None, rpc::notification(method, plain.as_deref()), What::Notice);
-        } else if lane == LaneId::BASE && feature == "tools" {
+        } else if lane == LaneId::BASE && feature_of(method) == "tools" {
             self.list_tools(now);
         } else if lane == LaneId::BASE {
             self.publish(None, None, rpc::notification(method, plain.as_deref()), What::Notice);
@@ -364,6 +362,11 @@ impl Switchboard {
 fn has_code(message: &Members, wanted: i64) -> bool {
     let error = message.get("error").and_then(|error| Members::parse(error.get()));
     error.is_some_and(|error| error.get("code").is_some_and(|code| code.get() == wanted.to_string()))
+}
+
+/// What a notification is about.
+fn feature_of(method: &str) -> &str {
+    method.split('/').nth(1).unwrap_or_default()
 }
 
 /// Whether a URI names a resource or something below it.

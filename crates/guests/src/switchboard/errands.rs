@@ -237,6 +237,7 @@ impl Switchboard {
         let wanted = self.wanted_level();
         let Some(lane) = self.shared.get(&Era::Legacy).copied() else { return };
         let Some(known) = self.lanes.get_mut(&lane) else { return };
+        // A server that takes no wishes has none to be changed: `level` is `None` then.
         if let Some(wanted) = wanted
             && known.level.is_some_and(|level| level != wanted)
         {
@@ -245,8 +246,8 @@ impl Switchboard {
         }
     }
 
-    /// In the modern era every request says which log lines it wants.
-    pub(super) fn set_level_of_requests(&mut self, reply: &Reply, params: Option<&RawValue>) -> Result<(), RpcError> {
+    /// Takes note of a caller's level: a modern server hears it with every request, others may never hear of it.
+    pub(super) fn remember_level(&mut self, reply: &Reply, params: Option<&RawValue>) -> Result<(), RpcError> {
         let wrong = || {
             RpcError::new(
                 RpcError::INVALID_PARAMS,
@@ -351,16 +352,19 @@ impl Switchboard {
     pub(super) fn withdraw_from_server(&mut self, number: u64, reason: Option<&(impl Serialize + ?Sized)>) {
         let Some(call) = self.calls.get(&number).filter(|call| matches!(call.state, State::Sent)) else { return };
         let lane = call.lane;
-        if self.setting.http && self.era_of(lane) == Era::Modern {
+        // Over HTTP a modern server knows it by our hanging up.
+        if !self.setting.http || self.era_of(lane) == Era::Legacy {
+            let mut params = Members::default();
+            params.set("requestId", &number);
+            if let Some(reason) = reason {
+                params.set("reason", reason);
+            }
+            self.send(lane, rpc::notification("notifications/cancelled", Some(&params.to_raw())));
+        }
+        // A legacy server that does not heed the word must not keep the request's place for ever either.
+        if self.setting.http {
             self.actions.push_back(Action::Abandon { lane, request: number });
-            return;
         }
-        let mut params = Members::default();
-        params.set("requestId", &number);
-        if let Some(reason) = reason {
-            params.set("reason", reason);
-        }
-        self.send(lane, rpc::notification("notifications/cancelled", Some(&params.to_raw())));
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use salon_dialects::mcp::Era;
 use salon_dialects::mcp::handshake::Hello;
+use salon_dialects::mcp::{Era, Revision};
 use salon_protocol::{ParticipantId, RpcError};
 use serde_json::json;
 
@@ -17,6 +17,8 @@ pub(super) struct Lane {
     /// Whose it is; nobody's is everybody's.
     pub(super) owner: Option<ParticipantId>,
     pub(super) is_open: bool,
+    /// What its server speaks on it: what was agreed when it was opened.
+    pub(super) revision: Revision,
     /// Its owner has another by now; it goes when its last call is done.
     pub(super) retired: bool,
     /// The level asked of a server whose log lines are shared.
@@ -25,8 +27,8 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn open(era: Era, owner: Option<ParticipantId>) -> Self {
-        Self { era, owner, is_open: true, retired: false, level: None, listening: Listening::default() }
+    pub(super) fn open(era: Era, owner: Option<ParticipantId>, revision: Revision) -> Self {
+        Self { era, owner, is_open: true, revision, retired: false, level: None, listening: Listening::default() }
     }
 }
 
@@ -40,11 +42,8 @@ impl Switchboard {
         if let Some(lane) = existing {
             return Ok(*lane);
         }
-        let (hello, revision) = if own {
-            (known.hello.clone(), known.revision)
-        } else {
-            (self.ours.clone(), salon_dialects::mcp::Revision::R2025_11_25)
-        };
+        let (hello, revision) =
+            if own { (known.hello.clone(), known.revision) } else { (self.ours.clone(), Revision::R2025_11_25) };
         if own && self.lanes.values().filter(|lane| lane.owner.is_some()).count() >= MOST_OWN_LANES {
             let told = format!(
                 "`{}` already serves {MOST_OWN_LANES} callers with a connection of their own",
@@ -54,7 +53,7 @@ impl Switchboard {
         }
         let lane = LaneId(u32::try_from(self.fresh()).unwrap_or(u32::MAX));
         let owner = own.then(|| caller.clone());
-        self.lanes.insert(lane, Lane { is_open: false, ..Lane::open(era, owner) });
+        self.lanes.insert(lane, Lane { is_open: false, ..Lane::open(era, owner, revision) });
         if own {
             self.callers.entry(caller.clone()).or_default().lanes.insert(era, lane);
         } else {
@@ -64,10 +63,10 @@ impl Switchboard {
         Ok(lane)
     }
 
-    /// A lane can be used.
-    pub(crate) fn opened(&mut self, lane: LaneId, now: Instant) {
+    /// A lane can be used; its server speaks that revision on it.
+    pub(crate) fn opened(&mut self, lane: LaneId, revision: Revision, now: Instant) {
         let Some(known) = self.lanes.get_mut(&lane) else { return };
-        known.is_open = true;
+        (known.is_open, known.revision) = (true, revision);
         for number in self.calls_where(|call| call.lane == lane && matches!(call.state, State::Waiting)) {
             self.dispatch(number, now);
         }

@@ -16,6 +16,14 @@ use super::{Due, LaneId, Reply, Standing, Switchboard};
 /// The longest wait before a subscription that ended is made again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// What news there is of a server's features, in the words of a subscription's filter.
+const NEWS: [(&str, &str); 4] = [
+    ("tools", "toolsListChanged"),
+    ("prompts", "promptsListChanged"),
+    ("resources", "resourcesListChanged"),
+    ("resources", "resourceSubscriptions"),
+];
+
 /// How a lane listens.
 #[derive(Debug, Default)]
 pub(super) struct Listening {
@@ -76,9 +84,7 @@ impl Switchboard {
     /// What to subscribe to on a lane; `None` for nothing.
     fn wanted_news(&self, lane: LaneId) -> Option<Members> {
         let mut filter = Members::default();
-        let features =
-            [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")];
-        for (feature, key) in features {
+        for (feature, key) in NEWS.into_iter().filter(|(_, key)| key.ends_with("ListChanged")) {
             if self.setting.expose.admits(feature) && self.server.does(feature, "listChanged") {
                 filter.set(key, &true);
             }
@@ -89,6 +95,20 @@ impl Switchboard {
             filter.set("resourceSubscriptions", &uris);
         }
         (!filter.is_empty()).then_some(filter)
+    }
+
+    /// A modern caller's subscription without the news of what is not exposed; `None` when it can stay as it is.
+    pub(super) fn exposed_news(&self, params: &RawValue) -> Option<Box<RawValue>> {
+        let mut params = Members::parse(params.get())?;
+        let mut filter = Members::parse(params.get("notifications")?.get())?;
+        let hidden =
+            |key: &str| NEWS.iter().any(|(feature, news)| *news == key && !self.setting.expose.admits(feature));
+        if !filter.iter().any(|(key, _)| hidden(key)) {
+            return None;
+        }
+        filter.retain(|key| !hidden(key));
+        params.set("notifications", &filter);
+        Some(params.to_raw())
     }
 
     /// A caller's subscription to a resource, the legacy way.

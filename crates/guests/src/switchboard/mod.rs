@@ -193,6 +193,8 @@ pub(crate) struct Switchboard {
     callers: HashMap<ParticipantId, Caller>,
     calls: Calls,
     asks: HashMap<u64, Ask>,
+    /// What the room said of envelopes that none of them is known to be, the oldest first.
+    early_failures: VecDeque<(EnvelopeId, String)>,
     catalogue: Catalogue,
     headers: ToolHeaders,
     /// Who we are to the server.
@@ -209,12 +211,12 @@ impl Switchboard {
         let era = setting.room_era();
         let mut board = Self {
             me: None,
-            server,
-            lanes: BTreeMap::from([(LaneId::BASE, Lane::open(era, None))]),
+            lanes: BTreeMap::from([(LaneId::BASE, Lane::open(era, None, server.revision()))]),
             shared: BTreeMap::from([(era, LaneId::BASE)]),
             callers: HashMap::new(),
             calls: Calls::default(),
             asks: HashMap::new(),
+            early_failures: VecDeque::new(),
             catalogue: Catalogue::default(),
             headers: ToolHeaders::default(),
             ours,
@@ -222,6 +224,7 @@ impl Switchboard {
             actions: VecDeque::new(),
             next: 1,
             lost: false,
+            server,
             setting,
         };
         board.list_tools(now);
@@ -272,11 +275,9 @@ impl Switchboard {
     }
 
     /// Something we said was stored under this id.
-    pub(crate) fn published(&mut self, what: &What, envelope: &EnvelopeId) {
-        if let What::Ask(number) = what
-            && let Some(ask) = self.asks.get_mut(number)
-        {
-            ask.envelope = Some(envelope.clone());
+    pub(crate) fn published(&mut self, what: &What, envelope: &EnvelopeId, now: Instant) {
+        if let What::Ask(number) = what {
+            self.ask_published(*number, envelope, now);
         }
     }
 

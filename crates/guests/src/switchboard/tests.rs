@@ -109,7 +109,10 @@ impl Play {
         } else {
             let (first, why) = rest.split_once(' ').unwrap_or((rest, ""));
             match word {
-                "open" => self.board.opened(lane(rest), now),
+                "open" => {
+                    let revision = Revision::parse(why).unwrap_or(Revision::ROOM);
+                    self.board.opened(lane(first), revision, now);
+                }
                 "end" => self.board.ended(lane(first), why, now),
                 "fail" => self.board.unanswered(LaneId::BASE, first.parse().unwrap(), why, None, now),
                 "leave" => {
@@ -288,6 +291,29 @@ fn a_call_without_progress_times_out() {
 }
 
 #[test]
+fn over_http_a_request_that_is_withdrawn_keeps_no_place() {
+    let script = r#"
+        alice#1 tools/call {"name":"t"}
+        bob#1 tools/call {"name":"t"}
+        alice! notifications/cancelled {"requestId":1}
+        0> {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":1}}
+        tick 29
+        tick 31
+    "#;
+    let play = Play::seated(&[Era::Legacy], |setting| setting.http = true);
+    assert_snapshot!(play.act(script), @r#"
+    → 0 {"id":3,"method":"tools/call","params":{"name":"t"}}
+    → 0 {"id":4,"method":"tools/call","params":{"name":"t"}}
+    → 0 {"method":"notifications/cancelled","params":{"requestId":3}}
+    → 0 abandon 3
+    → 0 {"id":5,"method":"ping"}
+    → 0 {"method":"notifications/cancelled","params":{"requestId":4,"reason":"no answer and no progress in time"}}
+    → 0 abandon 4
+    ⇒ bob re e2 {"id":1,"error":{"code":-32603,"message":"the server of `guest` gave no answer and no progress for 60 s","data":{"code":"timeout"}}}
+    "#);
+}
+
+#[test]
 fn whoever_can_be_asked_has_a_lane_of_its_own() {
     let script = r#"
         alice#1 initialize {"protocolVersion":"2025-06-18","capabilities":{"sampling":{}},"clientInfo":{"name":"a"}}
@@ -395,6 +421,11 @@ fn a_server_waits_while_its_question_is_thought_about() {
 
 #[test]
 fn a_question_whose_caller_began_anew_is_answered_for_it() {
+    assert_snapshot!(asked_of_one_who_began_anew(true), @r#"→ 3 {"id":"q","error":{"code":-32603,"message":"`alice` was not asked or did not answer: `alice` began anew"}}"#);
+    assert_eq!(asked_of_one_who_began_anew(false), asked_of_one_who_began_anew(true));
+}
+
+fn asked_of_one_who_began_anew(known_first: bool) -> String {
     let mut play = Play::seated(&[Era::Legacy], |_| {});
     for line in [
         r#"alice#1 initialize {"capabilities":{"roots":{}}}"#,
@@ -405,13 +436,41 @@ fn a_question_whose_caller_began_anew_is_answered_for_it() {
         play.line(line);
     }
     let ask = play.last.clone().expect("it was asked");
-    play.board.published(&ask, &EnvelopeId::new("ask").unwrap());
+    let id = EnvelopeId::new("ask").unwrap();
     let error = r#"{"event":"error","type":"error","code":"recipient_not_found","message":"`alice` began anew"}"#;
     let envelope = play.envelope("system:gateway", Kind::System, Some("ask"), error);
+    // What becomes of it may be heard before what it is called.
+    if known_first {
+        play.board.published(&ask, &id, play.now);
+    }
     play.board.heard(&envelope, play.now);
+    if !known_first {
+        play.board.published(&ask, &id, play.now);
+    }
     play.told.clear();
     play.collect();
-    assert_snapshot!(play.told, @r#"→ 3 {"id":"q","error":{"code":-32603,"message":"`alice` was not asked or did not answer: `alice` began anew"}}"#);
+    assert!(play.board.early_failures.is_empty());
+    play.told
+}
+
+#[test]
+fn failures_are_kept_only_for_questions_whose_envelope_is_not_known() {
+    let mut play = Play::seated(&[Era::Legacy], |_| {});
+    let error = r#"{"event":"error","type":"error","code":"recipient_not_found","message":"gone"}"#;
+    let hear = |play: &mut Play, number: usize| {
+        let envelope = play.envelope("system:gateway", Kind::System, Some(&format!("other-{number}")), error);
+        play.board.heard(&envelope, play.now);
+    };
+    hear(&mut play, 0);
+    assert!(play.board.early_failures.is_empty(), "nothing was asked");
+    play.line(r#"alice#1 initialize {"capabilities":{"roots":{}}}"#);
+    play.line("alice#2 tools/list");
+    play.line("open 3");
+    play.line(r#"3> {"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
+    for number in 0..100 {
+        hear(&mut play, number);
+    }
+    assert_eq!(play.board.early_failures.len(), 64);
 }
 
 #[test]
@@ -507,6 +566,82 @@ fn what_is_not_exposed_is_not_there() {
     ⇒ alice re e2 {"id":2,"error":{"code":-32601,"message":"`guest` does not offer `resources/list` here: its owner exposes only tools"}}
     ⇒ alice re e3 {"id":3,"error":{"code":-32601,"message":"`guest` does not offer `completion/complete` here: its owner exposes only tools"}}
     → 0 {"id":3,"method":"tools/list","params":{}}
+    "#);
+}
+
+#[test]
+fn no_news_comes_of_what_is_not_exposed() {
+    let script = r#"
+        alice#"l" subscriptions/listen {"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["a"],"x":1.0}}
+        0> {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":4},"notifications":{"toolsListChanged":true}}}
+        0> {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":4},"uri":"a"}}
+        0> {"jsonrpc":"2.0","method":"notifications/prompts/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":4}}}
+        0> {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":4}}}
+    "#;
+    let play = Play::seated(&[Era::Modern], |setting| setting.expose = "tools".parse().unwrap());
+    assert_snapshot!(play.act(script).replace("io.modelcontextprotocol/", "/"), @r#"
+    → 0 {"id":4,"method":"subscriptions/listen","params":{"_meta":{"/protocolVersion":"2026-07-28"},"notifications":{"toolsListChanged":true,"x":1.0}}}
+    ⇒ alice re e1 {"method":"notifications/subscriptions/acknowledged","params":{"_meta":{"/subscriptionId":"l"},"notifications":{"toolsListChanged":true}}}
+    ⇒ alice re e1 {"method":"notifications/tools/list_changed","params":{"_meta":{"/subscriptionId":"l"}}}
+    "#);
+}
+
+#[test]
+fn a_caller_of_an_older_revision_gets_what_that_has() {
+    let script = r#"
+        alice#1 initialize {"protocolVersion":"2024-11-05"}
+        alice#2 tools/call {"name":"t"}
+        bob#1 tools/call {"name":"t"}
+        0> {"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"audio","data":"AAAA","mimeType":"audio/wav"},{"type":"resource_link","uri":"u","name":"n"}],"ttlMs": 1}}
+        0> {"jsonrpc":"2.0","id":4,"result":{"content":[{"type":"resource_link","uri":"u","name":"n"}],"ttlMs": 1}}
+        carol#1 initialize {"protocolVersion":"2025-03-26","capabilities":{"roots":{}}}
+        carol#2 tools/call {"name":"t"}
+        carol#3 tools/call {"name":"t"}
+        open 5 2025-11-25
+        5> {"jsonrpc":"2.0","id":6,"result":{"content":[{"type":"resource_link","uri":"u","name":"n"}]}}
+    "#;
+    let told = legacy(script);
+    let answers: Vec<_> = told.lines().filter(|line| line.contains("content")).collect();
+    assert_snapshot!(answers.join("\n"), @r#"
+    ⇒ alice re e2 {"id":2,"result":{"content":[{"type":"resource","resource":{"uri":"urn:mcp:audio","mimeType":"audio/wav","blob":"AAAA"}},{"type":"text","text":"n <u>"}],"ttlMs":1}}
+    ⇒ bob re e3 {"id":1,"result":{"content":[{"type":"resource_link","uri":"u","name":"n"}],"ttlMs": 1}}
+    ⇒ carol re e5 {"id":2,"result":{"content":[{"type":"text","text":"n <u>"}]}}
+    "#);
+}
+
+#[test]
+fn log_lines_of_a_server_that_takes_no_wishes_are_heard_by_level_too() {
+    let introduction = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s"}}"#;
+    let server = Server::from_initialize(&RawValue::from_string(introduction.into()).unwrap()).unwrap();
+    let mut play = Play::seated(&[Era::Legacy], |_| {});
+    play.board.server = server;
+    let script = r#"
+        alice#1 initialize {}
+        alice#2 logging/setLevel {"level":"warning"}
+        bob#1 logging/setLevel {"level":"shrill"}
+        0> {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}
+        0> {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":2}}
+        carol#1 initialize {"capabilities":{"roots":{}}}
+        carol#2 tools/list
+        open 3
+        3> {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":3}}
+        carol#3 logging/setLevel {"level":"warning"}
+        3/4> {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":4}}
+        3> {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":5}}
+        3> {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"alert","data":6}}
+        leave alice
+    "#;
+    assert_snapshot!(play.act(script), @r#"
+    ⇒ alice re e1 {"id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"s"}}}
+    ⇒ alice re e2 {"id":2,"result":{}}
+    ⇒ bob re e3 {"id":1,"error":{"code":-32602,"message":"`level` must be one of debug, info, notice, warning, error, critical, alert, emergency"}}
+    ⇒ alice {"method":"notifications/message","params":{"level":"error","data":2}}
+    ⇒ carol re e4 {"id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"s"}}}
+    open 3 Legacy 2025-06-18 {"roots":{}}
+    → 3 {"id":4,"method":"tools/list","params":{}}
+    ⇒ carol {"method":"notifications/message","params":{"level":"debug","data":3}}
+    ⇒ carol re e6 {"id":3,"result":{}}
+    ⇒ carol {"method":"notifications/message","params":{"level":"alert","data":6}}
     "#);
 }
 

@@ -97,6 +97,10 @@ impl Switchboard {
             _ => Effect::None,
         };
         let level = params.as_deref().and_then(meta::level);
+        let params = match effect {
+            Effect::Listen => params.map(|params| self.exposed_news(&params).unwrap_or(params)),
+            _ => params,
+        };
         let asked = Asked { modern: true, level, effect, ..Asked::new(reply.clone()) };
         self.open_call(lane, asked, method, params, now)
     }
@@ -123,7 +127,11 @@ impl Switchboard {
         let lane = self.lane_for(&reply.caller, era)?;
         let shared = !self.is_own(lane);
         match (method, era) {
-            ("logging/setLevel", Era::Modern) => return self.set_level_of_requests(reply, params.as_deref()),
+            ("logging/setLevel", Era::Modern) => return self.remember_level(reply, params.as_deref()),
+            // Some servers log all the same.
+            ("logging/setLevel", Era::Legacy) if !self.server.has("logging") => {
+                return self.remember_level(reply, params.as_deref());
+            }
             ("logging/setLevel", Era::Legacy) if shared => return self.set_level(lane, reply, params, now),
             ("resources/subscribe" | "resources/unsubscribe", Era::Modern) => {
                 return self.change_subscription(lane, reply, method, params.as_deref(), now);
@@ -179,11 +187,13 @@ impl Switchboard {
         let caller = self.callers.entry(reply.caller.clone()).or_default();
         (caller.hello, caller.revision) = (hello, revision);
         let expose = self.setting.expose;
-        let introduction = self.server.introduce(revision, |capability| match capability {
+        let keep = |capability: &str| match capability {
             // Whose task it is, only a connection of one's own can tell.
             "tasks" => own,
             other => expose.admits_capability(other),
-        });
+        };
+        // Which log lines a caller wants is taken note of here, where the server does not.
+        let introduction = self.server.introduce(revision, keep, &["logging"]);
         self.reply(reply.clone(), rpc::response(&reply.id, &introduction));
     }
 
@@ -316,7 +326,8 @@ impl Switchboard {
             reason: Option<&'a RawValue>,
         }
         let Some(Ok(params)) = params.map(|params| serde_json::from_str::<Params<'_>>(params.get())) else { return };
-        let theirs = |asked: &Asked| asked.reply.caller == *envelope.from() && same_id(&asked.reply.id, params.id);
+        let theirs =
+            |asked: &Asked| asked.reply.caller == *envelope.from() && same_id(asked.reply.id.get(), params.id.get());
         let mut found = self.calls_where(|call| call.asked().is_some_and(theirs));
         // One caller may use an id twice at once (it sits at two places); then only the envelope tells which is meant.
         if let Some(correlation) = envelope.correlation() {

@@ -1,14 +1,17 @@
 //! HTTP as both HTTP transports need it: the user's headers on every request, no redirect to another origin, bounded answers.
 
 use std::error::Error as _;
+use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode, Url, redirect};
 use salon_client::sse::{Decoder, Event};
+use salon_dialects::mcp::Head;
 
-use super::frame::{ErrorObject, Head};
+use super::frame::ErrorObject;
 use super::{MAX_MESSAGE, UpstreamError};
 
 /// How long a connection may take to come about.
@@ -25,11 +28,19 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A server's address, and how to speak with it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Http {
     client: reqwest::Client,
     url: Url,
     headers: HeaderMap,
+}
+
+/// A URL's path or query may be a key, so no more than the names of headers can be printed.
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.headers.keys().collect();
+        f.debug_struct("Http").field("headers", &names).finish_non_exhaustive()
+    }
 }
 
 impl Http {
@@ -153,7 +164,6 @@ async fn read(mut response: Response, limit: usize) -> Result<(Vec<u8>, bool), F
 }
 
 /// Events as they come.
-#[derive(Debug)]
 pub(super) struct EventStream {
     response: Response,
     decoder: Decoder,
@@ -191,15 +201,23 @@ pub(super) struct Failure {
     pub(super) status: Option<StatusCode>,
     /// The body, when it is a JSON-RPC message with an error.
     pub(super) body: Option<Box<str>>,
+    /// Nobody listens at the address: not a connection that broke, but a server that is not there.
+    pub(super) nobody: bool,
 }
 
 impl Failure {
     pub(super) fn told(why: impl Into<String>) -> Self {
-        Self { why: why.into(), status: None, body: None }
+        Self { why: why.into(), status: None, body: None, nobody: false }
     }
 
     pub(super) fn network(error: reqwest::Error) -> Self {
-        Self::told(format!("cannot reach the server: {}", reason(error)))
+        let mut cause = error.source();
+        let mut nobody = false;
+        while let Some(inner) = cause {
+            nobody |= inner.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::ConnectionRefused);
+            cause = inner.source();
+        }
+        Self { nobody, ..Self::told(format!("cannot reach the server: {}", reason(error))) }
     }
 
     /// Reads an answer that is no success.
@@ -219,7 +237,7 @@ impl Failure {
             why.push_str(": ");
             why.extend(said.chars().take(SHOWN));
         }
-        Self { why, status: Some(status), body }
+        Self { why, status: Some(status), body, nobody: false }
     }
 
     /// The same, where there is no request to fail.

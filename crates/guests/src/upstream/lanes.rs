@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use salon_dialects::mcp::Head;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::UpstreamError;
-use super::frame::Head;
 
 /// Requests at once in each lane.
 const WIDTH: usize = 64;

@@ -1,14 +1,16 @@
 //! HTTP+SSE, of revision 2024-11-05: one stream brings everything, and its first event says where to POST.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Url;
 use reqwest::header::HeaderMap;
+use salon_dialects::mcp::Head;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::frame::{self, Head};
+use super::frame;
 use super::http::{EventStream, Failure, Http, header_map};
 use super::lanes::{Lane, Lanes};
 use super::{Outbound, Received, Setup, UpstreamError};
@@ -20,13 +22,19 @@ const ENDPOINT: Duration = Duration::from_secs(20);
 const POST: Duration = Duration::from_secs(60);
 
 /// The sending half. The session is the stream, so there is nothing to resume.
-#[derive(Debug)]
 pub(super) struct LegacySse {
     http: Http,
     endpoint: Url,
     guest: Arc<str>,
     inbound: mpsc::Sender<Received>,
     lanes: Lanes,
+}
+
+/// The endpoint's query is the session.
+impl fmt::Debug for LegacySse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LegacySse").field("guest", &self.guest).field("lanes", &self.lanes).finish_non_exhaustive()
+    }
 }
 
 impl LegacySse {
@@ -67,9 +75,8 @@ impl LegacySse {
             };
             match id {
                 Some(id) => {
-                    let status = failure.status.map(|status| status.as_u16());
                     let error = failure.error().map(Box::from);
-                    let _ = inbound.send(Received::Failed { id, why: failure.why, status, error }).await;
+                    let _ = inbound.send(Received::Failed { id, why: failure.why, error }).await;
                 }
                 None => {
                     tracing::warn!(target: "guest", guest = &*guest, "a message to it was lost: {}", failure.why);

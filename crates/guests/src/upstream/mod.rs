@@ -16,9 +16,10 @@ mod stdio;
 mod streamable;
 mod target;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod watch;
 
+use std::fmt;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -35,7 +36,7 @@ const QUEUE: usize = 64;
 const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
 /// A message on its way to the server.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Outbound {
     /// One JSON-RPC message.
     pub text: Box<str>,
@@ -48,6 +49,14 @@ impl Outbound {
     /// A message without headers.
     pub fn new(text: impl Into<Box<str>>) -> Self {
         Self { text: text.into(), headers: Vec::new() }
+    }
+}
+
+/// What is said to a server is between it and its caller: only the size and the names of headers can be printed.
+impl fmt::Debug for Outbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Outbound").field("bytes", &self.text.len()).field("headers", &names).finish()
     }
 }
 
@@ -67,8 +76,6 @@ pub enum Received {
         id: Box<str>,
         /// Why, for a person.
         why: String,
-        /// The HTTP status, where there was one.
-        status: Option<u16>,
         /// The JSON-RPC error object of the answer, where it had one that did not name the request.
         error: Option<Box<str>>,
     },
@@ -113,7 +120,7 @@ impl Connection {
         let inner = match verdict.wire {
             Wire::Sse => Inner::LegacySse(Box::new(legacy_sse::LegacySse::open(client, setup, sender).await?)),
             Wire::Stdio | Wire::Streamable => {
-                Inner::Streamable(streamable::Streamable::open(client, era, verdict.modern(), setup, sender))
+                Inner::Streamable(streamable::Streamable::open(client, era, setup, sender))
             }
         };
         Ok((Self(inner), Inbound { receiver: Some(receiver) }))

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, StatusCode};
+use salon_dialects::mcp::{Head, Revision};
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::frame::{self, Head};
+use super::frame;
 use super::http::{EventStream, Failure, Http, Kind, header_map, kind, read_text};
 use super::lanes::{Lane, Lanes};
 use super::{Era, Outbound, Received, Setup, UpstreamError};
@@ -69,8 +70,8 @@ struct Session {
 }
 
 impl Streamable {
-    pub(super) fn open(http: Http, era: Era, modern: &str, setup: &Setup, inbound: mpsc::Sender<Received>) -> Self {
-        let revision = (era == Era::Modern).then(|| HeaderValue::try_from(modern).ok()).flatten();
+    pub(super) fn open(http: Http, era: Era, setup: &Setup, inbound: mpsc::Sender<Received>) -> Self {
+        let revision = (era == Era::Modern).then(|| HeaderValue::from_static(Revision::MODERN.date()));
         let shared = Shared {
             http,
             era,
@@ -210,8 +211,7 @@ impl Shared {
             }
             Ok(Err(failure)) => {
                 let error = failure.error().map(Box::from);
-                let status = failure.status.map(|status| status.as_u16());
-                let failed = Received::Failed { id: id.into(), why: failure.why.clone(), status, error };
+                let failed = Received::Failed { id: id.into(), why: failure.why.clone(), error };
                 let _ = self.tell_owner(failed).await;
                 self.end_if_gone(&failure).await;
             }
@@ -231,7 +231,11 @@ impl Shared {
             Err(failure) => return Ok(Err(failure)),
         };
         if opens {
-            self.session().id = response.headers().get(SESSION_ID).cloned();
+            let id = response.headers().get(SESSION_ID).cloned().map(|mut id| {
+                id.set_sensitive(true);
+                id
+            });
+            self.session().id = id;
         }
         match kind(&response) {
             Kind::Events => self.follow(id, EventStream::new(response), opens).await,
@@ -280,7 +284,7 @@ impl Shared {
                 in_vain += 1;
                 match self.resume(Some(from)).await {
                     Ok(events) => break events,
-                    Err(failure) if failure.status.is_some_and(|status| status.is_client_error()) => {
+                    Err(failure) if failure.nobody || failure.status.is_some_and(|status| status.is_client_error()) => {
                         return Ok(Err(failure));
                     }
                     Err(_) => {}
@@ -382,6 +386,10 @@ impl Shared {
 
     /// A session that the server does not know any more is the end of the connection.
     async fn end_if_gone(&self, failure: &Failure) -> bool {
+        if failure.nobody {
+            let _ = self.tell_owner(Received::Ended { why: failure.why.clone() }).await;
+            return true;
+        }
         let in_session = self.session().id.is_some();
         let gone = in_session
             && match failure.status {

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Watcher;
+use super::http::Http;
+use super::{UpstreamError, Watcher};
 
 /// What to bring in.
 #[derive(Clone, PartialEq, Eq)]
@@ -42,6 +44,37 @@ pub enum UrlTransport {
     Streamable,
     /// HTTP+SSE, of revision 2024-11-05.
     Sse,
+}
+
+impl Target {
+    /// Whether it could be started at all, as far as that can be told without starting it: the program and the folder are there, the
+    /// address and the headers are ones.
+    pub fn check(&self) -> Result<(), UpstreamError> {
+        match self {
+            Self::Url { url, headers, .. } => Http::new(url, headers).map(drop),
+            Self::Command { program, env, cwd, .. } => {
+                let missing = |what: &Path, why: &str| {
+                    let source = io::Error::new(io::ErrorKind::NotFound, why);
+                    Err(UpstreamError::Start { program: what.display().to_string(), source })
+                };
+                if let Some(cwd) = cwd.as_deref().filter(|cwd| !cwd.is_dir()) {
+                    return missing(
+                        Path::new(program),
+                        &format!("there is no folder `{}` to run it in", cwd.display()),
+                    );
+                }
+                let program = Path::new(program);
+                let found = if program.components().count() > 1 {
+                    program.exists() || cwd.as_ref().is_some_and(|cwd| cwd.join(program).exists())
+                } else {
+                    let given = env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+                    let path = given.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+                    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+                };
+                if found { Ok(()) } else { missing(program, "there is no such program") }
+            }
+        }
+    }
 }
 
 /// Arguments, environment, headers and URLs often hold secrets, so only names and numbers of them can be printed.

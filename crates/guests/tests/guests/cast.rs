@@ -113,7 +113,7 @@ impl Web {
 pub(crate) struct Guest {
     pub(crate) statuses: mpsc::UnboundedReceiver<Status>,
     shutdown: CancellationToken,
-    running: JoinHandle<Result<(), GuestError>>,
+    pub(crate) running: JoinHandle<Result<(), GuestError>>,
 }
 
 impl Guest {

@@ -1,6 +1,8 @@
 //! Servers that end, and servers that do not begin.
 
 use salon_guests::Status;
+use salon_guests::upstream::{Target, UrlTransport};
+use salon_testkit::within;
 
 use crate::cast::{LEGACY, Stage, text};
 
@@ -76,4 +78,46 @@ async fn a_guest_behind_a_url_leaves_with_its_server_and_comes_back_with_it() {
     assert_eq!(text(&alice.result(&request).await), "again");
     guest.stop().await;
     web.kill().await;
+}
+
+/// Not even a stream that could be resumed keeps a caller waiting for a server that is not there any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_behind_a_url_that_dies_fails_its_calls_at_once() {
+    let stage = Stage::new().await;
+    let web = stage.web(0).await;
+    let mut guest = stage.guest_at(web.target(), |_| {});
+    guest.here().await;
+    let mut alice = stage.caller("alice").await;
+    let request = alice.call("hang", "{}").await;
+    assert!(alice.heard().await.payload().contains("notifications/progress"));
+    web.kill().await;
+    let answer = alice.result(&request).await;
+    assert!(answer["error"]["message"].as_str().is_some_and(|told| told.contains("cannot reach")), "{answer}");
+    alice.guest_leaves().await;
+    guest.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_started_at_all_is_told_once() {
+    let stage = Stage::new().await;
+    let command = |program: &str, cwd: Option<&str>| Target::Command {
+        program: program.into(),
+        args: Vec::new(),
+        env: Vec::new(),
+        cwd: cwd.map(Into::into),
+    };
+    let url = |url: &str| Target::Url { url: url.into(), headers: Vec::new(), transport: UrlTransport::Auto };
+    let targets = [
+        (command("no-such-program", None), "there is no such program"),
+        (command("./no/such/program", None), "there is no such program"),
+        (command("cat", Some("no-such-folder")), "there is no folder `no-such-folder` to run it in"),
+        (url("notaurl"), "not a usable URL"),
+        (url("ftp://127.0.0.1"), "`ftp` is not http or https"),
+    ];
+    for (target, why) in targets {
+        let guest = stage.guest_at(target, |_| {});
+        let ended = within("the guest to end", guest.running).await.unwrap().unwrap();
+        let told = ended.unwrap_err().to_string();
+        assert!(told.contains(why), "{told}");
+    }
 }

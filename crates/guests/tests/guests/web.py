@@ -1,5 +1,5 @@
 """A legacy MCP server over HTTP for tests: one session, answers as JSON. Says its port; takes one as its argument."""
-import json, sys
+import json, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -16,6 +16,16 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(text)
+
+    def hang(self, token):
+        """Begins a stream that could be resumed, and says nothing more on it."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        progress = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}
+        self.wfile.write(f"id: 1\ndata: {json.dumps(progress)}\n\n".encode())
+        self.wfile.flush()
+        threading.Event().wait()
 
     def do_GET(self):
         self.reply(405)
@@ -34,7 +44,9 @@ class Handler(BaseHTTPRequestHandler):
         elif self.headers.get("Mcp-Session-Id") != "one":
             self.reply(400, {"id": id, "error": {"code": -32000, "message": "no session"}})
         elif method == "tools/list":
-            self.reply(200, {"id": id, "result": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}})
+            self.reply(200, {"id": id, "result": {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "hang")]}})
+        elif method == "tools/call" and params["name"] == "hang":
+            self.hang(params["_meta"]["progressToken"])
         elif method == "tools/call":
             self.reply(200, {"id": id, "result": {"content": [{"type": "text", "text": params["arguments"]["text"]}]}})
         else:

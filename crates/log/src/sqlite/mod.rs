@@ -6,6 +6,7 @@
 
 mod fresh;
 mod journal;
+mod look;
 mod queue;
 mod reader;
 mod schema;
@@ -31,6 +32,7 @@ use futures_util::future::BoxFuture;
 use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Timestamp, TopicName};
 use tokio::sync::{oneshot, watch};
 
+pub use self::look::{Sight, look};
 use self::queue::Queue;
 use self::reader::Source;
 use self::writer::{Append, Request, Writer};
@@ -41,7 +43,7 @@ use crate::{
 };
 
 /// The database in a log's directory.
-const DATABASE: &str = "log.db";
+pub const DATABASE: &str = "log.db";
 /// The file that is locked while a process has the log open.
 const LOCK: &str = "log.lock";
 
@@ -390,9 +392,6 @@ impl Options {
         if let Some(clock) = self.clock.clone() {
             return Box::new(move || Timestamp(clock.load(Ordering::SeqCst)));
         }
-        Box::new(|| {
-            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-        })
+        Box::new(|| Timestamp::from_system(SystemTime::now()))
     }
 }

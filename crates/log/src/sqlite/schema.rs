@@ -118,9 +118,13 @@ fn identify(db: &Connection, path: &Path) -> Result<(), OpenError> {
     let pragma = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(failed);
     let (application, version) = (pragma("application_id")?, pragma("user_version")?);
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
+    if application == 0 && version == 0 && tables == 0 { Ok(()) } else { recognize(application, version, path) }
+}
+
+/// Refuses a file by what it says of itself.
+pub(super) fn recognize(application: i64, version: i64, path: &Path) -> Result<(), OpenError> {
     let known = MIGRATIONS.len();
     match usize::try_from(version) {
-        _ if application == 0 && version == 0 && tables == 0 => Ok(()),
         _ if application != APPLICATION => Err(OpenError::Foreign { path: path.into() }),
         Ok(version) if version <= known => Ok(()),
         _ => Err(OpenError::Newer { path: path.into(), found: version, known }),

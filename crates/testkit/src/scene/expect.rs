@@ -158,6 +158,34 @@ impl Stage {
         }
     }
 
+    /// Posts until one is refused; at least the first is not.
+    pub(crate) async fn flood_by_posts(
+        &mut self,
+        who: &Who,
+        topic: &str,
+        count: usize,
+        code: &str,
+    ) -> Result<(), Failure> {
+        let token = self.gateway.token(&Token::new(who.participant()))?;
+        for number in 1..=count {
+            let body = self.fill(who, &format!(r#"{{"id":"flood-{number}"}}"#))?;
+            let call = Call::new("POST", format!("/v0/topics/{topic}/messages")).bearer(&token).body(body);
+            let came = call.send(self.gateway.address()).await?;
+            if number > 1 && came.status == 429 {
+                let refused = Expected {
+                    status: "429".into(),
+                    json: Some(json!({"code": code, "error": "(any)"})),
+                    ..Expected::default()
+                };
+                return self.expect_answer(&refused, &came);
+            }
+            if came.status != 201 {
+                return Err(format!("post {number} was answered with {}", came.status));
+            }
+        }
+        Err(format!("all {count} were accepted"))
+    }
+
     pub(crate) async fn closed(&mut self, who: &Who, code: u16) -> Result<(), Failure> {
         loop {
             match self.next(who, Wanted::Close).await? {

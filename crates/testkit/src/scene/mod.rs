@@ -28,7 +28,7 @@
 //! fills in nothing. For short: `W says TEXT as ID`, `W notifies X|everyone as ID`, `W calls X [METHOD] as ID [PARAMS]`,
 //! `W answers REQUEST as ID [RESULT]` or `… as ID error ERROR` (the request was sent in the scene, or it is `$X`, the id of one that
 //! somebody got as JSON), `W repeats ID`, `W posts to TOPIC JSON → STATUS [JSON]`, and
-//! `W floods COUNT until refused CODE`.
+//! `W floods COUNT until refused CODE`, which over HTTP is `W floods TOPIC with COUNT posts until refused CODE`.
 //!
 //! **Receiving.** `W gets ID …`: exactly the bytes that were sent under these ids, in this order. `W gets JSON`: a frame that has at
 //! least this. `W gets raw TEXT`, `W gets join X [JSON]`, `W gets leave X [JSON]`, `W gets heartbeat X`, `W is refused CODE [regarding ID]`,
@@ -98,6 +98,7 @@ pub(crate) enum Step {
     Send { who: Who, what: Outgoing },
     Post { who: Who, topic: String, envelope: String, answer: Expected },
     Flood { who: Who, count: usize, code: String },
+    FloodByPosts { who: Who, topic: String, count: usize, code: String },
     Get { who: Vec<Who>, what: Incoming },
     Wait { who: Vec<Who>, what: Incoming },
     Closed { who: Vec<Who>, code: u16 },

@@ -147,12 +147,23 @@ fn action(who: Who, verb: &str, mut words: Words<'_>) -> Result<Step, Failure> {
         }
         "leaves" => words.end(Step::Leave { who }),
         "floods" => {
+            let topic = words.peek().filter(|word| word.contains(':')).map(str::to_owned);
+            if let Some(topic) = &topic {
+                words.demand(topic)?;
+                words.demand("with")?;
+            }
             let count = words.word("a count")?;
             let count = count.parse().map_err(|_| format!("`{count}` is no count"))?;
+            if topic.is_some() {
+                words.demand("posts")?;
+            }
             words.demand("until")?;
             words.demand("refused")?;
             let code = words.word("a refusal's code")?.to_owned();
-            words.end(Step::Flood { who, count, code })
+            words.end(match topic {
+                None => Step::Flood { who, count, code },
+                Some(topic) => Step::FloodByPosts { who, topic, count, code },
+            })
         }
         "posts" => {
             words.demand("to")?;

@@ -108,6 +108,7 @@ impl Stage {
                 self.expect_answer(answer, &came)
             }
             Step::Flood { who, count, code } => self.flood(who, *count, code).await,
+            Step::FloodByPosts { who, topic, count, code } => self.flood_by_posts(who, topic, *count, code).await,
             Step::Get { who, what } => {
                 for who in who {
                     self.get(who, what).await.map_err(|told| format!("{}: {told}", who.0))?;

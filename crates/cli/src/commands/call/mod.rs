@@ -6,7 +6,7 @@ mod asking;
 use std::io::{IsTerminal, Read, Write};
 
 use anyhow::{Context, anyhow};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use salon_client::{CallError, End, Peer, Progress, RequestOptions, Room, RpcError};
 use salon_gateway::config::Deadline;
 use salon_protocol::{Code, ParticipantId, ParticipantKind, TopicName};
@@ -37,28 +37,23 @@ pub(crate) struct CallArgs {
     /// Which tool
     tool: String,
     /// Arguments: `key=value`, read as the tool's schema says, or `key:=JSON`
-    #[arg(value_name = "KEY=VALUE", conflicts_with = "json")]
-    arguments: Vec<String>,
+    #[arg(value_name = "KEY=VALUE", conflicts_with = "whole")]
+    pairs: Vec<String>,
     /// All arguments as one JSON object; `@FILE` reads it from a file, `-` from standard input
-    #[arg(long, value_name = "JSON|@FILE|-")]
-    json: Option<String>,
+    #[arg(id = "whole", long = "arguments", short = 'a', value_name = "JSON|@FILE|-")]
+    whole: Option<String>,
     /// How long to wait without hearing anything; progress begins it anew
     #[arg(long, value_name = "TIME", default_value = "60s")]
     timeout: Deadline,
-    /// What to print: the answer's text, or the whole result as JSON
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    output: Output,
-    /// Print the text as it is, control characters included
+    /// Print the whole result as the participant wrote it, or `{"error": {"code", "message", "data", "hint"}}`, of
+    /// which only the message is always there
     #[arg(long)]
+    json: bool,
+    /// Print the text as it is, control characters included
+    #[arg(long, conflicts_with = "json")]
     raw: bool,
     #[command(flatten)]
     access: Access,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Text,
-    Json,
 }
 
 fn after_help() -> String {
@@ -67,17 +62,46 @@ fn after_help() -> String {
 Examples:
   salon call room:alpha robot move x=1 y=2
   salon call room:alpha search find query='cats' tags=a tags=b options.deep=true
-  salon call room:alpha robot plan --json @plan.json --output json
+  salon call room:alpha robot plan --arguments @plan.json --json
 
 {EXIT_STATUS}"
     )
 }
 
 pub(crate) fn run(args: CallArgs) -> Result<(), Trouble> {
-    let given = match &args.json {
-        Some(text) => Some(whole(text).map_err(Trouble::usage)?),
-        None => None,
+    let json = args.json;
+    let outcome = calling(args);
+    if json { outcome.or_else(as_json) } else { outcome }
+}
+
+/// What went wrong, told on standard output as one object, with the exit status it has anyway.
+fn as_json(trouble: Trouble) -> Result<(), Trouble> {
+    #[derive(Serialize)]
+    struct Failed<'a> {
+        error: Words<'a>,
+    }
+    #[derive(Serialize)]
+    struct Words<'a> {
+        message: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hint: Option<&'a str>,
+    }
+    let code = match &trouble {
+        Trouble::Told(_) => return Err(trouble),
+        Trouble::Coded(code, _) => *code,
+        Trouble::Usage(_) => 2,
+        Trouble::Failed(_) => 1,
     };
+    let told = trouble.to_string();
+    let told = told.strip_prefix("error: ").unwrap_or(&told);
+    let (message, hint) = told.split_once("\n\nhint: ").map_or((told, None), |(message, hint)| (message, Some(hint)));
+    let told = serde_json::to_string(&Failed { error: Words { message, hint } }).map_err(Trouble::failed)?;
+    hand_over(format_args!("{told}"))?;
+    Err(Trouble::Told(code))
+}
+
+fn calling(args: CallArgs) -> Result<(), Trouble> {
+    let given = args.whole.as_deref().map(whole).transpose().map_err(Trouble::usage)?;
     super::run(async move {
         let stop = Stop::on_signals(|| ())?;
         let Reach { place, client } = args.access.reach().map_err(Trouble::usage)?;
@@ -136,10 +160,10 @@ async fn call(
         }
     }
     meter.clear();
-    let format = match args.output {
-        Output::Json => Format::Json,
-        Output::Text if args.raw => Format::Raw,
-        Output::Text => Format::Text,
+    let format = match (args.json, args.raw) {
+        (true, _) => Format::Json,
+        (false, true) => Format::Raw,
+        (false, false) => Format::Text,
     };
     match call.result().await {
         Ok(result) => answer::print(&result, format),
@@ -179,7 +203,7 @@ async fn schema(peer: &Peer, tool: &str, asking: &Asking<'_>) -> Result<Schema, 
 fn arguments(args: &CallArgs, given: Option<Box<RawValue>>, schema: &Schema) -> anyhow::Result<Box<RawValue>> {
     let read = match &given {
         Some(whole) => schema.read(&[whole.get()]),
-        None => schema.read(&args.arguments),
+        None => schema.read(&args.pairs),
     };
     read.map_err(|unfit| {
         let (topic, participant) = (&args.topic, &args.participant);
@@ -190,7 +214,7 @@ fn arguments(args: &CallArgs, given: Option<Box<RawValue>>, schema: &Schema) -> 
     })
 }
 
-/// All arguments as one object, from where `--json` says.
+/// All arguments as one object, from where `--arguments` says.
 fn whole(text: &str) -> anyhow::Result<Box<RawValue>> {
     let read = |source: &mut dyn Read| {
         let mut text = String::new();

@@ -10,9 +10,10 @@ use tokio::net::TcpStream;
 use super::{DoctorArgs, Finding, Report};
 use crate::access::claims::Claims;
 use crate::access::credentials::{self, Credentials};
-use crate::access::{self, Place, Tokens};
+use crate::access::{self, Place, Source, Tokens};
 use crate::clock;
-use crate::commands::{login, stamp};
+use crate::commands::login;
+use crate::commands::outcome::{OTHER_KEY, other_scheme};
 
 /// How long connecting may take.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -45,7 +46,7 @@ pub(super) async fn all(args: &DoctorArgs, report: &mut Report) {
     if !reachable(&place, report).await {
         return;
     }
-    let Some(Tokens { provider, .. }) = tokens else {
+    let Some(Tokens { source, provider }) = tokens else {
         // What needs no token can still be looked at.
         let client = Client::new(gateway, salon_client::StaticToken::new("none"));
         healthy(&client, &place, report).await;
@@ -55,8 +56,8 @@ pub(super) async fn all(args: &DoctorArgs, report: &mut Report) {
     if !healthy(&client, &place, report).await {
         return;
     }
-    let claims = claims(args, &client, report).await;
-    if accepted(&client, claims.is_some(), report).await
+    let claims = claims(args, &client, &source, report).await;
+    if accepted(&client, &source, claims.is_some(), report).await
         && let Some(topic) = &args.topic
     {
         enter(&client, topic, claims.as_ref(), report).await;
@@ -148,6 +149,11 @@ async fn healthy(client: &Client, place: &Place, report: &mut Report) -> bool {
     let before = clock::now();
     let health = match client.health().await {
         Ok(health) => health,
+        Err(error) if let Some(hint) = other_scheme(place, &error) => {
+            let message = format!("what answers there does not speak {}", place.scheme());
+            report.add(Finding::problem("tls", message, hint));
+            return false;
+        }
         Err(RestError::Unreachable { why, .. }) if place.is_secure() => {
             let hint = "if its certificate is signed by an authority of your own, give that with `--ca`";
             report.add(Finding::problem("tls", format!("no secure connection: {why}"), hint));
@@ -202,7 +208,7 @@ fn skew(theirs: &str, before: Timestamp, after: Timestamp) -> Finding {
 }
 
 /// What the token says of itself; `None` when that is enough to know that it is no good.
-async fn claims(args: &DoctorArgs, client: &Client, report: &mut Report) -> Option<Claims> {
+async fn claims(args: &DoctorArgs, client: &Client, source: &Source, report: &mut Report) -> Option<Claims> {
     let claims = match args.access.identity(client).await {
         Ok(claims) => claims,
         Err(error) => {
@@ -212,21 +218,25 @@ async fn claims(args: &DoctorArgs, client: &Client, report: &mut Report) -> Opti
     };
     let now = clock::now();
     let opens = login::shown_topics(&claims.topics);
-    let is_for = format!("is for `{}` and opens {opens}", claims.participant);
+    let made = match source {
+        Source::LocalKey(data) => format!("made with the key in `{}`, ", data.display()),
+        _ => String::new(),
+    };
+    let is_for = format!("{made}is for `{}` and opens {opens}", claims.participant);
     let again = "get a new one, and store it with `salon login`";
     let finding = match (claims.expires, claims.begins) {
         (Some(end), _) if end <= now => {
-            Finding::problem("token", format!("{is_for}; it expired at {} UTC", stamp::seconds(end)), again)
+            Finding::problem("token", format!("{is_for}; it expired at {}", clock::second(end)), again)
         }
         (_, Some(begin)) if begin.0 > now.0 + MOST_SKEW_MS => {
-            let message = format!("{is_for}; it is not valid before {} UTC", stamp::seconds(begin));
+            let message = format!("{is_for}; it is not valid before {}", clock::second(begin));
             Finding::problem("token", message, "wait, or look at the clocks")
         }
         (None, _) => Finding::problem("token", format!("{is_for}; it does not say until when (`exp`)"), again),
         (Some(end), _) if end.0 - now.0 < SOON_MS => {
-            Finding::warning("token", format!("{is_for}; it expires at {} UTC, soon", stamp::seconds(end)), again)
+            Finding::warning("token", format!("{is_for}; it expires at {}, soon", clock::second(end)), again)
         }
-        (Some(end), _) => Finding::ok("token", format!("{is_for}, until {} UTC", stamp::seconds(end))),
+        (Some(end), _) => Finding::ok("token", format!("{is_for}, until {}", clock::second(end))),
     };
     let good = !finding.is_problem();
     report.add(finding);
@@ -234,11 +244,13 @@ async fn claims(args: &DoctorArgs, client: &Client, report: &mut Report) -> Opti
 }
 
 /// The gateway takes the token.
-async fn accepted(client: &Client, looks_good: bool, report: &mut Report) -> bool {
+async fn accepted(client: &Client, source: &Source, looks_good: bool, report: &mut Report) -> bool {
     let finding = match client.topics().await {
         Ok(_) => Finding::ok("access", "the gateway accepts the token"),
         Err(error) => {
-            let hint = if looks_good {
+            let hint = if matches!(source, Source::LocalKey(_)) {
+                OTHER_KEY
+            } else if looks_good {
                 "a token works only for the gateway whose key signed it; get one from there"
             } else {
                 "see what is said of the token above"

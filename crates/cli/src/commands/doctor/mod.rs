@@ -14,8 +14,8 @@ use crate::trouble::Trouble;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Looks at the credentials file, the gateway's address, DNS, TCP, TLS, health, readiness, protocol and clock, at the
-token and what the gateway says of it, and enters the topic and leaves it again. Ends with 1 when something is wrong.")]
+Looks at the credentials file, the gateway's address, DNS, TCP, TLS, health, readiness, protocol and clock, at the \
+token and what the gateway says of it, and enters the topic and leaves it again, which others there see. Ends with 1 when something is wrong.")]
 pub(crate) struct DoctorArgs {
     /// Room to enter for a try
     pub(super) topic: Option<TopicName>,

@@ -9,7 +9,7 @@ mod tables;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
@@ -59,8 +59,8 @@ struct Chosen {
     launch: Launch,
     /// What to say of it.
     remarks: Vec<String>,
-    /// Whether something that looks like a secret stands in it openly.
-    open_secret: bool,
+    /// The keys under which values stand as they are, and not as references.
+    literals: Vec<String>,
 }
 
 /// What one file gives.
@@ -86,6 +86,16 @@ pub(crate) fn run(args: &ImportArgs) -> Result<(), Trouble> {
     let count = if guests.len() == 1 { "1 guest".into() } else { format!("{} guests", guests.len()) };
     let text = tables::write(&args.topic, &found);
     there.check(&text)?;
+    if there.is_open() {
+        let values: Vec<_> =
+            guests.iter().flat_map(|guest| guest.literals.iter().map(|key| (&guest.id, key))).collect();
+        for (id, key) in &values {
+            let _ = writeln!(shown, "warning: {key} of `{id}` is copied as it stands, and others can read {into}");
+        }
+        if !values.is_empty() {
+            let _ = writeln!(shown, "hint: `chmod 600 {into}`, or write `${{VAR}}` in their place\n");
+        }
+    }
     if args.dry_run {
         return hand_over(format_args!("{shown}{count} of {} would be written to {into}", args.topic));
     }
@@ -100,7 +110,7 @@ pub(crate) fn run(args: &ImportArgs) -> Result<(), Trouble> {
             return Ok(());
         }
     }
-    there.append(&text, guests.iter().any(|guest| guest.open_secret)).map_err(Trouble::failed)?;
+    there.append(&text).map_err(Trouble::failed)?;
     hand_over(format_args!("{count} written to {into}; `salon serve` brings them in, SIGHUP if it runs already"))
 }
 
@@ -149,11 +159,15 @@ impl Existing {
         if self.text.as_ref().is_some_and(|text| !text.is_empty() && !text.ends_with('\n')) { "\n" } else { "" }
     }
 
-    fn append(&self, added: &str, private: bool) -> anyhow::Result<()> {
+    /// Whether it is there and others may read it.
+    fn is_open(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|file| file.permissions().mode() & 0o044 != 0)
+    }
+
+    fn append(&self, added: &str) -> anyhow::Result<()> {
         let mut options = OpenOptions::new();
-        options.append(true).create(true);
-        // A file that was there keeps the mode its owner gave it.
-        options.mode(if private { 0o600 } else { 0o644 });
+        // Commands, addresses and values may all hold secrets. A file that was there keeps the mode its owner gave it.
+        options.append(true).create(true).mode(0o600);
         let written = options
             .open(&self.path)
             .and_then(|mut file| file.write_all(format!("{}{added}", self.line_end()).as_bytes()));
@@ -216,7 +230,8 @@ fn choose(file: PathBuf, import: &Import, folder: &Path, names: &mut Names, know
         if !open.is_empty() {
             said.push(format!("looks like a secret and is copied as it stands: {}", open.join(", ")));
         }
-        chosen.push(Chosen { id, server: server.clone(), launch, remarks: said, open_secret: !open.is_empty() });
+        let literals = tables::literals(&launch);
+        chosen.push(Chosen { id, server: server.clone(), launch, remarks: said, literals });
     }
     Found { file, chosen, remarks }
 }

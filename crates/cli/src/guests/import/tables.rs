@@ -53,16 +53,87 @@ fn variable(id: &str) -> String {
 
 /// The keys under which something stands openly that looks like a secret.
 pub(super) fn open_secrets(launch: &Launch) -> Vec<String> {
-    let secret = |name: &str| {
-        let name = name.to_ascii_uppercase();
-        ["TOKEN", "KEY", "SECRET", "PASSWORD", "AUTHORIZATION"].iter().any(|word| name.contains(word))
-    };
-    let (under, pairs) = match launch {
-        Launch::Command { env, .. } => ("env", env),
-        Launch::Url { headers, .. } => ("headers", headers),
-    };
-    let open = |(name, value): &&(String, String)| secret(name) && !value.is_empty() && !value.contains("${");
-    pairs.iter().filter(open).map(|(name, _)| format!("`{under}.{name}`")).collect()
+    match launch {
+        Launch::Command { args, env, .. } => {
+            named(env, "env").filter(|(name, _)| is_secret(name)).map(|(_, key)| key).chain(secret_args(args)).collect()
+        }
+        Launch::Url { url, headers, .. } => {
+            let headers = named(headers, "headers").filter(|(name, _)| is_secret(name)).map(|(_, key)| key);
+            let query = url.split_once('?').map_or("", |(_, query)| query);
+            let in_query = query
+                .split('&')
+                .filter_map(|pair| pair.split_once('='))
+                .any(|(name, value)| is_secret(name) && is_literal(value));
+            headers.chain((in_query || has_password(url)).then(|| "`url`".to_owned())).collect()
+        }
+    }
+}
+
+/// The keys under which values stand as they are: all of `env` and `headers`, and what looks like a secret elsewhere.
+pub(super) fn literals(launch: &Launch) -> Vec<String> {
+    let (Launch::Command { env: pairs, .. } | Launch::Url { headers: pairs, .. }) = launch;
+    let under = if matches!(launch, Launch::Command { .. }) { "env" } else { "headers" };
+    let mut keys: Vec<String> = named(pairs, under).map(|(_, key)| key).collect();
+    let more: Vec<_> = open_secrets(launch).into_iter().filter(|key| !keys.contains(key)).collect();
+    keys.extend(more);
+    // A query is there to be kept to oneself, whatever its parameters are called.
+    if let Launch::Url { url, .. } = launch
+        && url.split_once('?').is_some_and(|(_, query)| is_literal(query))
+        && !keys.iter().any(|key| key == "`url`")
+    {
+        keys.push("`url`".into());
+    }
+    keys
+}
+
+/// The values that are not references, each by its name and its key.
+fn named<'a>(pairs: &'a [(String, String)], under: &'a str) -> impl Iterator<Item = (&'a str, String)> {
+    pairs
+        .iter()
+        .filter(|(_, value)| is_literal(value))
+        .map(move |(name, _)| (name.as_str(), format!("`{under}.{name}`")))
+}
+
+/// `--api-key VALUE`, `--api-key=VALUE`, `API_KEY=VALUE`, `Authorization: VALUE`, or an address with a password.
+fn secret_args(args: &[String]) -> Vec<String> {
+    let mut flag: Option<&str> = None;
+    let mut found = Vec::new();
+    for arg in args {
+        let before = flag.take();
+        if has_password(arg) {
+            found.push("an address in `args`".to_owned());
+        } else if let Some((name, value)) = arg.split_once(['=', ':']) {
+            if is_name(name) && is_secret(name) && is_literal(value.trim()) {
+                found.push(format!("`{name}` in `args`"));
+            }
+        } else if arg.starts_with('-') {
+            flag = Some(arg.as_str()).filter(|flag| is_secret(flag));
+        } else if let Some(flag) = before.filter(|_| is_literal(arg)) {
+            found.push(format!("`{flag}` in `args`"));
+        }
+    }
+    found
+}
+
+fn is_name(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    ["TOKEN", "KEY", "SECRET", "PASSWORD", "AUTHORIZATION"].iter().any(|word| name.contains(word))
+}
+
+fn is_literal(value: &str) -> bool {
+    !value.is_empty() && !value.contains("${")
+}
+
+/// `scheme://user:password@host`, the password not being a reference.
+fn has_password(address: &str) -> bool {
+    let Some((_, rest)) = address.split_once("://") else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let password = authority.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
+    password.is_some_and(|(_, password)| is_literal(password))
 }
 
 /// What would be started, for a person to judge. Neither environment nor headers nor a query are in it.
@@ -168,6 +239,38 @@ mod tests {
     }"#;
 
     #[test]
+    fn secrets_are_seen_wherever_they_stand() {
+        let args = |args: &[&str]| secret_args(&args.iter().map(ToString::to_string).collect::<Vec<_>>()).join(", ");
+        assert_eq!(
+            args(&["-y", "pkg", "--api-key", "sk-1", "--token=t"]),
+            "`--api-key` in `args`, `--token` in `args`"
+        );
+        assert_eq!(args(&["run", "-e", "API_KEY=abc", "image:tag"]), "`API_KEY` in `args`");
+        assert_eq!(args(&["mcp-remote", "--header", "Authorization: Bearer x"]), "`Authorization` in `args`");
+        assert_eq!(args(&["postgresql://me:pass@db/x"]), "an address in `args`");
+        let harmless = [
+            "--api-key",
+            "${KEY}",
+            "--token=${T}",
+            "https://x.example/",
+            "postgresql://me:${P}@db",
+            "--key",
+            "-v",
+            "x",
+        ];
+        assert_eq!(args(&harmless), "");
+
+        let told = |url: &str| {
+            let launch = Launch::Url { url: url.into(), headers: Vec::new(), transport: UrlTransport::Auto };
+            (open_secrets(&launch).len(), literals(&launch).len())
+        };
+        assert_eq!(told("https://x.example/mcp?apiKey=1"), (1, 1));
+        assert_eq!(told("https://me:pass@x.example/mcp"), (1, 1));
+        assert_eq!(told("https://x.example/mcp?page=1"), (0, 1));
+        assert_eq!(told("https://x.example/mcp?apiKey=${KEY}"), (0, 0));
+    }
+
+    #[test]
     fn what_is_written_reads_back_as_it_was() {
         let import = read(VS_CODE, Product::VsCode, None).expect("a file");
         let file = "/srv/lab/.vscode/mcp.json".into();
@@ -208,6 +311,7 @@ mod tests {
         asks for `api-key` there; here it is the variable `API_KEY`
         looks like a secret and is copied as it stands: `env.TOKEN`
         switched off there, and so here
+        looks like a secret and is copied as it stands: `url`
         ");
         insta::assert_snapshot!(found.chosen.iter().map(|chosen| summary(&chosen.launch)).collect::<Vec<_>>().join("\n"), @r#"
         npx -y "a \"b\"" /srv/lab --region=${REGION:-eu}

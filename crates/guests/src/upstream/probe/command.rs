@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
+use salon_dialects::mcp::Head;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{DISCOVER, Discovery, Found, INITIALIZE, Verdict, Wire, discover, initialize, read_initialized};
-use crate::upstream::frame::Head;
 use crate::upstream::stdio::{Command, Voice};
 use crate::upstream::{Connection, Inbound, Outbound, Received, Setup, UpstreamError};
 
@@ -28,9 +28,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// What the first child showed.
 enum Showed {
     Modern(Found),
-    Legacy {
-        revision: String,
-    },
+    Legacy,
     /// Nothing, or nothing of use. A fresh child may do better.
     Unclear,
 }
@@ -45,9 +43,9 @@ pub(super) async fn probe(command: Command<'_>, setup: &Setup, limit: Duration) 
     // The first child ends while the second begins.
     let ending = connection.close(GRACE);
     match showed.unwrap_or(Showed::Unclear) {
-        Showed::Legacy { revision } => {
+        Showed::Legacy => {
             ending.await;
-            Ok(Verdict::legacy(Wire::Stdio, Some(revision)))
+            Ok(Verdict::legacy(Wire::Stdio))
         }
         Showed::Modern(found) if found.lists_legacy => {
             ending.await;
@@ -60,7 +58,7 @@ pub(super) async fn probe(command: Command<'_>, setup: &Setup, limit: Duration) 
         }
         Showed::Unclear => {
             let ((), answer) = tokio::join!(ending, ask_legacy(command, setup, Voice::Plain, deadline, limit));
-            Ok(Verdict::legacy(Wire::Stdio, Some(answer?)))
+            answer.map(|()| Verdict::legacy(Wire::Stdio))
         }
     }
 }
@@ -95,7 +93,7 @@ async fn converse(connection: &Connection, inbound: &mut Inbound, alone: Instant
                 Discovery::AskAgain | Discovery::No => {}
             }
         } else if head.answers(INITIALIZE) {
-            return read_initialized(&head).map_or(Showed::Unclear, |revision| Showed::Legacy { revision });
+            return read_initialized(&head).map_or(Showed::Unclear, |_| Showed::Legacy);
         }
     }
 }
@@ -107,7 +105,7 @@ async fn ask_legacy(
     voice: Voice,
     deadline: Instant,
     limit: Duration,
-) -> Result<String, UpstreamError> {
+) -> Result<(), UpstreamError> {
     let (connection, mut inbound) = Connection::start(command, setup, voice)?;
     let asking = async {
         connection.send(Outbound::new(initialize())).await?;
@@ -115,7 +113,7 @@ async fn ask_legacy(
             match inbound.next().await {
                 Some(Received::Message { text, .. }) => {
                     if let Some(head) = Head::read(&text).filter(|head| head.answers(INITIALIZE)) {
-                        return read_initialized(&head).map_err(UpstreamError::NotMcp);
+                        return read_initialized(&head).map(drop).map_err(UpstreamError::NotMcp);
                     }
                 }
                 Some(Received::Ended { why }) => return Err(UpstreamError::Exited(why)),

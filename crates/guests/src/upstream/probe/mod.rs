@@ -10,23 +10,18 @@ mod url;
 use std::time::Duration;
 
 pub use salon_dialects::mcp::Era;
+use salon_dialects::mcp::{Head, Revision, code};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::frame::{ErrorObject, Head};
+use super::frame::ErrorObject;
 use super::http::Http;
 use super::stdio::Command;
 use super::{Setup, Target, UpstreamError};
 
-/// The revision of the modern era that we speak.
-const MODERN: &str = "2026-07-28";
-
-/// The newest revision of the legacy era, and the first.
-const LEGACY: &str = "2025-11-25";
-const OLDEST: &str = "2024-11-05";
-
-/// The code of an error that lists the revisions a server has.
-const UNSUPPORTED_REVISION: i64 = -32022;
+/// The revisions that are asked for.
+const MODERN: Revision = Revision::MODERN;
+const LEGACY: Revision = Revision::R2025_11_25;
 
 /// The ids of our questions, as JSON.
 const DISCOVER: &str = "\"salon-discover\"";
@@ -50,8 +45,6 @@ pub struct Verdict {
     pub eras: Vec<Era>,
     /// The result of `server/discover`, where it speaks the modern era.
     pub discovered: Option<Box<RawValue>>,
-    /// The modern revision to use; for a legacy server the one it answered `initialize` with, where it was asked.
-    pub revision: Option<String>,
     /// What carries the messages.
     pub wire: Wire,
 }
@@ -62,19 +55,14 @@ impl Verdict {
         self.eras.contains(&era)
     }
 
-    /// The modern revision to name in the header.
-    pub(super) fn modern(&self) -> &str {
-        self.revision.as_deref().filter(|_| self.speaks(Era::Modern)).unwrap_or(MODERN)
-    }
-
-    fn legacy(wire: Wire, revision: Option<String>) -> Self {
-        Self { eras: vec![Era::Legacy], discovered: None, revision, wire }
+    fn legacy(wire: Wire) -> Self {
+        Self { eras: vec![Era::Legacy], discovered: None, wire }
     }
 
     fn of(found: Found, dual: bool, wire: Wire) -> Self {
         let mut eras = vec![Era::Modern];
         eras.extend(dual.then_some(Era::Legacy));
-        Self { eras, discovered: Some(found.result), revision: Some(MODERN.to_owned()), wire }
+        Self { eras, discovered: Some(found.result), wire }
     }
 }
 
@@ -120,12 +108,13 @@ impl Discovery {
         struct Unsupported {
             supported: Vec<String>,
         }
-        let common = |revisions: &[String]| revisions.iter().any(|revision| revision == MODERN);
+        let common = |revisions: &[String]| revisions.iter().any(|revision| revision == MODERN.date());
         if let Some(result) = head.result {
             let discovered = serde_json::from_str::<Discovered>(result.get());
             return match discovered.map(|discovered| discovered.supported_versions) {
                 Ok(revisions) if common(&revisions) => {
-                    let lists_legacy = revisions.iter().any(|revision| (OLDEST..=LEGACY).contains(&revision.as_str()));
+                    let known = revisions.iter().filter_map(|revision| Revision::parse(revision));
+                    let lists_legacy = known.into_iter().any(|revision| revision.era() == Era::Legacy);
                     Self::Modern(Found { result: result.to_owned(), lists_legacy })
                 }
                 _ => Self::No,
@@ -133,7 +122,7 @@ impl Discovery {
         }
         let error = head.error.and_then(|error| serde_json::from_str::<ErrorObject<'_>>(error.get()).ok());
         let listed = error
-            .filter(|error| error.code == UNSUPPORTED_REVISION)
+            .filter(|error| error.code == code::UNSUPPORTED_REVISION)
             .and_then(|error| serde_json::from_str::<Unsupported>(error.data?.get()).ok());
         if listed.is_some_and(|listed| common(&listed.supported)) { Self::AskAgain } else { Self::No }
     }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use salon_dialects::mcp::Head;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{DISCOVER, Discovery, Era, INITIALIZE, MODERN, Verdict, Wire, discover, initialize, read_initialized};
-use crate::upstream::frame::{self, Head};
+use crate::upstream::frame;
 use crate::upstream::http::{EventStream, Failure, Http, Kind, kind, read_text};
 use crate::upstream::streamable::{PROTOCOL_VERSION, SESSION_ID};
 use crate::upstream::{UpstreamError, UrlTransport, legacy_sse};
@@ -45,7 +46,7 @@ async fn streamable(http: &Http, transport: UrlTransport) -> Result<Verdict, Ups
         let Reply::Answer { text, .. } = reply else { break };
         match answer_in(&text, DISCOVER).map_or(Discovery::No, |head| Discovery::read(&head)) {
             Discovery::Modern(found) => {
-                let dual = found.lists_legacy || matches!(ask_legacy(http).await, Ok(Ok(_)));
+                let dual = found.lists_legacy || matches!(ask_legacy(http).await, Ok(Ok(())));
                 return Ok(Verdict::of(found, dual, Wire::Streamable));
             }
             Discovery::AskAgain => {}
@@ -53,7 +54,7 @@ async fn streamable(http: &Http, transport: UrlTransport) -> Result<Verdict, Ups
         }
     }
     let (status, why) = match ask_legacy(http).await? {
-        Ok(revision) => return Ok(Verdict::legacy(Wire::Streamable, Some(revision))),
+        Ok(()) => return Ok(Verdict::legacy(Wire::Streamable)),
         Err(refused) => refused,
     };
     let perhaps_sse =
@@ -69,8 +70,8 @@ async fn streamable(http: &Http, transport: UrlTransport) -> Result<Verdict, Ups
     }
 }
 
-/// The revision a server answers `initialize` with, or why it does not; the status is `None` where HTTP+SSE showed itself.
-async fn ask_legacy(http: &Http) -> Result<Result<String, (Option<StatusCode>, String)>, UpstreamError> {
+/// Whether a server answers `initialize`, or why it does not; the status is `None` where HTTP+SSE showed itself.
+async fn ask_legacy(http: &Http) -> Result<Result<(), (Option<StatusCode>, String)>, UpstreamError> {
     let (text, status, session) = match ask(http, initialize(), INITIALIZE, Era::Legacy).await? {
         Reply::Answer { text, status, session } => (text, status, session),
         Reply::Other { status, why } => return Ok(Err((Some(status), why))),
@@ -87,19 +88,19 @@ async fn ask_legacy(http: &Http) -> Result<Result<String, (Option<StatusCode>, S
         headers.extend(HeaderValue::from_str(&revision).ok().map(|revision| (PROTOCOL_VERSION, revision)));
         let _ = timeout(FAREWELL, http.delete(headers)).await;
     }
-    Ok(Ok(revision))
+    Ok(Ok(()))
 }
 
 async fn sse(http: &Http) -> Result<Verdict, UpstreamError> {
     legacy_sse::connect(http).await?;
-    Ok(Verdict::legacy(Wire::Sse, None))
+    Ok(Verdict::legacy(Wire::Sse))
 }
 
 /// Posts a question. An error says nothing about eras.
 async fn ask(http: &Http, text: String, id: &str, era: Era) -> Result<Reply, UpstreamError> {
     let mut headers = HeaderMap::new();
     if era == Era::Modern {
-        headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(MODERN));
+        headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(MODERN.date()));
         headers.insert(METHOD, HeaderValue::from_static("server/discover"));
     }
     let response = http.post(http.url(), headers, &text).await.map_err(Failure::into_error)?;

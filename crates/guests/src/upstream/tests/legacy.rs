@@ -141,7 +141,24 @@ async fn a_stream_that_cannot_be_resumed_fails_its_request() {
     server.expect("tools/call").await.events().data(r#"{"method":"notifications/progress"}"#).await;
     next(&mut inbound).await;
     let why = "the server's stream ended before the answer".to_owned();
-    assert_eq!(next(&mut inbound).await, Some(Received::Failed { id: "1".into(), why, status: None, error: None }));
+    assert_eq!(next(&mut inbound).await, Some(Received::Failed { id: "1".into(), why, error: None }));
+}
+
+#[tokio::test]
+async fn an_abandoned_request_keeps_no_stream_and_no_place() {
+    let mut server = Server::start().await;
+    let (connection, mut inbound, _stream) = begin(&mut server).await;
+    // More than there are places, one after the other.
+    for id in 1..=65 {
+        send(&connection, &format!(r#"{{"id":{id},"method":"tools/call"}}"#)).await;
+        let events = server.expect("tools/call").await.events();
+        events.send("id: e1\ndata:\n\n").await;
+        connection.abandon(&id.to_string());
+        events.closed().await;
+    }
+    send(&connection, r#"{"id":66,"method":"ping"}"#).await;
+    server.expect("ping").await.json(r#"{"id":66,"result":{}}"#);
+    assert_eq!(message(&mut inbound).await, r#"{"id":66,"result":{}}"#);
 }
 
 #[tokio::test]
@@ -153,8 +170,8 @@ async fn a_session_that_is_gone_ends_the_connection() {
         let (connection, mut inbound, _stream) = begin(&mut server).await;
         send(&connection, r#"{"id":1,"method":"tools/list"}"#).await;
         server.expect("tools/list").await.answer(status, "application/json", body);
-        let Some(Received::Failed { id, status: told, .. }) = next(&mut inbound).await else { panic!("it failed") };
-        assert_eq!((&*id, told), ("1", Some(status)));
+        let Some(Received::Failed { id, .. }) = next(&mut inbound).await else { panic!("it failed") };
+        assert_eq!(&*id, "1");
         assert_eq!(end(&mut inbound).await, "the server does not know our session any more");
         assert_eq!(next(&mut inbound).await, None);
         let refused = connection.send(Outbound::new(INITIALIZED)).await;
@@ -181,12 +198,7 @@ async fn a_refused_request_fails_alone() {
         send(&connection, r#"{"id":7,"method":"tools/list"}"#).await;
         let asked = server.expect("tools/list").await;
         asked.with("location", "http://elsewhere.invalid/mcp").answer(status, "application/json", body);
-        let failed = Received::Failed {
-            id: "7".into(),
-            why: why.to_owned(),
-            status: (status != 202).then_some(status),
-            error: error.map(Box::from),
-        };
+        let failed = Received::Failed { id: "7".into(), why: why.to_owned(), error: error.map(Box::from) };
         assert_eq!(next(&mut inbound).await, Some(failed));
     }
     send(&connection, r#"{"id":8,"method":"tools/list"}"#).await;
@@ -228,7 +240,7 @@ async fn http_sse_has_one_stream_for_everything() {
     send(&connection, r#"{"id":2,"method":"tools/list"}"#).await;
     server.expect("tools/list").await.status(400);
     let why = "the server answered HTTP 400".to_owned();
-    let failed = Received::Failed { id: "2".into(), why, status: Some(400), error: None };
+    let failed = Received::Failed { id: "2".into(), why, error: None };
     assert_eq!(next(&mut inbound).await, Some(failed));
 
     drop(stream);

@@ -5,7 +5,7 @@ mod children;
 mod legacy;
 mod modern;
 mod probing;
-mod server;
+pub(crate) mod server;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn setup() -> Setup {
 }
 
 fn verdict(era: Era, wire: Wire) -> Verdict {
-    Verdict { eras: vec![era], discovered: None, revision: None, wire }
+    Verdict { eras: vec![era], discovered: None, wire }
 }
 
 async fn start(script: &str) -> (Connection, Inbound) {

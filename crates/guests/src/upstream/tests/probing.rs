@@ -1,9 +1,9 @@
 use super::server::Server;
 use super::*;
 
-/// What a server shows: eras, revision, wire.
+/// What a server shows: eras and wire.
 fn told(verdict: &Verdict) -> String {
-    format!("{:?} {} {:?}", verdict.eras, verdict.revision.as_deref().unwrap_or("-"), verdict.wire)
+    format!("{:?} {:?}", verdict.eras, verdict.wire)
 }
 
 async fn probed(target: &Target, limit: Duration) -> Result<String, String> {
@@ -24,13 +24,13 @@ const UNKNOWN: &str = r#"echo '{"id":"salon-discover","error":{"code":-32601,"me
 #[tokio::test]
 async fn a_modern_command() {
     let target = server(&format!("*discover*) {DISCOVERED};; *) exit 1;;"));
-    assert_eq!(probed(&target, LONG).await.unwrap(), "[Modern] 2026-07-28 Stdio");
+    assert_eq!(probed(&target, LONG).await.unwrap(), "[Modern] Stdio");
 }
 
 #[tokio::test]
 async fn a_command_that_lists_both_eras_is_believed() {
     let target = server(&format!("*discover*) {DUAL};; *) exit 1;;"));
-    assert_eq!(probed(&target, LONG).await.unwrap(), "[Modern, Legacy] 2026-07-28 Stdio");
+    assert_eq!(probed(&target, LONG).await.unwrap(), "[Modern, Legacy] Stdio");
 }
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn a_command_with_an_era_a_child_is_dual() {
         r#"read -r line; case "$line" in *discover*) {DISCOVERED}; cat >/dev/null;; *initialize*) {INITIALIZED}; cat >/dev/null;; esac"#
     ));
     let verdict = within("the verdict", probe(&target, &setup(), LONG)).await.unwrap().unwrap();
-    assert_eq!(told(&verdict), "[Modern, Legacy] 2026-07-28 Stdio");
+    assert_eq!(told(&verdict), "[Modern, Legacy] Stdio");
     assert_eq!(verdict.discovered.unwrap().get(), r#"{"supportedVersions":["2026-07-28"]}"#);
 }
 
@@ -53,19 +53,19 @@ async fn a_legacy_command_that_says_so_is_asked_on() {
         r#"mkdir '{}' || exit 1; while read -r line; do case "$line" in *discover*) {UNKNOWN};; *initialize*) {INITIALIZED};; esac; done"#,
         mark.display()
     ));
-    assert_eq!(probed(&target, LONG).await.unwrap(), "[Legacy] 2025-06-18 Stdio");
+    assert_eq!(probed(&target, LONG).await.unwrap(), "[Legacy] Stdio");
 }
 
 #[tokio::test]
 async fn a_legacy_command_that_ends_on_discover_is_started_again() {
     let target = server(&format!("*discover*) exit 1;; *initialize*) {INITIALIZED};;"));
-    assert_eq!(probed(&target, LONG).await.unwrap(), "[Legacy] 2025-06-18 Stdio");
+    assert_eq!(probed(&target, LONG).await.unwrap(), "[Legacy] Stdio");
 }
 
 #[tokio::test]
 async fn a_legacy_command_that_ignores_discover_is_asked_on() {
     let target = server(&format!("*initialize*) {INITIALIZED};;"));
-    assert_eq!(probed(&target, Duration::from_secs(2)).await.unwrap(), "[Legacy] 2025-06-18 Stdio");
+    assert_eq!(probed(&target, Duration::from_secs(2)).await.unwrap(), "[Legacy] Stdio");
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_command_that_discover_confuses_is_started_again() {
     let target = shell(&format!(
         r#"read -r line; case "$line" in *discover*) cat >/dev/null;; *initialize*) {INITIALIZED}; cat >/dev/null;; esac"#
     ));
-    assert_eq!(probed(&target, Duration::from_secs(4)).await.unwrap(), "[Legacy] 2025-06-18 Stdio");
+    assert_eq!(probed(&target, Duration::from_secs(4)).await.unwrap(), "[Legacy] Stdio");
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn a_modern_command_that_begins_slowly_is_not_taken_for_legacy() {
     let target = shell(&format!(
         r#"read -r first; read -r second; case "$first$second" in *discover*initialize*) {DUAL};; esac; cat >/dev/null"#
     ));
-    assert_eq!(probed(&target, Duration::from_secs(4)).await.unwrap(), "[Modern, Legacy] 2026-07-28 Stdio");
+    assert_eq!(probed(&target, Duration::from_secs(4)).await.unwrap(), "[Modern, Legacy] Stdio");
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn a_command_that_wants_another_try_gets_one() {
     let again =
         r#"echo '{"id":"salon-discover","error":{"code":-32022,"message":"","data":{"supported":["2026-07-28"]}}}'"#;
     let target = shell(&format!(r#"read -r line; {again}; read -r line; {DUAL}; cat >/dev/null"#));
-    assert_eq!(probed(&target, LONG).await.unwrap(), "[Modern, Legacy] 2026-07-28 Stdio");
+    assert_eq!(probed(&target, LONG).await.unwrap(), "[Modern, Legacy] Stdio");
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn a_modern_url() {
             r#"{"jsonrpc":"2.0","id":"salon-initialize","error":{"code":-32601,"message":"no"}}"#,
         );
     });
-    assert_eq!(verdict.await.unwrap(), "[Modern] 2026-07-28 Streamable");
+    assert_eq!(verdict.await.unwrap(), "[Modern] Streamable");
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn a_url_that_lists_both_eras_as_events() {
     let verdict = answering(UrlTransport::Auto, async |server| {
         server.expect("server/discover").await.events().data(DUAL_JSON).await;
     });
-    assert_eq!(verdict.await.unwrap(), "[Modern, Legacy] 2026-07-28 Streamable");
+    assert_eq!(verdict.await.unwrap(), "[Modern, Legacy] Streamable");
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn a_url_that_answers_both_is_dual_and_its_session_deleted() {
         assert_eq!(deleted.header("mcp-session-id"), Some("s1"));
         deleted.status(200);
     });
-    assert_eq!(verdict.await.unwrap(), "[Modern, Legacy] 2026-07-28 Streamable");
+    assert_eq!(verdict.await.unwrap(), "[Modern, Legacy] Streamable");
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn a_legacy_url_whatever_it_says_to_discover() {
             assert_eq!(asked.header("mcp-protocol-version"), None);
             asked.json(INITIALIZED_JSON);
         });
-        assert_eq!(verdict.await.unwrap(), "[Legacy] 2025-06-18 Streamable", "{status} {body}");
+        assert_eq!(verdict.await.unwrap(), "[Legacy] Streamable", "{status} {body}");
     }
 }
 
@@ -186,10 +186,10 @@ async fn a_url_that_has_only_http_sse() {
             server.expect("initialize").await.status(status);
             endpoint(server).await;
         });
-        assert_eq!(verdict.await.unwrap(), "[Legacy] - Sse", "{status}");
+        assert_eq!(verdict.await.unwrap(), "[Legacy] Sse", "{status}");
     }
     let told = answering(UrlTransport::Sse, endpoint).await;
-    assert_eq!(told.unwrap(), "[Legacy] - Sse");
+    assert_eq!(told.unwrap(), "[Legacy] Sse");
     let refused = answering(UrlTransport::Streamable, async |server| {
         server.expect("server/discover").await.status(404);
         server.expect("initialize").await.status(404);

@@ -20,14 +20,14 @@ use crate::upstream::{Target, UrlTransport};
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-pub(super) struct Server {
+pub(crate) struct Server {
     address: SocketAddr,
     requests: mpsc::Receiver<Exchange>,
     _task: JoinSet<()>,
 }
 
 impl Server {
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, requests) = mpsc::channel(64);
@@ -36,21 +36,21 @@ impl Server {
         Self { address, requests, _task: task }
     }
 
-    pub(super) fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    pub(super) fn target(&self) -> Target {
+    pub(crate) fn target(&self) -> Target {
         self.target_as(UrlTransport::Auto)
     }
 
-    pub(super) fn target_as(&self, transport: UrlTransport) -> Target {
+    pub(crate) fn target_as(&self, transport: UrlTransport) -> Target {
         let headers = vec![("X-Key".to_owned(), "secret".to_owned())];
         Target::Url { url: self.url("/mcp"), headers, transport }
     }
 
     /// The next request, which must be told as `METHOD body-or-path` contains `expected`.
-    pub(super) async fn expect(&mut self, expected: &str) -> Exchange {
+    pub(crate) async fn expect(&mut self, expected: &str) -> Exchange {
         let exchange = within(&format!("the request {expected:?}"), self.requests.recv()).await.unwrap().unwrap();
         let told = format!("{} {} {}", exchange.method, exchange.path, exchange.body);
         assert!(told.contains(expected), "{expected:?} was expected, not {told:?}");
@@ -92,39 +92,39 @@ async fn serve(request: Request<Incoming>, requests: mpsc::Sender<Exchange>) -> 
 }
 
 /// A request, to be answered.
-pub(super) struct Exchange {
-    pub(super) method: String,
-    pub(super) path: String,
+pub(crate) struct Exchange {
+    pub(crate) method: String,
+    pub(crate) path: String,
     headers: hyper::HeaderMap,
-    pub(super) body: String,
+    pub(crate) body: String,
     answer_headers: Vec<(&'static str, String)>,
     answer: oneshot::Sender<Response<Body>>,
 }
 
 impl Exchange {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
+    pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
         self.answer_headers.push((name, value.to_owned()));
         self
     }
 
-    pub(super) fn json(self, text: &str) {
+    pub(crate) fn json(self, text: &str) {
         self.answer(200, "application/json", text);
     }
 
-    pub(super) fn status(self, status: u16) {
+    pub(crate) fn status(self, status: u16) {
         self.answer(status, "text/plain", "");
     }
 
-    pub(super) fn answer(self, status: u16, kind: &str, text: &str) {
+    pub(crate) fn answer(self, status: u16, kind: &str, text: &str) {
         self.respond(status, kind, UnsyncBoxBody::new(Full::new(Bytes::from(text.to_owned()))));
     }
 
     /// Answers with events; the stream ends when what is returned is dropped.
-    pub(super) fn events(self) -> Events {
+    pub(crate) fn events(self) -> Events {
         let (sender, receiver) = mpsc::channel::<String>(64);
         let frames = stream::unfold(receiver, |mut receiver| async {
             receiver.recv().await.map(|text| (Ok(Frame::data(Bytes::from(text))), receiver))
@@ -143,19 +143,19 @@ impl Exchange {
 }
 
 /// A stream of events on its way to the client.
-pub(super) struct Events(mpsc::Sender<String>);
+pub(crate) struct Events(mpsc::Sender<String>);
 
 impl Events {
-    pub(super) async fn send(&self, text: &str) {
+    pub(crate) async fn send(&self, text: &str) {
         self.0.send(text.to_owned()).await.expect("the client reads");
     }
 
-    pub(super) async fn data(&self, data: &str) {
+    pub(crate) async fn data(&self, data: &str) {
         self.send(&format!("data: {data}\n\n")).await;
     }
 
     /// Waits until the client has gone.
-    pub(super) async fn closed(self) {
+    pub(crate) async fn closed(self) {
         within("the client to hang up", self.0.closed()).await.unwrap();
     }
 }

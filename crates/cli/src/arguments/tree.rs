@@ -1,0 +1,65 @@
+//! Arguments put together: every one at its place in one object, in the order in which they were given.
+
+use serde_json::Value;
+
+/// One thing that was given, and where it belongs.
+pub(super) struct Argument<'a> {
+    pub(super) path: Vec<&'a str>,
+    pub(super) json: String,
+    /// It is one of a list.
+    pub(super) listed: bool,
+}
+
+/// What was given so far.
+#[derive(Default)]
+pub(super) struct Tree<'a>(Vec<(&'a str, Node<'a>)>);
+
+enum Node<'a> {
+    Leaf(String),
+    List(Vec<String>),
+    Tree(Tree<'a>),
+}
+
+impl<'a> Tree<'a> {
+    pub(super) fn put(&mut self, argument: Argument<'a>) -> Result<(), String> {
+        let Argument { path, json, listed } = argument;
+        let twice = || format!("`{}` is given twice", path.join("."));
+        let Some((last, way)) = path.split_last() else { return Ok(()) };
+        let mut tree = self;
+        for name in way {
+            let at = tree.place(name);
+            if at == tree.0.len() {
+                tree.0.push((name, Node::Tree(Tree::default())));
+            }
+            tree = match &mut tree.0[at].1 {
+                Node::Tree(inner) => inner,
+                Node::Leaf(_) | Node::List(_) => return Err(twice()),
+            };
+        }
+        let at = tree.place(last);
+        match tree.0.get_mut(at).map(|(_, node)| node) {
+            None if listed => tree.0.push((last, Node::List(vec![json]))),
+            None => tree.0.push((last, Node::Leaf(json))),
+            Some(Node::List(values)) if listed => values.push(json),
+            Some(_) => return Err(twice()),
+        }
+        Ok(())
+    }
+
+    /// Where a name is, or would be.
+    fn place(&self, name: &str) -> usize {
+        self.0.iter().position(|(known, _)| *known == name).unwrap_or(self.0.len())
+    }
+
+    pub(super) fn json(&self) -> String {
+        let member = |(name, node): &(&str, Node<'_>)| {
+            let value = match node {
+                Node::Leaf(json) => json.clone(),
+                Node::List(values) => format!("[{}]", values.join(",")),
+                Node::Tree(tree) => tree.json(),
+            };
+            format!("{}:{value}", Value::from(*name))
+        };
+        format!("{{{}}}", self.0.iter().map(member).collect::<Vec<_>>().join(","))
+    }
+}

@@ -1,0 +1,116 @@
+//! The newest events, in memory, for everybody who listens: bounded in number and in bytes, however slow a listener is.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+
+use crate::Event;
+use crate::shared::lock;
+
+/// How much is kept. Whoever is further behind reads the history.
+const MOST_EVENTS: usize = 1024;
+const MOST_BYTES: usize = 8 << 20;
+
+/// The newest events.
+pub(crate) struct Ring {
+    kept: Mutex<Kept>,
+    /// How many there were in all; changes wake whoever waits.
+    count: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// The number of the oldest that is kept.
+    first: u64,
+    events: VecDeque<Event>,
+    bytes: usize,
+    closed: bool,
+}
+
+/// A listener's place.
+pub(crate) struct Place {
+    ring: Arc<Ring>,
+    next: u64,
+    count: watch::Receiver<u64>,
+}
+
+/// Why there is no event.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Nothing {
+    /// Some have gone by unheard. The next one is the oldest that is kept.
+    Lagged,
+    /// There will be no more.
+    Closed,
+}
+
+impl Ring {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { kept: Mutex::default(), count: watch::Sender::new(0) })
+    }
+
+    pub(crate) fn push(&self, event: Event) {
+        let mut kept = lock(&self.kept);
+        kept.bytes += size(&event);
+        kept.events.push_back(event);
+        while kept.events.len() > MOST_EVENTS || (kept.bytes > MOST_BYTES && kept.events.len() > 1) {
+            if let Some(oldest) = kept.events.pop_front() {
+                kept.bytes -= size(&oldest);
+                kept.first += 1;
+            }
+        }
+        let count = kept.first + kept.events.len() as u64;
+        drop(kept);
+        self.count.send_replace(count);
+    }
+
+    pub(crate) fn close(&self) {
+        lock(&self.kept).closed = true;
+        self.count.send_modify(|_| {});
+    }
+
+    /// A place from now on.
+    pub(crate) fn listen(self: &Arc<Self>) -> Place {
+        let count = self.count.subscribe();
+        let kept = lock(&self.kept);
+        Place { next: kept.first + kept.events.len() as u64, ring: self.clone(), count }
+    }
+}
+
+impl Place {
+    /// The next event. Nothing is lost when this is given up while waiting.
+    pub(crate) async fn next(&mut self) -> Result<Event, Nothing> {
+        loop {
+            // Looked at before the ring, so that whatever comes after is noticed.
+            self.count.borrow_and_update();
+            if let Some(found) = self.look() {
+                return found;
+            }
+            // The ring is held, so it can still change.
+            let _ = self.count.changed().await;
+        }
+    }
+
+    fn look(&mut self) -> Option<Result<Event, Nothing>> {
+        let kept = lock(&self.ring.kept);
+        if self.next < kept.first {
+            self.next = kept.first;
+            return Some(Err(Nothing::Lagged));
+        }
+        let at = usize::try_from(self.next - kept.first).unwrap_or(usize::MAX);
+        match kept.events.get(at) {
+            Some(event) => {
+                self.next += 1;
+                Some(Ok(event.clone()))
+            }
+            None => kept.closed.then_some(Err(Nothing::Closed)),
+        }
+    }
+}
+
+fn size(event: &Event) -> usize {
+    match event {
+        Event::Envelope(envelope) => envelope.text().len(),
+        Event::Gap => 0,
+    }
+}

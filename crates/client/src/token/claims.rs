@@ -1,0 +1,85 @@
+//! What a token says of itself. Deliberately absent: any look at its signature.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use salon_protocol::Members;
+
+use super::Token;
+
+impl Token {
+    /// The claims of a signed JWT as they stand there; `None` when it is none. They prove nothing: only the gateway verifies.
+    pub fn claims(&self) -> Option<Members> {
+        let [_, claims, _] = self.0.split('.').collect::<Vec<_>>()[..] else { return None };
+        Members::parse(std::str::from_utf8(&base64url(claims)?).ok()?)
+    }
+
+    /// When it says that it expires (`exp`), unverified. A negative or absurd time is none.
+    pub fn expires(&self) -> Option<SystemTime> {
+        self.time("exp")
+    }
+
+    /// From when on it says that it is valid (`nbf`), unverified.
+    pub fn begins(&self) -> Option<SystemTime> {
+        self.time("nbf")
+    }
+
+    fn time(&self, claim: &str) -> Option<SystemTime> {
+        let seconds: f64 = serde_json::from_str(self.claims()?.get(claim)?.get()).ok()?;
+        UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
+    }
+}
+
+/// Decodes base64url, with or without its padding.
+fn base64url(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    let (mut bits, mut count) = (0_u32, 0);
+    for c in text.trim_end_matches('=').bytes() {
+        let six = match c {
+            b'A'..=b'Z' => c - b'A',
+            b'a'..=b'z' => c - b'a' + 26,
+            b'0'..=b'9' => c - b'0' + 52,
+            b'-' => 62,
+            b'_' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(six);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_are_read_without_verifying() {
+        // {"sub":"alice","exp":1700000000}
+        let token = Token::from("e30.eyJzdWIiOiJhbGljZSIsImV4cCI6MTcwMDAwMDAwMH0.sig");
+        assert_eq!(token.claims().expect("claims").get("sub").expect("a claim").get(), r#""alice""#);
+        assert_eq!(token.expires(), Some(UNIX_EPOCH + Duration::from_secs(1_700_000_000)));
+        assert_eq!(token.begins(), None);
+        // {"exp":-1}, {}
+        for token in ["e30.eyJleHAiOi0xfQ.x", "e30.e30.x"] {
+            assert!(Token::from(token).claims().is_some(), "{token}");
+            assert_eq!(Token::from(token).expires(), None, "{token}");
+        }
+        // No JSON, no object, not base64, no JWT, an encrypted one.
+        for token in ["e30.AAAA.x", "e30.W10.x", "e30.*.x", "opaque", "e30.e30", "e30.e30.e30.e30.e30"] {
+            assert!(Token::from(token).claims().is_none(), "{token}");
+        }
+    }
+
+    #[test]
+    fn base64url_decodes_every_length() {
+        for (text, bytes) in [("", ""), ("Zg", "f"), ("Zm8", "fo"), ("Zm9v", "foo"), ("Zm9vYg==", "foob")] {
+            assert_eq!(base64url(text).as_deref(), Some(bytes.as_bytes()), "{text}");
+        }
+        assert_eq!(base64url("-_8"), Some(vec![0xfb, 0xff]));
+    }
+}
