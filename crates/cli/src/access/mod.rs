@@ -144,7 +144,7 @@ impl Access {
         let claims = Claims::read(token.expose())?;
         if let Some(wanted) = self.identity.as_ref().filter(|wanted| **wanted != claims.participant) {
             bail!(
-                "the token is for `{}`, not for `{wanted}`\n\nhint: leave out `--as`, or get a token for `{wanted}`",
+                "the token is for `{0}`, not for `{wanted}`\n\nhint: `salon token --id {wanted}` makes one, to be given with `--token`; without `--as` you are `{0}`",
                 claims.participant
             );
         }

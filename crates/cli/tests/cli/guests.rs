@@ -158,7 +158,7 @@ fn mistakes_in_joining_are_told() {
         insta::assert_snapshot!(told(&format!("room:lab --as other --token {token} {at} -- python3 tiny.py")).await, @"
         error: the token is for `files`, not for `other`
 
-        hint: leave out `--as`, or get a token for `other`
+        hint: `salon token --id other` makes one, to be given with `--token`; without `--as` you are `files`
         exit: 2
         ");
         insta::assert_snapshot!(told(&format!("room:other --as files --token {token} {at} -- python3 tiny.py")).await, @"

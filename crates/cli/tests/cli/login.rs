@@ -62,7 +62,7 @@ fn a_token_is_kept_for_its_gateway() {
         assert_snapshot!(stage.bare_told(&["say", TOPIC, "--as", "bob", "hello"]).await, @"
         error: the token is for `alice`, not for `bob`
 
-        hint: leave out `--as`, or get a token for `bob`
+        hint: `salon token --id bob` makes one, to be given with `--token`; without `--as` you are `alice`
         exit: 2
         ");
 
