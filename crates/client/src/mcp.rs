@@ -13,10 +13,11 @@ use serde_json::value::RawValue;
 
 pub use content::{Content, Embedded, Media, ResourceContents, Text};
 pub use exchange::{
-    Completion, Elicitation, ElicitationAction, ElicitationAnswer, LogLevel, Reference, Root, Sampling, SamplingAnswer,
+    Completion, Elicitation, ElicitationAction, ElicitationAnswer, Reference, Root, Sampling, SamplingAnswer,
 };
 use fields::value;
 pub(crate) use fields::{empty_object, raw};
+pub use salon_protocol::LogLevel;
 
 value! {
     /// A tool somebody offers.

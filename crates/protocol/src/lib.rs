@@ -7,6 +7,7 @@
 mod close;
 mod envelope;
 mod id;
+mod log_level;
 mod members;
 mod message;
 mod participant;
@@ -21,6 +22,7 @@ mod timestamp;
 pub use close::CloseReason;
 pub use envelope::{Compose, Draft, Entry, Envelope, Kind, Limits, PROTOCOL};
 pub use id::{EnvelopeId, InvalidId, ParticipantId, TopicName, TopicPattern};
+pub use log_level::LogLevel;
 pub use members::Members;
 pub use message::{CHAT_METHOD, Chat, ChatFormat, Message, RpcId};
 pub use participant::{McpVersion, Participant, ParticipantKind, Presence, PresenceEvent};

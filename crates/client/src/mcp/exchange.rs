@@ -37,28 +37,6 @@ value! {
     }
 }
 
-/// How much matters enough to be told, from the most to the least talkative.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LogLevel {
-    /// For whoever looks for a defect.
-    Debug,
-    /// What goes on.
-    Info,
-    /// Worth noticing.
-    Notice,
-    /// May become a problem.
-    Warning,
-    /// Something failed.
-    Error,
-    /// Something important failed.
-    Critical,
-    /// Somebody must act.
-    Alert,
-    /// Nothing works.
-    Emergency,
-}
-
 value! {
     /// A directory or file a server may work in.
     Root {

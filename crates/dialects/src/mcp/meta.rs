@@ -1,10 +1,10 @@
 //! What travels in `params._meta` and `result._meta`.
 
-use salon_protocol::Members;
+use salon_protocol::{LogLevel, Members};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{Level, Revision};
+use super::Revision;
 
 /// The prefix of the modern era's own members.
 const OURS: &str = "io.modelcontextprotocol/";
@@ -38,7 +38,7 @@ pub fn progress_token(params: &RawValue) -> Option<Box<RawValue>> {
 }
 
 /// The level of log lines a modern request asks for.
-pub fn level(params: &RawValue) -> Option<Level> {
+pub fn level(params: &RawValue) -> Option<LogLevel> {
     text(&of(params)?, LEVEL)?.parse().ok()
 }
 
@@ -86,7 +86,7 @@ pub struct Asker<'a> {
     /// Who it is.
     pub info: &'a RawValue,
     /// Which log lines it wants.
-    pub level: Option<Level>,
+    pub level: Option<LogLevel>,
 }
 
 /// The parameters of a legacy request as a modern request has them. `None` when they are no object.
@@ -126,7 +126,7 @@ mod tests {
         RawValue::from_string(text.into()).unwrap()
     }
 
-    fn upgraded(params: Option<&str>, level: Option<Level>) -> String {
+    fn upgraded(params: Option<&str>, level: Option<LogLevel>) -> String {
         let (capabilities, info) = (raw(r#"{"sampling":{}}"#), raw(r#"{"name":"a"}"#));
         let asker = Asker { capabilities: &capabilities, info: &info, level };
         upgrade(params.map(raw).as_deref(), asker).map_or("none".into(), |params| params.get().to_owned())
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_legacy_request_is_given_what_the_handshake_said() {
         assert_snapshot!(upgraded(None, None), @r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"a"},"io.modelcontextprotocol/clientCapabilities":{"sampling":{}}}}"#);
-        assert_snapshot!(upgraded(Some(r#"{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"p","x":1.0},"task":{"ttl":1}}"#), Some(Level::Info)), @r#"{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"p","x":1.0,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"a"},"io.modelcontextprotocol/clientCapabilities":{"sampling":{}},"io.modelcontextprotocol/logLevel":"info"}}"#);
+        assert_snapshot!(upgraded(Some(r#"{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"p","x":1.0},"task":{"ttl":1}}"#), Some(LogLevel::Info)), @r#"{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"p","x":1.0,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"a"},"io.modelcontextprotocol/clientCapabilities":{"sampling":{}},"io.modelcontextprotocol/logLevel":"info"}}"#);
         assert_snapshot!(upgraded(Some("[1]"), None), @"none");
         assert_snapshot!(upgraded(Some(r#"{"_meta":7}"#), None), @"none");
     }

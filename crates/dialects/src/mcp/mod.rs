@@ -8,13 +8,11 @@ pub mod downgrade;
 pub mod handshake;
 pub mod headers;
 pub mod input;
-mod level;
 mod message;
 pub mod meta;
 
 use std::fmt;
 
-pub use level::Level;
 pub use message::{Head, code, same_id};
 
 /// The two ways of speaking MCP.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use salon_dialects::mcp::Level;
+use salon_protocol::LogLevel;
 use serde_json::value::RawValue;
 
 use super::errands::Errand;
@@ -38,7 +38,7 @@ pub(super) struct Asked {
     /// Whether the caller speaks the modern era.
     pub(super) modern: bool,
     /// The log lines that were asked for with it.
-    pub(super) level: Option<Level>,
+    pub(super) level: Option<LogLevel>,
     pub(super) effect: Effect,
     /// How often the server has asked back.
     pub(super) rounds: u32,
@@ -69,7 +69,7 @@ pub(super) enum Effect {
     None,
     Subscribe(String),
     /// A level was asked for; this was the caller's before.
-    Level(Option<Level>),
+    Level(Option<LogLevel>),
     /// The call itself is a subscription and lasts.
     Listen,
     /// The server's introduction, which tells no more than is exposed.

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use salon_dialects::mcp::input::InputRequired;
-use salon_dialects::mcp::{Era, Head, Level, Revision, code, downgrade, meta};
-use salon_protocol::{Members, ParticipantId, RpcError, rpc};
+use salon_dialects::mcp::{Era, Head, Revision, code, downgrade, meta};
+use salon_protocol::{LogLevel, Members, ParticipantId, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -271,7 +271,7 @@ impl Switchboard {
     fn logged(&mut self, lane: LaneId, params: Option<&RawValue>, related: Option<u64>) {
         let Some(level) = super::upward::level_of(params) else { return };
         let payload = rpc::notification("notifications/message", params);
-        let admits = |wanted: Option<Level>| wanted.is_some_and(|wanted| level >= wanted);
+        let admits = |wanted: Option<LogLevel>| wanted.is_some_and(|wanted| level >= wanted);
         let Some(known) = self.lanes.get(&lane) else { return };
         let modern = known.era == Era::Modern;
         // A server that takes no wishes has not heard what the only one who hears it wants.

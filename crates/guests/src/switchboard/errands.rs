@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use salon_dialects::mcp::headers::ToolHeaders;
-use salon_dialects::mcp::{Era, Level, meta};
-use salon_protocol::{Members, ParticipantId, RpcError, rpc};
+use salon_dialects::mcp::{Era, meta};
+use salon_protocol::{LogLevel, Members, ParticipantId, RpcError, rpc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -228,7 +228,7 @@ impl Switchboard {
         self.open_call(lane, asked, "logging/setLevel", Some(level_params(wanted.unwrap_or(level))), now)
     }
 
-    fn wanted_level(&self) -> Option<Level> {
+    fn wanted_level(&self) -> Option<LogLevel> {
         self.callers.values().filter_map(|caller| caller.level).min()
     }
 
@@ -376,6 +376,6 @@ pub(super) fn may_subscribe(count: usize) -> bool {
     count < MOST_SUBSCRIPTIONS
 }
 
-fn level_params(level: Level) -> Box<RawValue> {
+fn level_params(level: LogLevel) -> Box<RawValue> {
     to_raw_value(&json!({ "level": level.word() })).expect("a word can be written")
 }

@@ -22,7 +22,7 @@ pub(super) struct Lane {
     /// Its owner has another by now; it goes when its last call is done.
     pub(super) retired: bool,
     /// The level asked of a server whose log lines are shared.
-    pub(super) level: Option<salon_dialects::mcp::Level>,
+    pub(super) level: Option<salon_protocol::LogLevel>,
     pub(super) listening: Listening,
 }
 

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 use salon_dialects::mcp::handshake::{Hello, Server};
 use salon_dialects::mcp::headers::ToolHeaders;
-use salon_dialects::mcp::{Era, Level, Revision};
-use salon_protocol::{EnvelopeId, ParticipantId, Refusal, RpcError, rpc};
+use salon_dialects::mcp::{Era, Revision};
+use salon_protocol::{EnvelopeId, LogLevel, ParticipantId, Refusal, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -143,7 +143,7 @@ pub(crate) struct Reply {
 struct Caller {
     hello: Hello,
     revision: Revision,
-    level: Option<Level>,
+    level: Option<LogLevel>,
     open: usize,
     /// Its own lanes, by era.
     lanes: BTreeMap<Era, LaneId>,

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use salon_dialects::mcp::handshake::{self, Hello};
-use salon_dialects::mcp::{Era, Level, Revision, code, headers, meta, same_id};
-use salon_protocol::{Envelope, Kind, Members, Message, ParticipantId, PresenceEvent, RpcError, rpc};
+use salon_dialects::mcp::{Era, Revision, code, headers, meta, same_id};
+use salon_protocol::{Envelope, Kind, LogLevel, Members, Message, ParticipantId, PresenceEvent, RpcError, rpc};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -403,7 +403,7 @@ fn completed_feature(params: Option<&RawValue>) -> String {
 }
 
 /// The level that `logging/setLevel` asks for.
-pub(super) fn level_of(params: Option<&RawValue>) -> Option<Level> {
+pub(super) fn level_of(params: Option<&RawValue>) -> Option<LogLevel> {
     let params = Members::parse(params?.get())?;
     serde_json::from_str::<String>(params.get("level")?.get()).ok()?.parse().ok()
 }

@@ -20,6 +20,8 @@ def call(id, params):
     token = params.get("_meta", {}).get("progressToken")
     if name == "echo":
         text(id, given["text"])
+    elif name == "pid":
+        text(id, str(os.getpid()))
     elif name == "together":
         together.append((id, token, given["text"]))
         if len(together) == given["count"]:
@@ -55,7 +57,7 @@ def notice():
         text(watchers.pop(), f"{cancelled} cancelled")
 
 
-tools = ["echo", "together", "hang", "cancelled", "crash", "sample", "big", "grow"]
+tools = ["echo", "pid", "together", "hang", "cancelled", "crash", "sample", "big", "grow"]
 if len(sys.argv) > 1 and os.path.exists(sys.argv[1]):
     sys.exit("told not to start")
 

@@ -31,6 +31,23 @@ async fn twenty_callers_with_the_same_ids_never_hear_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_share_a_server_unless_they_are_isolated() {
+    for isolated in [false, true] {
+        let stage = Stage::new().await;
+        let mut guest = stage.guest(LEGACY, |spec| spec.isolated = isolated);
+        guest.here().await;
+        let mut processes = Vec::new();
+        let mut callers = [stage.caller("alice").await, stage.caller("bob").await];
+        for caller in &mut callers {
+            let request = caller.call("pid", "{}").await;
+            processes.push(text(&caller.result(&request).await).to_owned());
+        }
+        assert_eq!(processes[0] != processes[1], isolated, "{processes:?}");
+        guest.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_servers_question_goes_to_the_participant_whose_call_caused_it() {
     let stage = Stage::new().await;
     let mut guest = stage.guest(LEGACY, |_| {});
@@ -91,14 +108,14 @@ async fn a_guest_tells_its_tools_when_it_comes_and_when_they_change() {
     let first = alice
         .until("an announcement", |envelope| envelope.from().as_str() == "guest" && envelope.to().is_empty())
         .await;
-    assert_eq!(announced(first.payload()).len(), 8);
-    assert_eq!(guest.here().await, Status::Here { server: "legacy 1".into(), tools: 8 });
+    assert_eq!(announced(first.payload()).len(), 9);
+    assert_eq!(guest.here().await, Status::Here { server: "legacy 1".into(), tools: 9 });
     alice.call("grow", "{}").await;
     let second = alice
         .until("an announcement", |envelope| envelope.from().as_str() == "guest" && envelope.to().is_empty())
         .await;
     assert_eq!(announced(second.payload()).last().map(String::as_str), Some("grown"));
-    assert_eq!(guest.here().await, Status::Here { server: "legacy 1".into(), tools: 9 });
+    assert_eq!(guest.here().await, Status::Here { server: "legacy 1".into(), tools: 10 });
     guest.stop().await;
 }
 
