@@ -156,6 +156,14 @@ impl Server {
         lines[lines.len().saturating_sub(5)..].join("\n")
     }
 
+    /// The token that opens `topic` to participant `id`, for a server that wants one.
+    pub(crate) fn bearer(&self, topic: &str, id: &str) -> Result<Option<String>> {
+        let Some(key) = &self.key else { return Ok(None) };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        let claims = json!({"sub": id, "aud": [topic], "iat": now, "exp": now + 3600, "jti": format!("{topic}-{id}")});
+        Ok(Some(jsonwebtoken::encode(&Header::default(), &claims, key)?))
+    }
+
     /// What participant `id` says to enter `topic`; with `after`, to resume from that envelope where that is possible.
     pub(crate) fn greeting(&self, topic: &str, id: &str, after: Option<&str>) -> Result<Greeting> {
         if self.contender == Contender::Nats {
@@ -163,11 +171,8 @@ impl Server {
             return Ok(Greeting { bytes: hello.into_bytes(), expects: Expects::Pong });
         }
         let (mut query, mut token, mut expects) = (String::new(), String::new(), Expects::Upgrade);
-        if let Some(key) = &self.key {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-            let claims =
-                json!({"sub": id, "aud": [topic], "iat": now, "exp": now + 3600, "jti": format!("{topic}-{id}")});
-            token = format!("Authorization: Bearer {}\r\n", jsonwebtoken::encode(&Header::default(), &claims, key)?);
+        if let Some(bearer) = self.bearer(topic, id)? {
+            token = format!("Authorization: Bearer {bearer}\r\n");
             query = after.map(|id| format!("&after={id}")).unwrap_or_default();
             expects = Expects::Welcome;
         }

@@ -6,6 +6,7 @@ mod contender;
 mod guests;
 mod lines;
 mod load;
+mod mcp;
 mod options;
 mod procfs;
 mod report;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         }
         Command::Ceiling(listen) => ceiling::run(listen).map(|()| true),
         Command::Guests(options) => guests::measure(&options).map(|()| true),
+        Command::Mcp(options) => mcp::measure(&options).map(|()| true),
         Command::Run(options) => measure(&options).map(|report| !report.records.iter().any(|r| r.void.is_some())),
         Command::Check(options) => {
             let report = match &options.from {

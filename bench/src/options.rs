@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use crate::contender::Contender;
+use crate::mcp::Way;
 use crate::scenario::Scenario;
 
 pub(crate) const USAGE: &str = "\
@@ -17,6 +18,7 @@ Usage:
   bench check [options]           the same, then judge the targets; fails when one is missed
   bench check --from DIR          judge what an earlier run wrote
   bench guests [options]          measure calls of a guest's tool, directly and through a room
+  bench mcp [options]             measure calls by MCP over HTTP: to the server itself, by proxies, and by rooms
   bench ceiling --listen ADDRESS  only serve the broadcast ceiling
 
 Options:
@@ -27,7 +29,10 @@ Options:
   --with LIST     further contenders: nats (nats-server on the path), ws (installed by npm)
   --without LIST  contenders to leave out: ceiling, salon
   --salon PATH    the gateway [default: target/release/salon]
-  --server PATH   the MCP server to call, of `guests` [default: target/release/rmcp-server]
+  --server PATH   the MCP server to call, of `guests` and `mcp` [default: target/release/rmcp-server]
+  --ways LIST     what `mcp` measures: direct, mcp-proxy, supergateway, salon, salon-room, salon-modern, and the last three
+                  with -unflushed after their names [default: all]
+  --proxies DIR   where `scripts/bench-proxies` has put the proxies of `mcp` [default: target/bench-mcp]
   --out DIR       where to write [default: bench/runs/<date>-<machine>]
   --quick         a smoke test of under a minute: one short round, smaller crowds
 ";
@@ -37,6 +42,7 @@ pub(crate) enum Command {
     Run(Options),
     Check(Options),
     Guests(Options),
+    Mcp(Options),
     Ceiling(SocketAddr),
     Help,
 }
@@ -50,6 +56,8 @@ pub(crate) struct Options {
     pub(crate) window: u32,
     pub(crate) salon: PathBuf,
     pub(crate) server: PathBuf,
+    pub(crate) ways: Vec<Way>,
+    pub(crate) proxies: PathBuf,
     pub(crate) out: Option<PathBuf>,
     pub(crate) from: Option<PathBuf>,
     pub(crate) quick: bool,
@@ -66,6 +74,8 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
         window: 512,
         salon: "target/release/salon".into(),
         server: "target/release/rmcp-server".into(),
+        ways: Way::ALL.to_vec(),
+        proxies: "target/bench-mcp".into(),
         out: None,
         from: None,
         quick: false,
@@ -94,6 +104,8 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
             "--window" => options.window = value.parse().with_context(invalid)?,
             "--salon" => options.salon = value.into(),
             "--server" => options.server = value.into(),
+            "--ways" => options.ways = list(&value, &Way::ALL, Way::key)?,
+            "--proxies" => options.proxies = value.into(),
             "--out" => options.out = Some(value.into()),
             "--from" => options.from = Some(value.into()),
             "--listen" => listen = Some(value.parse().with_context(invalid)?),
@@ -108,6 +120,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
         Some("run") => Ok(Command::Run(options)),
         Some("check") => Ok(Command::Check(options)),
         Some("guests") => Ok(Command::Guests(options)),
+        Some("mcp") => Ok(Command::Mcp(options)),
         Some("ceiling") => Ok(Command::Ceiling(listen.context("`ceiling` needs `--listen`")?)),
         Some(other) => bail!("unknown command `{other}`\n\nhint: see `bench --help`"),
     }
@@ -147,6 +160,7 @@ mod tests {
             ("run --seconds -1", "invalid value `-1` for `--seconds`"),
             ("run --fast 1", "unknown option `--fast`"),
             ("race", "unknown command `race`"),
+            ("mcp --ways direct,salon-room-unflushed", "ways: [Direct, SalonRoomUnflushed]"),
             ("run --only calls --with nats --without salon", "scenarios: [Calls], contenders: [Ceiling, Nats]"),
         ];
         for (line, expected) in table {

@@ -61,6 +61,27 @@ pub(crate) fn resident_kib(pid: u32) -> Result<u64> {
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
+/// The processes that a process has started, and those that they have started in turn.
+pub(crate) fn descendants(pid: u32) -> Result<Vec<u32>> {
+    let mut parents = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Ok(child) = entry?.file_name().to_string_lossy().parse::<u32>() else { continue };
+        // It may end between the listing and the reading.
+        let Ok(stat) = fs::read_to_string(format!("/proc/{child}/stat")) else { continue };
+        // The name in parentheses may hold anything; the parent is the second field after it.
+        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_ascii_whitespace().nth(1)?.parse::<u32>().ok());
+        parents.extend(parent.map(|parent| (parent, child)));
+    }
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(&one) = found.get(next) {
+        found.extend(parents.iter().filter(|(parent, _)| *parent == one).map(|(_, child)| *child));
+        next += 1;
+    }
+    found.remove(0);
+    Ok(found)
+}
+
 /// How many files this process may have open.
 pub(crate) fn open_file_limit() -> Result<u64> {
     let limits = fs::read_to_string("/proc/self/limits")?;
@@ -109,6 +130,24 @@ mod tests {
             std::hint::black_box((0..1000u64).sum::<u64>());
         }
         assert!(clock.elapsed().unwrap() > Duration::ZERO);
+    }
+
+    #[test]
+    fn what_a_process_starts_is_found() {
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "exec 3<&0; cat <&3 & echo; wait"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It says so when its own child is there.
+        std::io::Read::read(&mut shell.stdout.take().unwrap(), &mut [0]).unwrap();
+        let below = descendants(shell.id()).unwrap();
+        let all = descendants(std::process::id()).unwrap();
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        assert_eq!(below.len(), 1);
+        assert!(all.contains(&shell.id()) && all.contains(&below[0]), "{all:?} are not {below:?} and its parent");
     }
 
     #[test]

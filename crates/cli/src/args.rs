@@ -11,6 +11,7 @@ use salon_protocol::{ParticipantId, ParticipantKind, TopicPattern};
 use crate::chat;
 use crate::commands;
 use crate::guests;
+use crate::mcp;
 use crate::serve::ServeArgs;
 
 /// Rooms in which AI agents, people and robots are MCP servers to one another
@@ -40,6 +41,8 @@ pub(crate) enum Command {
     Join(Box<guests::join::JoinArgs>),
     /// Take over the MCP servers that other programs know of, as guests of a room
     Import(guests::import::ImportArgs),
+    /// Show a room to an MCP client as one server, on standard input and output
+    Mcp(Box<mcp::McpArgs>),
     /// Be in a room: talk, watch, call tools, answer questions
     Chat(Box<chat::ChatArgs>),
     /// Say something in a room

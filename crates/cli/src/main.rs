@@ -12,6 +12,7 @@ mod commands;
 mod demo;
 mod guests;
 mod json;
+mod mcp;
 mod safe;
 mod serve;
 mod signals;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Join(args) => commands::run(guests::join::run(&args)),
         Command::Import(args) => guests::import::run(&args),
+        Command::Mcp(args) => mcp::run(*args),
         Command::Chat(args) => chat::run(*args),
         Command::Say(args) => commands::say::run(args),
         Command::Call(args) => commands::call::run(*args),

@@ -15,18 +15,19 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
 
-use crate::entering::{Socket, Wish, is_stale_token, open};
+use crate::entering::{Wish, is_stale_token, open};
 use crate::error::HttpRefusal;
 use crate::outbox::{Outbox, Recent};
 use crate::shared::{Link, Shared};
+use crate::socket::Socket;
 use crate::{Backoff, CallError, End, PublishError, RestError};
 
 /// How long connecting and saying goodbye may take.
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// How often the gateway is asked for a sign of life, and how long it may give none.
-const PING_EVERY: Duration = Duration::from_secs(15);
-const SILENCE: Duration = Duration::from_secs(45);
+pub(crate) const PING_EVERY: Duration = Duration::from_secs(15);
+pub(crate) const SILENCE: Duration = Duration::from_secs(45);
 
 /// How many orders may wait to be sent, and how many may be sent and not yet heard back.
 pub(crate) const ORDERS: usize = 64;

@@ -3,29 +3,19 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use hyper::http::{HeaderValue, StatusCode, header};
 use salon_protocol::{Envelope, EnvelopeId, Kind, PROTOCOL, Participant, ParticipantId, ParticipantKind, TopicName};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::error::ProtocolError;
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
-use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_tungstenite::tungstenite::Message;
 
-use crate::client::{query_string, refusal};
+use crate::client::query_string;
 use crate::connection::HANDSHAKE_TIME;
 use crate::error::HttpRefusal;
-use crate::gateway::Wire;
+use crate::socket::{Socket, cut_off, upgrade};
 use crate::{Backoff, Client, Discovery, Events, JoinError, RestError, Room, Service, Toolbox};
-
-/// The longest frame that is read: more than any gateway lets a participant send.
-const MOST_FRAME: usize = 256 << 20;
 
 /// How many strangers are greeted at once.
 const GREETINGS: usize = 8;
-
-pub(crate) type Socket = WebSocketStream<Box<dyn Wire>>;
 
 /// On the way into a room. Made by [`Client::room`]; [`join`](Self::join) goes in.
 #[must_use = "nobody has entered until `join` is called"]
@@ -195,7 +185,6 @@ pub(crate) async fn open(
     after: Option<&EnvelopeId>,
     refresh: bool,
 ) -> Result<Opened, RestError> {
-    let token = client.tokens().token(refresh).await?;
     let versions = wish.versions.join(",");
     let query = query_string(&[
         ("topic", Some(topic.as_str())),
@@ -209,26 +198,8 @@ pub(crate) async fn open(
         // The newest envelope is where to resume from before anything else has been heard.
         ("history", after.is_none().then_some("1")),
     ]);
-    let gateway = client.gateway();
-    let address = format!("ws://{}{}/v0/ws{query}", gateway.authority, gateway.prefix);
-    let mut request = address.into_client_request().map_err(|error| client.unreadable(error))?;
-    let bearer = HeaderValue::from_str(&format!("Bearer {}", token.expose())).map_err(|_| {
-        RestError::Refused(HttpRefusal {
-            status: 401,
-            code: "unauthorized".into(),
-            message: "the token has characters that no token has".into(),
-        })
-    })?;
-    request.headers_mut().insert(header::AUTHORIZATION, bearer);
-
-    let config = WebSocketConfig::default()
-        .read_buffer_size(16 << 10)
-        .max_message_size(Some(MOST_FRAME))
-        .max_frame_size(Some(MOST_FRAME));
     let opening = async {
-        let wire = gateway.dial().await.map_err(|error| client.unreachable(error))?;
-        let connected = tokio_tungstenite::client_async_with_config(request, wire, Some(config)).await;
-        let (mut socket, _) = connected.map_err(|error| refused(client, error))?;
+        let (mut socket, _) = upgrade(client, &format!("/v0/ws{query}"), None, refresh).await?;
         let welcome = match socket.next().await {
             Some(Ok(Message::Text(text))) => text,
             Some(Ok(Message::Close(_))) | None => return Err(client.unreachable(cut_off())),
@@ -242,25 +213,6 @@ pub(crate) async fn open(
         Ok(opened) => opened,
         Err(_) => Err(client.unreachable(std::io::Error::new(std::io::ErrorKind::TimedOut, "no welcome in time"))),
     }
-}
-
-fn refused(client: &Client, error: tungstenite::Error) -> RestError {
-    match error {
-        tungstenite::Error::Http(response) => {
-            let status = StatusCode::from_u16(response.status().as_u16()).unwrap_or(StatusCode::BAD_GATEWAY);
-            refusal(status, response.body().as_deref().unwrap_or_default()).into()
-        }
-        tungstenite::Error::Io(error) => client.unreachable(error),
-        // A gateway that is going down, or something in front of one that is gone.
-        tungstenite::Error::ConnectionClosed
-        | tungstenite::Error::AlreadyClosed
-        | tungstenite::Error::Protocol(ProtocolError::HandshakeIncomplete) => client.unreachable(cut_off()),
-        error => client.unreadable(error),
-    }
-}
-
-fn cut_off() -> std::io::Error {
-    std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the connection was closed at once")
 }
 
 fn read_welcome(welcome: &Envelope, socket: Socket) -> Result<Opened, String> {

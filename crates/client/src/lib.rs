@@ -11,6 +11,7 @@
 //! | call several | [`Room::tools`], [`Room::find_tool`], [`Room::gather`] |
 //! | be called | [`Toolbox`], or a [`Service`] of one's own |
 //! | read along without entering | [`Client::follow`], [`Client::history`], [`Client::participants`] |
+//! | speak to another door of the gateway | [`Client::text_socket`] |
 //! | use the official SDK | the module `rmcp`, with `features = ["rmcp"]` |
 //!
 //! # An agent
@@ -102,6 +103,7 @@ pub mod rmcp;
 mod room;
 mod service;
 mod shared;
+mod socket;
 pub mod sse;
 mod token;
 mod toolbox;
@@ -122,5 +124,6 @@ pub use salon_protocol as protocol;
 pub use salon_protocol::RpcError;
 pub use service::{Request, Service};
 pub use shared::Link;
+pub use socket::{Closed, SocketEvent, TextSocket};
 pub use token::{Refreshing, StaticToken, Token, TokenCommand, TokenError, TokenFile, TokenProvider};
 pub use toolbox::{ToolCall, ToolError, Toolbox};

@@ -9,7 +9,7 @@ use salon_protocol::EnvelopeId;
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
 
 use crate::connection::UNHEARD;
-use crate::entering::Socket;
+use crate::socket::Socket;
 
 /// Frames on their way out.
 pub(crate) struct Outbox {

@@ -8,16 +8,18 @@ pub mod mcpx;
 mod stamps;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use salon_protocol::{
-    CloseReason, Code, Draft, Entry, EnvelopeId, Participant, ParticipantId, Refusal, RpcId, TopicName,
+    CloseReason, Code, Draft, Entry, EnvelopeId, McpVersion, Participant, ParticipantId, Refusal, RpcId, TopicName,
 };
+
+use mcp::listing::{Item, Listing};
 
 pub use stamps::Stamps;
 
-/// One of the streams a session talks over. A WebSocket has one for life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// One of the streams a session talks over. A WebSocket has one for life; over HTTP every request is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u32);
 
 impl StreamId {
@@ -34,6 +36,81 @@ pub enum Frame {
     Binary(Box<[u8]>),
     /// Outwards only: an entry's text as it stands in the log, shared by all who are sent it.
     Entry(Arc<Entry>),
+    /// Outwards only: a server-sent event.
+    Event(Box<EventFrame>),
+}
+
+/// A server-sent event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventFrame {
+    /// What sort of event it is, where that is said.
+    pub name: Option<&'static str>,
+    /// What a reader that reconnects names to have what came after.
+    pub id: Option<Box<str>>,
+    /// How long a reader waits before it reconnects.
+    pub retry: Option<Duration>,
+    /// What it says.
+    pub data: Box<str>,
+}
+
+/// How a stream begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Opening {
+    /// Both sides speak when they like.
+    Duplex,
+    /// A request over HTTP; its body is the one frame that comes.
+    Post(Post),
+    /// A request over HTTP for a stream of events; no frame comes.
+    Listen(Listen),
+}
+
+/// A request that sends something.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Post {
+    /// Its headers that matter to the dialect, their names in lower case.
+    pub headers: Vec<(Box<str>, Box<str>)>,
+    /// Answers go elsewhere; this stream only hears that the message has come.
+    pub apart: bool,
+}
+
+/// A request that listens.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listen {
+    /// The last event its sender has seen.
+    pub after: Option<Box<str>>,
+    /// Where it is to send messages, when it must be told.
+    pub endpoint: Option<Box<str>>,
+}
+
+/// How the answer on a stream begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// As HTTP has it.
+    pub status: u16,
+    /// What follows.
+    pub form: Form,
+    /// Headers beyond those that follow from the form.
+    pub headers: Vec<(&'static str, Box<str>)>,
+}
+
+/// What an answer consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Nothing.
+    Empty,
+    /// One text frame.
+    Json,
+    /// Event frames.
+    Events,
+}
+
+/// How a peer wants to be seen in the room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Introduction {
+    /// Its name, unless the token fixes one.
+    pub name: Option<Box<str>>,
+    /// What it takes requests of.
+    pub mcp: McpVersion,
 }
 
 /// Ties an outcome to the wire message that caused it.
@@ -69,8 +146,10 @@ pub struct History {
 /// What happens in the room, or to a draft.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// The peer has its seat. Always the first event.
+    /// The peer has its seat.
     Joined(Joined),
+    /// The peer gets no seat.
+    NotJoined(Refusal),
     /// A draft was stored.
     Accepted {
         /// Whose outcome this is.
@@ -100,6 +179,19 @@ pub enum Event {
     },
     /// Entries the peer has not seen are no longer kept.
     Gap,
+    /// What the room's catalogue says that somebody offers.
+    Consulted {
+        /// Who.
+        who: ParticipantId,
+        /// Of what.
+        listing: Listing,
+        /// `None` when it is not to be had.
+        items: Option<Arc<[Item]>>,
+    },
+    /// The peer opened a stream.
+    StreamOpened(StreamId, Opening),
+    /// The peer hung up a stream that was not finished.
+    StreamClosed(StreamId),
     /// The connection is about to end.
     Closing(CloseReason),
 }
@@ -107,12 +199,20 @@ pub enum Event {
 /// What a dialect wants done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
+    /// Take a seat. Only for dialects whose peers introduce themselves; the others have theirs from the beginning.
+    Join(Box<Introduction>),
     /// Propose an envelope to the room.
     Publish(Ticket, Box<Draft>),
+    /// Begin to answer a stream that is a request.
+    Begin(StreamId, Head),
     /// Say something to the peer.
     Send(StreamId, Frame),
     /// Say no to the peer, for a reason that is counted.
     Refuse(StreamId, Code, Frame),
+    /// Nothing more is said on a stream.
+    Finish(StreamId),
+    /// Look up in the room's catalogue what somebody offers.
+    Consult(ParticipantId, Listing),
     /// End the connection.
     Close(CloseReason),
 }

@@ -139,6 +139,8 @@ impl Dialect for Mcpx {
                 }
                 self.actions.push_back(Action::Close(reason));
             }
+            // It has its seat before it begins, and one stream for life.
+            Event::NotJoined(_) | Event::Consulted { .. } | Event::StreamOpened(..) | Event::StreamClosed(_) => {}
         }
     }
 

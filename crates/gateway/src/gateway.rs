@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use crate::audit::Audit;
 use crate::auth::{Grant, Signer, Tickets, Verifier};
 use crate::config::Config;
+use crate::host::Library;
 use crate::http::Peer;
 use crate::is_loopback;
 use crate::ledger::Ledger;
@@ -29,9 +30,11 @@ pub(crate) const MOST_MESSAGE: usize = 256 << 20;
 pub(crate) struct Gateway {
     pub(crate) config: Config,
     pub(crate) rooms: Rooms,
+    pub(crate) library: Arc<Library>,
     pub(crate) verifier: Verifier,
     pub(crate) signer: Signer,
     pub(crate) tickets: Tickets,
+    pub(crate) mcp: crate::doors::mcp::Sessions,
     pub(crate) audit: Audit,
     pub(crate) meters: Meters,
     pub(crate) started: Instant,
@@ -44,7 +47,7 @@ pub(crate) struct Gateway {
 impl Gateway {
     pub(crate) fn new(
         config: Config,
-        rooms: Rooms,
+        (rooms, library): (Rooms, Arc<Library>),
         verifier: Verifier,
         signer: Signer,
         audit: Audit,
@@ -56,9 +59,11 @@ impl Gateway {
             by_address: Tally::new(config.limits.connections_per_address),
             config,
             rooms,
+            library,
             verifier,
             signer,
             tickets: Tickets::new(),
+            mcp: crate::doors::mcp::Sessions::default(),
             audit,
             meters,
             started: Instant::now(),

@@ -10,6 +10,7 @@ mod check;
 mod clock;
 pub mod config;
 mod doors;
+mod entrance;
 mod gateway;
 mod history;
 mod host;
@@ -136,11 +137,10 @@ pub async fn serve(
     let options = salon_log::sqlite::Options { durability: config.durability, retention: config.retention.clone() };
     let log: Arc<dyn TopicLog> = Arc::new(Sqlite::open(&config.data, options)?);
     let settings = settings(&config, witness(audit.clone(), meters.clone()));
-    let rooms = Rooms::new(
-        log.clone(),
-        settings,
-        host::host(log.clone(), config.history_off.clone(), config.limits.message, local.derive("host")),
-    );
+    let library = Arc::new(host::Library::default());
+    let (history_off, longest) = (config.history_off.clone(), config.limits.message);
+    let host = host::host(log.clone(), history_off, longest, local.derive("host"), library.clone());
+    let rooms = Rooms::new(log.clone(), settings, host);
     rooms.recover().await?;
 
     let stop = watch::Sender::new(false);
@@ -148,7 +148,7 @@ pub async fn serve(
     let most_waiting = config.limits.connections_per_address;
     let gateway = Arc::new(Gateway::new(
         config,
-        rooms.clone(),
+        (rooms.clone(), library),
         verifier.clone(),
         Signer::new(&local),
         audit.clone(),

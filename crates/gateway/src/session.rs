@@ -1,7 +1,12 @@
 //! A session drives one connection: carrier, dialect and seat meet only here.
 //!
+//! It has its seat from the beginning, or takes it when its dialect says so. Nothing is published before.
+//!
 //! It never waits for one of them while another has something to do, keeps a bounded number of appends in flight in order, and stops
 //! reading from a peer that does not take what it is sent. One timer serves every deadline of the connection.
+
+mod deadlines;
+mod drafts;
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,23 +15,19 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use salon_dialects::{Action, Dialect, Event, Frame, Joined, StreamId, Ticket};
-use salon_log::Appended;
-use salon_protocol::{CloseReason, Refusal};
-use salon_rooms::{Happening, Publishing, Seat, Submission};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use salon_dialects::mcp::listing::Listing;
+use salon_dialects::{Action, Dialect, Event, Frame, Introduction, Joined, Opening, StreamId};
+use salon_protocol::{CloseReason, ParticipantId};
+use salon_rooms::{Happening, Seat};
 use tokio::time::Sleep;
 
-use crate::carriers::{Received, WebSocket};
+use crate::carriers::{Carrier, Opened, Received};
+use crate::entrance::{Consult, Entrance, Entry};
 use crate::ledger::Ledger;
+use drafts::{Awaited, LookingUp};
 
-/// How many drafts of one session may be on their way into the log.
-const MOST_IN_FLIGHT: usize = 256;
-
-/// How many bytes of text they may have, but for the last of them.
-const MOST_BYTES_IN_FLIGHT: usize = 2 << 20;
-
-/// How long reading pauses, at the most, for one message too many.
-const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+pub(crate) use deadlines::Patience;
 
 /// How many bytes of entries are taken from the room at once.
 const BATCH: usize = 64 * 1024;
@@ -37,26 +38,32 @@ const ROUNDS: usize = 16;
 /// How long a peer has to answer a close.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
 
-/// The times a connection is held to.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
-    /// How often the peer is pinged.
-    pub(crate) ping: Duration,
-    /// How long it may say nothing at all.
-    pub(crate) silence: Duration,
+/// What a session begins with, but for its seat.
+pub(crate) struct Beginning<D, C> {
+    pub(crate) dialect: D,
+    pub(crate) carrier: C,
+    /// `None` for a carrier that cannot tell silence from absence.
+    pub(crate) patience: Option<Patience>,
+    /// When the token's time is over.
+    pub(crate) expires: Instant,
+    pub(crate) ledger: Ledger,
 }
 
 /// What a session is made of.
-pub(crate) struct Session<D> {
+pub(crate) struct Session<D, C> {
     seat: Option<Seat>,
+    /// The way to a seat, until there is one.
+    entrance: Option<Box<Entrance>>,
+    /// For dialects that ask what others offer.
+    catalogue: Option<Box<Catalogue>>,
     dialect: D,
-    socket: WebSocket,
+    carrier: C,
     ledger: Ledger,
     happenings: Vec<Happening>,
     in_flight: VecDeque<Awaited>,
     bytes_in_flight: usize,
-    looking_up: Option<(Ticket, BoxFuture<'static, Result<Appended, Refusal>>)>,
-    patience: Patience,
+    looking_up: Option<Box<LookingUp>>,
+    patience: Option<Patience>,
     next_ping: Instant,
     heard: Instant,
     expires: Instant,
@@ -66,8 +73,14 @@ pub(crate) struct Session<D> {
     ending: Option<(CloseReason, Instant)>,
 }
 
+/// What others offer, as far as the dialect wants to know.
+struct Catalogue {
+    consult: Consult,
+    pending: FuturesUnordered<BoxFuture<'static, Event>>,
+}
+
 /// Runs until the connection is over, and says why it ended.
-impl<D: Dialect + Unpin> Future for Session<D> {
+impl<D: Dialect + Unpin, C: Carrier> Future for Session<D, C> {
     type Output = CloseReason;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CloseReason> {
@@ -81,37 +94,38 @@ struct Acted {
     published: bool,
 }
 
-struct Awaited {
-    ticket: Ticket,
-    since: Instant,
-    bytes: usize,
-    submission: Submission,
-}
-
-impl<D: Dialect> Session<D> {
+impl<D: Dialect, C: Carrier> Session<D, C> {
     /// A session for a peer that has its seat; it is welcomed first of all.
-    pub(crate) fn new(
-        seat: Seat,
-        joined: Joined,
-        mut dialect: D,
-        socket: WebSocket,
-        patience: Patience,
-        expires: Instant,
-        ledger: Ledger,
-    ) -> Self {
+    pub(crate) fn seated(seat: Seat, joined: Joined, beginning: Beginning<D, C>) -> Self {
+        let mut session = Self::new(beginning);
+        session.sit(seat, joined, session.heard);
+        session
+    }
+
+    /// A session for a peer that is yet to introduce itself.
+    pub(crate) fn outside(entrance: Entrance, beginning: Beginning<D, C>) -> Self {
+        let mut session = Self::new(beginning);
+        let mut entrance = entrance;
+        let consult = entrance.take_catalogue();
+        session.catalogue = consult.map(|consult| Box::new(Catalogue { consult, pending: FuturesUnordered::new() }));
+        session.entrance = Some(Box::new(entrance));
+        session
+    }
+
+    fn new(beginning: Beginning<D, C>) -> Self {
+        let Beginning { mut dialect, carrier, patience, expires, ledger } = beginning;
         let now = Instant::now();
-        dialect.handle_event(Event::Joined(joined), now);
-        if dialect.forwards_entries()
-            && let Some(outlet) = socket.outlet(&ledger.meters)
-        {
-            seat.attach(outlet);
+        if C::DUPLEX {
+            dialect.handle_event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex), now);
         }
-        let next_ping = now + patience.ping;
+        let next_ping = patience.map_or(expires, |patience| now + patience.ping);
         let first_deadline = next_ping.min(expires);
         Self {
-            seat: Some(seat),
+            seat: None,
+            entrance: None,
+            catalogue: None,
             dialect,
-            socket,
+            carrier,
             ledger,
             happenings: Vec::new(),
             in_flight: VecDeque::new(),
@@ -127,6 +141,16 @@ impl<D: Dialect> Session<D> {
         }
     }
 
+    fn sit(&mut self, seat: Seat, joined: Joined, now: Instant) {
+        self.dialect.handle_event(Event::Joined(joined), now);
+        if self.dialect.forwards_entries()
+            && let Some(outlet) = self.carrier.outlet(&self.ledger.meters)
+        {
+            seat.attach(outlet);
+        }
+        self.seat = Some(seat);
+    }
+
     fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
         let now = Instant::now();
         for _ in 0..ROUNDS {
@@ -135,6 +159,7 @@ impl<D: Dialect> Session<D> {
             // The peer before the room: what it has to say must not wait for a quiet moment.
             progress |= self.poll_peer(cx, now);
             progress |= self.poll_room(cx, now);
+            progress |= self.poll_catalogue(cx, now);
             progress |= self.act(now).anything;
             match self.poll_write(cx) {
                 Ok(wrote) => progress |= wrote,
@@ -150,7 +175,7 @@ impl<D: Dialect> Session<D> {
                 progress = true;
             }
             if let Some((reason, deadline)) = self.ending
-                && (now >= deadline || (self.socket.is_drained() && self.socket.poll_farewell(cx).is_ready()))
+                && (now >= deadline || (self.carrier.is_drained() && self.carrier.poll_farewell(cx).is_ready()))
             {
                 return Poll::Ready(reason);
             }
@@ -168,45 +193,57 @@ impl<D: Dialect> Session<D> {
         while let Some(action) = self.dialect.poll_action() {
             acted.anything = true;
             match action {
-                Action::Send(_, frame) => self.socket.send(frame),
-                Action::Refuse(_, code, frame) => {
+                Action::Send(stream, frame) => self.carrier.send(stream, frame),
+                Action::Refuse(stream, code, frame) => {
                     self.ledger.refused(code);
-                    self.socket.send(frame);
+                    self.carrier.send(stream, frame);
                 }
                 Action::Publish(ticket, draft) => {
                     acted.published = true;
                     self.publish(ticket, *draft, now);
                 }
+                Action::Begin(stream, head) => self.carrier.begin(stream, head),
+                Action::Finish(stream) => self.carrier.finish(stream),
+                Action::Join(introduction) => self.enter(*introduction),
+                Action::Consult(who, listing) => self.consult(who, listing, now),
                 Action::Close(reason) => {
                     // The seat first: nothing may follow a close frame.
                     self.end(reason, now);
-                    self.socket.close(reason);
+                    self.carrier.close(reason);
                 }
             }
         }
         acted
     }
 
-    fn publish(&mut self, ticket: Ticket, draft: salon_protocol::Draft, now: Instant) {
-        let Some(seat) = &self.seat else { return };
-        let bytes = draft.envelope().text().len();
-        match seat.publish(draft) {
-            Publishing::Submitted(submission) => {
-                self.bytes_in_flight += bytes;
-                self.in_flight.push_back(Awaited { ticket, since: now, bytes, submission });
-            }
-            Publishing::LookUp(outcome) => self.looking_up = Some((ticket, outcome)),
-            Publishing::Refused(refusal) => self.dialect.handle_event(Event::Refused { ticket, refusal }, now),
-            Publishing::Limited(refusal, wait) => {
-                self.pause(wait, now);
-                self.dialect.handle_event(Event::Refused { ticket, refusal }, now);
-            }
+    fn enter(&mut self, introduction: Introduction) {
+        if let Some(entrance) = &mut self.entrance {
+            entrance.enter(introduction);
         }
+    }
+
+    fn consult(&mut self, who: ParticipantId, listing: Listing, now: Instant) {
+        let Some(catalogue) = &mut self.catalogue else {
+            return self.dialect.handle_event(Event::Consulted { who, listing, items: None }, now);
+        };
+        let found = (catalogue.consult)(&who, listing);
+        catalogue.pending.push(Box::pin(async move { Event::Consulted { who, listing, items: found.await } }));
+    }
+
+    fn poll_catalogue(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let Some(catalogue) = &mut self.catalogue else { return false };
+        let mut progress = false;
+        while let Poll::Ready(Some(event)) = catalogue.pending.poll_next_unpin(cx) {
+            self.dialect.handle_event(event, now);
+            progress = true;
+        }
+        progress
     }
 
     /// Leaves the room and stops everything but the writing of what is queued.
     fn end(&mut self, reason: CloseReason, now: Instant) {
         self.seat = None;
+        self.entrance = None;
         if self.ending.is_none() {
             self.ending = Some((reason, now + CLOSING_TIME));
             self.timer.as_mut().reset((now + CLOSING_TIME).into());
@@ -219,46 +256,18 @@ impl<D: Dialect> Session<D> {
             self.dialect.handle_event(Event::Closing(reason), now);
             self.act(now);
         }
-    }
-
-    fn poll_outcomes(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
-        let mut progress = false;
-        while let Some(first) = self.in_flight.front_mut() {
-            let Poll::Ready(outcome) = Pin::new(&mut first.submission).poll(cx) else { break };
-            let (ticket, since) = (first.ticket, first.since);
-            self.bytes_in_flight -= first.bytes;
-            self.in_flight.pop_front();
-            self.ledger.meters.append_seconds.record(since.elapsed().as_secs_f64());
-            self.settle(ticket, outcome, now);
-            progress = true;
-        }
-        // What had to be looked up was published last, so its outcome comes last as well.
-        if self.in_flight.is_empty()
-            && let Some((ticket, outcome)) = &mut self.looking_up
-            && let Poll::Ready(outcome) = outcome.as_mut().poll(cx)
-        {
-            let ticket = *ticket;
-            self.looking_up = None;
-            self.settle(ticket, outcome, now);
-            progress = true;
-        }
-        progress
-    }
-
-    fn settle(&mut self, ticket: Ticket, outcome: Result<Appended, Refusal>, now: Instant) {
-        match outcome {
-            Ok(Appended { entry, repeated }) => {
-                // One that lies ahead is still to be delivered in its place.
-                let repeated = repeated && self.seat.as_ref().is_none_or(|seat| seat.has_passed(&entry));
-                self.dialect.handle_event(Event::Accepted { ticket, entry, repeated }, now);
-            }
-            Err(refusal) => self.dialect.handle_event(Event::Refused { ticket, refusal }, now),
+        // Whatever the dialect had to say, it has said.
+        if self.ending.is_none() {
+            self.end(reason, now);
+            self.carrier.close(reason);
         }
     }
 
     fn poll_room(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
-        let Some(seat) = &mut self.seat else { return false };
-        if !self.socket.has_room() {
+        let Some(seat) = &mut self.seat else { return self.poll_entrance(cx, now) };
+        // Drafts that wait their turn may come from what happened in the room: no more of those for now.
+        let backed_up = self.looking_up.as_ref().is_some_and(|looking_up| !looking_up.behind.is_empty());
+        if backed_up || !self.carrier.has_room() {
             return false;
         }
         match seat.poll_next(cx, &mut self.happenings, BATCH) {
@@ -278,13 +287,31 @@ impl<D: Dialect> Session<D> {
         }
     }
 
+    fn poll_entrance(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let Some(entrance) = &mut self.entrance else { return false };
+        let Poll::Ready(entry) = entrance.poll(cx) else { return false };
+        match entry {
+            Entry::Joined(arrived) => {
+                self.entrance = None;
+                let (seat, joined) = *arrived;
+                self.sit(seat, joined, now);
+            }
+            Entry::NotJoined(refusal) => {
+                self.ledger.refused(refusal.code);
+                self.dialect.handle_event(Event::NotJoined(refusal), now);
+            }
+            Entry::Dismissed => self.close(CloseReason::Shutdown, now),
+        }
+        true
+    }
+
     /// Says to the peer, in its dialect, what happened.
     fn pass_on(&mut self, happening: Happening, now: Instant) {
         match happening {
             Happening::Batch(batch) if self.dialect.forwards_entries() => {
                 // What the dialect has said before comes first.
                 self.act(now);
-                self.socket.send_batch(batch);
+                self.carrier.send_batch(batch);
             }
             Happening::Batch(batch) => {
                 for entry in batch.entries() {
@@ -303,17 +330,24 @@ impl<D: Dialect> Session<D> {
     fn poll_peer(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let mut progress = false;
         while self.may_read() {
-            let Poll::Ready(received) = self.socket.poll_receive(cx) else { break };
+            let Poll::Ready(received) = self.carrier.poll_receive(cx) else { break };
             progress = true;
             self.heard = now;
             match received {
-                Received::Frame(frame) => self.hear(frame, now),
+                Received::Frame(frame) => self.hear(StreamId::ONLY, frame, now),
                 Received::Control => {}
+                Received::Opened(opened) => self.open(*opened, now),
+                Received::HungUp(stream) => {
+                    self.dialect.handle_event(Event::StreamClosed(stream), now);
+                    self.act(now);
+                }
                 Received::Closed => {
+                    self.dialect.handle_event(Event::StreamClosed(StreamId::ONLY), now);
+                    self.act(now);
                     self.end(CloseReason::Bye, now);
                     break;
                 }
-                Received::Violation(reason) => {
+                Received::End(reason) => {
                     self.close(reason, now);
                     break;
                 }
@@ -324,16 +358,23 @@ impl<D: Dialect> Session<D> {
 
     /// Reading stops while too much is under way, which is how a peer feels back-pressure.
     fn may_read(&self) -> bool {
-        self.seat.is_some()
-            && self.in_flight.len() < MOST_IN_FLIGHT
-            && self.bytes_in_flight < MOST_BYTES_IN_FLIGHT
-            && self.looking_up.is_none()
-            && self.socket.has_room()
-            && self.paused.is_none()
+        self.ending.is_none() && self.may_publish() && self.carrier.has_room() && self.paused.is_none()
     }
 
-    fn hear(&mut self, frame: Frame, now: Instant) {
-        self.dialect.handle_frame(StreamId::ONLY, frame, now);
+    fn open(&mut self, opened: Opened, now: Instant) {
+        let Opened { stream, opening, text, expires } = opened;
+        self.expires = self.expires.max(expires);
+        self.dialect.handle_event(Event::StreamOpened(stream, opening), now);
+        match text {
+            Some(text) => self.hear(stream, Frame::Text(text), now),
+            None => {
+                self.act(now);
+            }
+        }
+    }
+
+    fn hear(&mut self, stream: StreamId, frame: Frame, now: Instant) {
+        self.dialect.handle_frame(stream, frame, now);
         if !self.act(now).published
             && let Some(Err(wait)) = self.seat.as_ref().map(Seat::count_malformed)
         {
@@ -341,63 +382,17 @@ impl<D: Dialect> Session<D> {
         }
     }
 
-    /// Reads nothing for a while: whoever sends too much is slowed down rather than answered ever faster.
-    fn pause(&mut self, wait: Duration, now: Instant) {
-        let until = now + wait.min(LONGEST_PAUSE);
-        self.paused = Some(until);
-        self.timer.as_mut().reset(until.into());
-    }
-
     fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        if self.socket.is_drained() {
+        if self.carrier.is_drained() {
             return Ok(false);
         }
-        let before = self.socket.queued();
-        match self.socket.poll_flush(cx) {
+        let before = self.carrier.queued();
+        match self.carrier.poll_flush(cx) {
             Poll::Ready(outcome) => outcome.map(|()| true),
-            Poll::Pending => Ok(self.socket.queued() < before),
+            Poll::Pending => Ok(self.carrier.queued() < before),
         }
-    }
-
-    /// Looks after pings, silence, the token's end and the dialect's own timer.
-    fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.timer.as_mut().poll(cx).is_pending() {
-            return false;
-        }
-        let now = Instant::now();
-        if self.ending.is_some() {
-            return true;
-        }
-        if self.paused.is_some_and(|until| now >= until) {
-            self.paused = None;
-        }
-        if now >= self.expires {
-            self.close(CloseReason::TokenExpired, now);
-            return true;
-        }
-        if now >= self.heard + self.patience.silence {
-            self.close(CloseReason::Unresponsive, now);
-            return true;
-        }
-        if now >= self.next_ping {
-            self.next_ping = now + self.patience.ping;
-            self.socket.ping();
-            self.ledger.meters.lag.record(self.seat.as_ref().map_or(0, Seat::lag) as f64);
-        }
-        if self.dialect.poll_timeout().is_some_and(|at| now >= at) {
-            self.dialect.handle_timeout(now);
-        }
-        let next = self.next_deadline();
-        self.timer.as_mut().reset(next.into());
-        true
-    }
-
-    fn next_deadline(&self) -> Instant {
-        let silence = self.heard + self.patience.silence;
-        [Some(self.expires), Some(self.next_ping), Some(silence), self.dialect.poll_timeout(), self.paused]
-            .into_iter()
-            .flatten()
-            .min()
-            .unwrap_or(self.next_ping)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -79,8 +79,8 @@ impl<I: Serialize> Message<'_, I> {
     }
 }
 
-/// A request.
-pub fn request(id: u64, method: &str, params: Option<&RawValue>) -> Box<RawValue> {
+/// A request. Its id is a number or a string.
+pub fn request(id: impl Serialize, method: &str, params: Option<&RawValue>) -> Box<RawValue> {
     Message { id: Some(id), method: Some(method), params, ..Message::default() }.write()
 }
 

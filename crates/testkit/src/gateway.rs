@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use salon_gateway::auth::{Grant, LocalKey, Signer};
-use salon_gateway::config::{Config, Durable};
+use salon_gateway::config::{Config, Durable, Issuer, PublicUrl};
 use salon_gateway::{Entrances, Inside};
 use salon_protocol::{ParticipantId, Timestamp, TopicName};
 use tokio::net::TcpListener;
@@ -74,6 +74,8 @@ impl Options {
             "silence-limit" => config.times.silence_limit = Duration::from_millis(read(value)?),
             "allow-origin" => config.origins.push(value.to_owned()),
             "allow-host" => config.hosts.push(value.to_owned()),
+            "public-url" => config.public_url = Some(read::<PublicUrl>(value)?.0),
+            "authorization-server" => config.authorization_servers.push(read::<Issuer>(value)?.0),
             "history-off" => drop(config.history_off.insert(read::<TopicName>(value)?)),
             _ => return Err(format!("`{key}` is no setting of a gateway here")),
         }

@@ -149,28 +149,35 @@ impl EventStream {
             if !kind.starts_with("text/event-stream") {
                 return Err(format!("the stream has content type {kind}, not text/event-stream"));
             }
-            Ok(Ok(Self { body: response.into_body(), unread: Vec::new() }))
+            Ok(Ok(Self::of(response)))
         })
         .await?
     }
 
+    /// The events of an answer that has them.
+    pub(crate) fn of(response: hyper::Response<Incoming>) -> Self {
+        Self { body: response.into_body(), unread: Vec::new() }
+    }
+
     /// The next event that has data, or `None` at the end of the stream.
     pub async fn next(&mut self) -> Result<Option<ServerSent>, Failure> {
-        within("the next event of the stream", async {
-            loop {
-                while let Some(event) = self.take_event() {
-                    if !event.data.is_empty() {
-                        return Ok(Some(event));
-                    }
-                }
-                match self.body.frame().await {
-                    Some(Ok(frame)) => self.unread.extend(frame.into_data().unwrap_or_default()),
-                    // A stream that is cut has ended all the same: how is not part of its format.
-                    Some(Err(_)) | None => return Ok(None),
+        within("the next event of the stream", self.next_unbounded()).await
+    }
+
+    /// As [`EventStream::next`], for whoever keeps a deadline of their own.
+    pub(crate) async fn next_unbounded(&mut self) -> Option<ServerSent> {
+        loop {
+            while let Some(event) = self.take_event() {
+                if !event.data.is_empty() {
+                    return Some(event);
                 }
             }
-        })
-        .await?
+            match self.body.frame().await {
+                Some(Ok(frame)) => self.unread.extend(frame.into_data().unwrap_or_default()),
+                // A stream that is cut has ended all the same: how is not part of its format.
+                Some(Err(_)) | None => return None,
+            }
+        }
     }
 
     fn take_event(&mut self) -> Option<ServerSent> {

@@ -1,23 +1,35 @@
 //! Existing MCP servers as guests: those of the official TypeScript, Python and Rust SDKs, brought into rooms by the real binary, and
-//! called by the library, by the command line, and by each other.
+//! called by the library, by the command line, and by each other. And existing MCP clients that come to such rooms: those of the
+//! official SDKs, and the official conformance suite.
 //!
-//! The servers are installed by `scripts/test`. Without them the trials say so and are ignored, unless `SALON_INTEROP=required`.
+//! Servers, clients and the suite are installed by `scripts/test`. Without them the trials say so and are ignored, unless `SALON_INTEROP=required`.
 //! `salon` and `rmcp-server` are those that Cargo built last: a run of the whole workspace builds them, one of this package alone does not.
 
 mod callers;
+mod clients;
 mod commands;
+mod conformance;
+mod door;
 mod each_other;
 mod features;
+mod fidelity;
 mod mishaps;
 mod origin;
 mod process;
+mod proxy;
 mod stage;
+mod ten;
+mod wire;
 
 use libtest_mimic::{Arguments, Trial};
 use salon_testkit::Failure;
 
+use crate::clients::{Client, Era, Sdk, Transport};
+use crate::conformance::Suite;
+use crate::door::At;
 use crate::origin::{Installed, Origin};
 use crate::stage::Way;
+use crate::ten::Eras;
 
 fn main() -> std::process::ExitCode {
     let mut arguments = Arguments::from_args();
@@ -46,6 +58,35 @@ fn main() -> std::process::ExitCode {
     trial("twenty_callers".into(), Box::new(|installed| salon_testkit::run(callers::twenty(installed))));
     trial("killed_gateway".into(), Box::new(|installed| salon_testkit::run(mishaps::killed_gateway(installed))));
     trial("ended_owner".into(), Box::new(|installed| salon_testkit::run(mishaps::ended_owner(installed))));
+    for suite in Suite::ALL {
+        for (way, at) in [Way::Join, Way::Url].into_iter().flat_map(|way| At::ALL.map(|at| (way, at))) {
+            let test = move |installed| salon_testkit::run(conformance::run(installed, way, at, suite));
+            trial(format!("conformance::{}::{}::{}", suite.name(), at.name(), way.name()), Box::new(test));
+        }
+    }
+    for (client, at) in Client::ALL.into_iter().flat_map(|client| At::ALL.map(|at| (client, at))) {
+        let test = move |installed| salon_testkit::run(clients::own_era(installed, client, at));
+        trial(format!("client::{}::{}", client.name(), at.name()), Box::new(test));
+    }
+    let across = [
+        Client(Sdk::TypeScript1, Era::Legacy, Transport::Http),
+        Client(Sdk::Python1, Era::Legacy, Transport::WebSocket),
+        Client(Sdk::TypeScript2, Era::Modern, Transport::Http),
+        Client(Sdk::Python2, Era::Modern, Transport::Http),
+        Client(Sdk::Python2, Era::Modern, Transport::Stdio),
+    ];
+    for (client, at) in across.into_iter().flat_map(|client| At::ALL.map(|at| (client, at))) {
+        let test = move |installed| salon_testkit::run(clients::other_era(installed, client, at));
+        trial(format!("across_eras::{}::{}", client.name(), at.name()), Box::new(test));
+    }
+    for eras in Eras::ALL {
+        let test = move |installed| salon_testkit::run(ten::at_once(installed, eras));
+        trial(format!("ten_clients::{}", eras.name()), Box::new(test));
+    }
+    for (name, era) in [("legacy", Era::Legacy), ("modern", Era::Modern)] {
+        let test = move |installed| salon_testkit::run(fidelity::both_ways(installed, era));
+        trial(format!("fidelity::{name}"), Box::new(test));
+    }
     if let Err(missing) = &installed
         && !required()
     {

@@ -12,7 +12,11 @@ pub(crate) struct Installed {
     pub(crate) salon: PathBuf,
     rmcp_server: PathBuf,
     everything: PathBuf,
-    python: [PathBuf; 2],
+    pub(crate) python: [PathBuf; 2],
+    /// Where packages from npm are.
+    pub(crate) npm: PathBuf,
+    /// A Node that is new enough for the clients and for the conformance suite; the servers run on any.
+    pub(crate) node: PathBuf,
 }
 
 impl Installed {
@@ -30,6 +34,8 @@ impl Installed {
             rmcp_server: built("rmcp-server")?,
             everything: there(servers.join(everything), "scripts/test")?,
             python: [python("mcp-1")?, python("mcp-2")?],
+            node: there(servers.join("node_modules/.bin/node"), "scripts/test")?,
+            npm: servers,
         })
     }
 }
@@ -47,6 +53,10 @@ pub(crate) enum Origin {
     RmcpOldest,
     /// The same, when it speaks the newest revision alone, which has no sessions.
     RmcpNewest,
+    /// The same, when it speaks every revision with sessions and no other, and lists a few things at a time.
+    RmcpLegacy,
+    /// The same, when it speaks every revision, and lists a few things at a time.
+    RmcpPaged,
     /// The same, when it does not end by itself.
     RmcpStubborn,
     /// `@modelcontextprotocol/server-everything`, on the official TypeScript SDK.
@@ -67,6 +77,8 @@ impl Origin {
             Self::Rmcp => "rmcp",
             Self::RmcpOldest => "rmcp_2024_11_05",
             Self::RmcpNewest => "rmcp_2026_07_28",
+            Self::RmcpLegacy => "rmcp_legacy",
+            Self::RmcpPaged => "rmcp_paged",
             Self::RmcpStubborn => "rmcp_stubborn",
             Self::Everything => "everything",
             Self::Python1 => "python_1",
@@ -76,27 +88,32 @@ impl Origin {
 
     /// Whether it is our server on the Rust SDK, which has tools that the others have not.
     pub(crate) fn is_rmcp(self) -> bool {
-        matches!(self, Self::Rmcp | Self::RmcpOldest | Self::RmcpNewest | Self::RmcpStubborn)
+        self.mark() == "rmcp-server"
     }
 
     /// What the command line of its process contains, and no other's.
     pub(crate) fn mark(self) -> &'static str {
         match self {
-            Self::Rmcp | Self::RmcpOldest | Self::RmcpNewest | Self::RmcpStubborn => "rmcp-server",
             Self::Everything => "server-everything",
             Self::Python1 | Self::Python2 => "fastmcp_server.py",
+            _ => "rmcp-server",
         }
     }
 
     /// The command that speaks MCP on its standard streams.
     pub(crate) fn command(self, installed: &Installed) -> Vec<String> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
-        let rmcp_of = |revision: &str| vec![text(&installed.rmcp_server), "--revisions".into(), revision.into()];
+        let rmcp = |options: &[&str]| {
+            let options = options.iter().map(|&option| option.to_owned());
+            std::iter::once(text(&installed.rmcp_server)).chain(options).collect()
+        };
         match self {
-            Self::Rmcp => vec![text(&installed.rmcp_server)],
-            Self::RmcpOldest => rmcp_of("2024-11-05"),
-            Self::RmcpNewest => rmcp_of("2026-07-28"),
-            Self::RmcpStubborn => vec![text(&installed.rmcp_server), "--stubborn".into()],
+            Self::Rmcp => rmcp(&[]),
+            Self::RmcpOldest => rmcp(&["--revisions", "2024-11-05"]),
+            Self::RmcpNewest => rmcp(&["--revisions", "2026-07-28"]),
+            Self::RmcpLegacy => rmcp(&["--page", "5", "--revisions", "2024-11-05,2025-03-26,2025-06-18,2025-11-25"]),
+            Self::RmcpPaged => rmcp(&["--page", "5"]),
+            Self::RmcpStubborn => rmcp(&["--stubborn"]),
             Self::Everything => vec!["node".into(), text(&installed.everything), "stdio".into()],
             Self::Python1 => vec![text(&installed.python[0]), text(&ours("fastmcp_server.py"))],
             Self::Python2 => vec![text(&installed.python[1]), text(&ours("fastmcp_server.py"))],
@@ -107,11 +124,9 @@ impl Origin {
     pub(crate) fn http_command(self, installed: &Installed) -> (Vec<String>, &'static str) {
         let mut command = self.command(installed);
         match self {
-            Self::Rmcp | Self::RmcpOldest | Self::RmcpNewest | Self::RmcpStubborn => {
-                command.extend(["--http", "127.0.0.1:0"].map(str::to_owned))
-            }
             Self::Everything => return (on_loopback(&command, "streamableHttp"), "/mcp"),
             Self::Python1 | Self::Python2 => command.push("--http".into()),
+            _ => command.extend(["--http", "127.0.0.1:0"].map(str::to_owned)),
         }
         (command, "")
     }
@@ -176,7 +191,7 @@ impl Origin {
                 roots: ("test_input_required_result_list_roots", json!({})),
                 ..Self::Rmcp.known()
             },
-            Self::Rmcp | Self::RmcpOldest | Self::RmcpStubborn => Known {
+            Self::Rmcp | Self::RmcpOldest | Self::RmcpLegacy | Self::RmcpPaged | Self::RmcpStubborn => Known {
                 echo: (
                     "echo",
                     json!({ "value": { "z": 9_007_199_254_740_993_u64, "a": [null, "ü"] } }),

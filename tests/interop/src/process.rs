@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use salon_testkit::{Failure, within};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
+use salon_testkit::{DEADLINE, Failure, within};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
@@ -129,10 +130,38 @@ pub(crate) struct Ended {
 
 /// Runs a program to its end.
 pub(crate) async fn run(command: &[String], directory: &Path, variables: &[(&str, &str)]) -> Result<Ended, Failure> {
-    let output = prepared(command, directory, variables).kill_on_drop(true).output();
-    let output = within(&format!("`{}`", command.join(" ")), output).await?.map_err(|e| e.to_string())?;
+    run_for(DEADLINE, command, directory, variables).await
+}
+
+/// Runs a program to its end, which must come within `limit`; otherwise the failure says how far it came.
+pub(crate) async fn run_for(
+    limit: Duration,
+    command: &[String],
+    directory: &Path,
+    variables: &[(&str, &str)],
+) -> Result<Ended, Failure> {
+    let mut child = prepared(command, directory, variables)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|e| format!("`{}` does not start: {e}", command[0]))?;
+    let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err("a program that was started with pipes has none".into());
+    };
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let end = async { tokio::try_join!(out.read_to_end(&mut stdout), err.read_to_end(&mut stderr), child.wait()) };
+    let ended = tokio::time::timeout(limit, end).await;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Ended { status: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) })
+    let (stdout, stderr) = (text(stdout), text(stderr));
+    match ended {
+        Ok(Ok((_, _, status))) => Ok(Ended { status: status.code(), stdout, stderr }),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => {
+            let command = command.join(" ");
+            Err(format!("`{command}` did not end within {} s\n{stdout}{stderr}", limit.as_secs()))
+        }
+    }
 }
 
 pub(crate) fn signal(id: u32, signal: Signal) -> Result<(), Failure> {

@@ -43,12 +43,13 @@ impl Way {
 pub(crate) struct Stage {
     pub(crate) installed: Installed,
     pub(crate) gateway: Process,
-    address: String,
+    /// The gateway's URL, without a path.
+    pub(crate) address: String,
     config: Vec<String>,
     /// Joined guests, and servers that guests are URLs of.
     pub(crate) guests: Vec<Process>,
     // Last, so that it is removed when nothing uses it any more.
-    directory: Scratch,
+    pub(crate) directory: Scratch,
 }
 
 impl Stage {
@@ -109,7 +110,7 @@ impl Stage {
     }
 
     /// A command of the real binary.
-    fn salon(&self, arguments: &[&str]) -> Vec<String> {
+    pub(crate) fn salon(&self, arguments: &[&str]) -> Vec<String> {
         let program = self.installed.salon.to_string_lossy().into_owned();
         std::iter::once(program).chain(arguments.iter().map(|&argument| argument.to_owned())).collect()
     }
@@ -121,7 +122,7 @@ impl Stage {
         process::run(&self.salon(arguments), self.directory.path(), &variables).await
     }
 
-    async fn token(&self, id: &str) -> Result<String, Failure> {
+    pub(crate) async fn token(&self, id: &str) -> Result<String, Failure> {
         let mut command = self.salon(&["token", "--topic", TOPIC, "--id", id]);
         command.extend(self.config.iter().cloned());
         let made = process::run(&command, self.directory.path(), &[]).await?;

@@ -4,6 +4,9 @@
 
 mod bad_frames;
 mod inside;
+mod mcp_refusals;
+mod mcp_sessions;
+mod metadata;
 mod room;
 mod slow_readers;
 mod violations;
@@ -24,6 +27,9 @@ fn main() -> std::process::ExitCode {
         trials.extend(files.iter().map(|(name, path)| scene_trial(name, path, engine)));
         trials.extend(bad_frames::trials(engine));
         trials.extend(inside::trials(engine));
+        trials.extend(mcp_refusals::trials(engine));
+        trials.extend(mcp_sessions::trials(engine));
+        trials.extend(metadata::trials(engine));
         trials.extend(violations::trials(engine));
         trials.extend(slow_readers::trials(engine));
     }

@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use crate::answers::from_json;
 
+/// The longest text that `long` answers with.
+pub(crate) const LONGEST: usize = 1 << 20;
+
 /// Tools without arguments.
 const PLAIN: [(&str, &str); 26] = [
     ("test_simple_text", "Answers with text"),
@@ -49,6 +52,7 @@ pub(crate) fn tools(appeared: bool) -> Vec<Tool> {
             "Answers with its arguments, untouched",
             json!({ "type": "object", "properties": { "value": {} } }),
         ),
+        tool("long", "Answers with a text of some length", long()),
         tool("slow", "Takes its time and reports progress", slow()),
         tool("touch", "Announces that a resource has changed", with("uri", "Which one")),
         tool("cancellations", "Tells how many calls of `slow` were cancelled", nothing()),
@@ -70,6 +74,14 @@ fn with(name: &str, description: &str) -> Value {
         "type": "object",
         "properties": { name: { "type": "string", "description": description } },
         "required": [name],
+    })
+}
+
+fn long() -> Value {
+    json!({
+        "type": "object",
+        "properties": { "length": { "type": "integer", "minimum": 0, "maximum": LONGEST } },
+        "required": ["length"],
     })
 }
 

@@ -27,6 +27,8 @@ pub(crate) async fn serve(address: SocketAddr, shared: Arc<Shared>) -> Result<()
     let mut connections = JoinSet::new();
     loop {
         let (stream, _) = listener.accept().await?;
+        // An answer is more than one write; without this, the second would wait for the first to be acknowledged.
+        stream.set_nodelay(true)?;
         while connections.try_join_next().is_some() {}
         let service = TowerToHyperService::new(service.clone());
         connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::answers::{ToolResult, failure, invalid, read, structured, text};
+use crate::catalogue::LONGEST;
 use crate::changes::Change;
 use crate::server::{Context, TestServer};
 
@@ -24,6 +25,11 @@ struct Slow {
 
 fn one() -> u32 {
     1
+}
+
+#[derive(Deserialize)]
+struct Long {
+    length: usize,
 }
 
 #[derive(Deserialize)]
@@ -73,6 +79,10 @@ pub(crate) async fn call(server: &TestServer, name: &str, arguments: JsonObject,
             let Touch { uri } = read(arguments)?;
             server.shared.changes.announce(Change::Resource(uri)).await;
             text("The resource has changed.")
+        }
+        "long" => {
+            let Long { length } = read(arguments)?;
+            text("x".repeat(length.min(LONGEST)))
         }
         "slow" => slow(server, read(arguments)?, context).await,
         "cancellations" => structured(json!({ "count": server.shared.cancelled.load(Ordering::Relaxed) })),

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use salon_gateway::config::{
-    Address, AuditOf, AuthOf, Count, Deadline, Depth, Durable, Format, HostName, HttpOf, KeysAt, LimitsOf, Log,
-    MemoryOf, Origin, Overrides, RetentionOf, Size, Span, TimesOf, Tls, TracingOf,
+    Address, AuditOf, AuthOf, Count, Deadline, Depth, Durable, Format, HostName, HttpOf, Issuer, KeysAt, LimitsOf, Log,
+    MemoryOf, Origin, Overrides, PublicUrl, RetentionOf, Size, Span, TimesOf, Tls, TracingOf,
 };
 use salon_protocol::TopicName;
 
@@ -76,6 +76,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, alias = "host", value_name = "NAME", value_delimiter = ',', env = "SALON_ALLOW_HOST")]
     #[arg(hide_env = true, help_heading = SECURITY)]
     allow_host: Option<Vec<HostName>>,
+    /// Where clients reach the gateway, where that is not what their requests say: behind a proxy
+    #[arg(long, value_name = "URL", env = "SALON_PUBLIC_URL", hide_env = true, help_heading = SECURITY)]
+    public_url: Option<PublicUrl>,
+    /// Authorization server whose tokens are taken, to tell MCP clients of; may be repeated
+    #[arg(long, value_name = "URL", value_delimiter = ',', env = "SALON_AUTHORIZATION_SERVER")]
+    #[arg(hide_env = true, help_heading = SECURITY)]
+    authorization_server: Option<Vec<Issuer>>,
 
     /// What an acknowledgement survives: the loss of power (full), or only the end of the process (os) [default: full]
     #[arg(long, value_name = "full|os", env = "SALON_DURABILITY", hide_env = true, help_heading = STORAGE)]
@@ -193,8 +200,12 @@ impl ServeArgs {
                 drain_deadline: given.drain_deadline.clone(),
                 heartbeat: given.heartbeat.clone(),
             },
-            http: HttpOf { origins: given.allow_origin.clone(), hosts: given.allow_host.clone() },
-            auth: AuthOf { jwks: given.jwks.clone() },
+            http: HttpOf {
+                origins: given.allow_origin.clone(),
+                hosts: given.allow_host.clone(),
+                public_url: given.public_url.clone(),
+            },
+            auth: AuthOf { jwks: given.jwks.clone(), authorization_servers: given.authorization_server.clone() },
             tracing: TracingOf { format: given.log_format.clone(), filter: given.log.clone() },
             audit: AuditOf { enabled: given.audit, file: given.audit_file.clone() },
             topics: Default::default(),

@@ -78,6 +78,12 @@ fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static s
     if !config.hosts.is_empty() {
         report.push(("hosts", config.hosts.join(", ")));
     }
+    if let Some(url) = &config.public_url {
+        report.push(("public URL", url.clone()));
+    }
+    if !config.authorization_servers.is_empty() {
+        report.push(("tokens from", config.authorization_servers.join(", ")));
+    }
     if config.dev {
         report.push(("dev", "anyone on this machine gets a token for the asking".into()));
     }

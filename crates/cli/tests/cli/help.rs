@@ -39,6 +39,11 @@ fn help_of_join() {
 }
 
 #[test]
+fn help_of_mcp() {
+    insta::assert_snapshot!(told("mcp --help"));
+}
+
+#[test]
 fn help_of_import() {
     insta::assert_snapshot!(told("import --help"));
 }

@@ -6,6 +6,7 @@ mod gathering;
 mod peers;
 #[cfg(feature = "rmcp")]
 mod sdk;
+mod sockets;
 mod stage;
 mod staying;
 mod tokens;

@@ -4,7 +4,7 @@ use salon_protocol::Members;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Revision, meta};
+use super::{Revision, meta, upgrade};
 
 /// What a client says of itself in `initialize`.
 #[derive(Debug, Clone)]
@@ -29,8 +29,7 @@ impl Hello {
 
     /// Whether a server may ask this client something: a model's answer, a person's, or where its roots are.
     pub fn can_be_asked(&self) -> bool {
-        let capabilities = Members::parse(self.capabilities.get()).unwrap_or_default();
-        ["sampling", "elicitation", "roots"].iter().any(|key| capabilities.get(key).is_some())
+        can_be_asked(&self.capabilities)
     }
 
     /// The capabilities as a modern request says them: without tasks, which are another thing in each era.
@@ -50,6 +49,12 @@ impl Hello {
         params.set("clientInfo", self.info.as_deref().unwrap_or(default_info));
         params.to_raw()
     }
+}
+
+/// Whether a client with these capabilities may be asked something.
+pub fn can_be_asked(capabilities: &RawValue) -> bool {
+    let capabilities = Members::parse(capabilities.get()).unwrap_or_default();
+    ["sampling", "elicitation", "roots"].iter().any(|key| capabilities.get(key).is_some())
 }
 
 impl Default for Hello {
@@ -124,6 +129,25 @@ impl Server {
     pub fn does(&self, capability: &str, detail: &str) -> bool {
         let found = self.capabilities.get(capability).and_then(|raw| Members::parse(raw.get()));
         found.is_some_and(|details| details.get(detail).is_some_and(|said| said.get() == "true"))
+    }
+
+    /// What it says it is, as written.
+    pub fn info(&self) -> Option<&RawValue> {
+        self.introduction.get("serverInfo")
+    }
+
+    /// The result of a `server/discover` that says the same.
+    pub fn discovery(&self, revisions: &[&str]) -> Box<RawValue> {
+        let mut result = Members::default();
+        result.set("supportedVersions", revisions);
+        let mut capabilities = self.capabilities.clone();
+        // Tasks are another thing in each era, and are not carried across.
+        capabilities.remove("tasks");
+        result.set("capabilities", &capabilities);
+        if let Some(instructions) = self.introduction.get("instructions") {
+            result.set("instructions", instructions);
+        }
+        upgrade::result("server/discover", &result.to_raw(), self.info())
     }
 
     /// Its name and version, for people.

@@ -17,14 +17,18 @@ impl ToolHeaders {
     pub fn learn(&mut self, tool: &RawValue) {
         let Some(tool) = Members::parse(tool.get()) else { return };
         let Some(Ok(name)) = tool.get("name").map(|name| serde_json::from_str::<String>(name.get())) else { return };
-        let mut found = Vec::new();
-        if let Some(schema) = tool.get("inputSchema") {
-            search(schema, &mut Vec::new(), &mut found);
-        }
+        let found = tool.get("inputSchema").map(annotations).unwrap_or_default();
         if !found.is_empty() {
             self.0.insert(name, found);
         }
     }
+}
+
+/// Which arguments travel as headers too, as a tool's input schema says: a header's name without its prefix, and where its value is.
+pub(super) fn annotations(schema: &RawValue) -> Vec<(String, Vec<String>)> {
+    let mut found = Vec::new();
+    search(schema, &mut Vec::new(), &mut found);
+    found
 }
 
 fn search(schema: &RawValue, path: &mut Vec<String>, found: &mut Vec<(String, Vec<String>)>) {
@@ -52,12 +56,7 @@ fn is_token(text: &str) -> bool {
 pub fn headers(method: &str, params: Option<&RawValue>, tools: &ToolHeaders) -> Vec<(String, String)> {
     let mut headers = vec![("Mcp-Method".to_owned(), encode(method))];
     let params = params.and_then(|params| Members::parse(params.get())).unwrap_or_default();
-    let key = match method {
-        "tools/call" | "prompts/get" => "name",
-        "resources/read" => "uri",
-        "tasks/get" | "tasks/update" | "tasks/cancel" | "tasks/result" => "taskId",
-        _ => return headers,
-    };
+    let Some(key) = name_key(method) else { return headers };
     let Some(Ok(name)) = params.get(key).map(|name| serde_json::from_str::<String>(name.get())) else { return headers };
     headers.push(("Mcp-Name".to_owned(), encode(&name)));
     if method == "tools/call"
@@ -70,12 +69,22 @@ pub fn headers(method: &str, params: Option<&RawValue>, tools: &ToolHeaders) -> 
     headers
 }
 
-fn at(arguments: &RawValue, path: &[String]) -> Option<Box<RawValue>> {
+/// The parameter that `Mcp-Name` repeats.
+pub(super) fn name_key(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" | "tasks/result" => Some("taskId"),
+        _ => None,
+    }
+}
+
+pub(super) fn at(arguments: &RawValue, path: &[String]) -> Option<Box<RawValue>> {
     path.iter().try_fold(arguments.to_owned(), |value, key| Members::parse(value.get())?.remove(key))
 }
 
 /// A string, an integer or a boolean as text; `None` for anything else, null included.
-fn plain(value: &RawValue) -> Option<String> {
+pub(super) fn plain(value: &RawValue) -> Option<String> {
     match value.get() {
         text if text.starts_with('"') => serde_json::from_str(text).ok(),
         "null" => None,
@@ -86,15 +95,50 @@ fn plain(value: &RawValue) -> Option<String> {
 
 /// A value as a header may carry it: as it is where that is safe, else in base64 between marks.
 fn encode(value: &str) -> String {
-    let printable = value.bytes().all(|byte| matches!(byte, 0x20..=0x7e | b'\t'));
-    let padded = value.starts_with([' ', '\t']) || value.ends_with([' ', '\t']);
-    let marked = value.starts_with("=?base64?") && value.ends_with("?=");
-    let safe = printable && !padded && !marked;
-    if safe { value.to_owned() } else { format!("=?base64?{}?=", base64(value.as_bytes())) }
+    let padded = value.starts_with(BLANK) || value.ends_with(BLANK);
+    let marked = value.starts_with(OPENING) && value.ends_with(CLOSING);
+    let safe = is_printable(value) && !padded && !marked;
+    if safe { value.to_owned() } else { format!("{OPENING}{}{CLOSING}", base64(value.as_bytes())) }
+}
+
+/// The value a header carries; `None` where it has characters that it must not have, or marks with no base64 between them.
+pub(super) fn decode(header: &str) -> Option<String> {
+    let header = header.trim_matches(BLANK);
+    match header.strip_prefix(OPENING).and_then(|rest| rest.strip_suffix(CLOSING)) {
+        Some(encoded) => String::from_utf8(from_base64(encoded)?).ok(),
+        None => is_printable(header).then(|| header.to_owned()),
+    }
+}
+
+const OPENING: &str = "=?base64?";
+const CLOSING: &str = "?=";
+const BLANK: [char; 2] = [' ', '\t'];
+
+fn is_printable(value: &str) -> bool {
+    value.bytes().all(|byte| matches!(byte, 0x20..=0x7e | b'\t'))
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Strict: padded, and nothing but its digits.
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    for chunk in text.as_bytes().chunks(4) {
+        let digits = chunk.iter().position(|&digit| digit == b'=').unwrap_or(chunk.len());
+        if chunk.len() < 4 || digits < 2 || chunk[digits..].iter().any(|&digit| digit != b'=') {
+            return None;
+        }
+        let group = chunk[..digits].iter().enumerate().try_fold(0_u32, |group, (i, digit)| {
+            let value = DIGITS.iter().position(|known| known == digit)?;
+            Some(group | (value as u32) << (18 - 6 * i))
+        })?;
+        bytes.extend_from_slice(&group.to_be_bytes()[1..digits]);
+    }
+    // Padding only at the end, and no bits that are not used: each value is written in one way.
+    (base64(&bytes) == text).then_some(bytes)
 }
 
 fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
         let group = chunk.iter().enumerate().fold(0_u32, |group, (i, &byte)| group | u32::from(byte) << (16 - 8 * i));
@@ -110,6 +154,7 @@ fn base64(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use insta::assert_snapshot;
+    use proptest::prelude::*;
 
     fn shown(method: &str, params: &str, tool: &str) -> String {
         let raw = |text: &str| RawValue::from_string(text.into()).unwrap();
@@ -154,6 +199,44 @@ mod tests {
             ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
         ] {
             assert_eq!(encode(value), encoded);
+            assert_eq!(decode(encoded).as_deref(), Some(value));
+        }
+    }
+
+    #[test]
+    fn what_is_not_between_marks_is_as_it_stands() {
+        for (header, value) in [
+            ("  plain\t", Some("plain")),
+            ("SGVsbG8=", Some("SGVsbG8=")),
+            ("=?base64?SGVsbG8=", Some("=?base64?SGVsbG8=")),
+            ("=?base64?=", Some("=?base64?=")),
+            ("=?BASE64?SGVsbG8=?=", Some("=?BASE64?SGVsbG8=?=")),
+            ("=?base64?SGVsbG8=?=", Some("Hello")),
+            ("=?base64??=", Some("")),
+            ("=?base64?SGVsbG8?=", None),
+            ("=?base64?SGVs!!!bG8=?=", None),
+            ("=?base64?SGVsbG9=?=", None),
+            ("=?base64?SA==SA==?=", None),
+            ("=?base64?=Gc=?=", None),
+            ("=?base64?/w==?=", None),
+            ("ü", None),
+            ("a\nb", None),
+        ] {
+            assert_eq!(decode(header).as_deref(), value, "{header}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(value in any::<String>()) {
+            let header = encode(&value);
+            prop_assert!(is_printable(&header));
+            prop_assert_eq!(decode(&header), Some(value));
+        }
+
+        #[test]
+        fn whatever_comes_is_decoded_or_not(value in r"(=\?base64\?)?[A-D=/+\PC]{0,20}(\?=)?") {
+            decode(&value);
         }
     }
 }

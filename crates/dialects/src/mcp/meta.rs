@@ -78,6 +78,15 @@ pub fn with_subscription(holder: &RawValue, id: &RawValue) -> Option<Box<RawValu
     patch(Some(holder), |meta| meta.set(SUBSCRIPTION, id))
 }
 
+/// A result that says which server it is from, unless it says so already.
+pub fn with_server_info(result: &RawValue, info: &RawValue) -> Option<Box<RawValue>> {
+    patch(Some(result), |meta| {
+        if meta.get(SERVER).is_none() {
+            meta.set(SERVER, info);
+        }
+    })
+}
+
 /// Who asks, as every modern request says it.
 #[derive(Debug, Clone, Copy)]
 pub struct Asker<'a> {
@@ -87,6 +96,23 @@ pub struct Asker<'a> {
     pub info: &'a RawValue,
     /// Which log lines it wants.
     pub level: Option<LogLevel>,
+}
+
+/// What a modern request says of who asks, each as written.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// What it can be asked back.
+    pub capabilities: Option<Box<RawValue>>,
+    /// Who it is.
+    pub info: Option<Box<RawValue>>,
+    /// Which log lines it wants.
+    pub level: Option<Box<RawValue>>,
+}
+
+/// Reads who asks.
+pub fn said(params: &RawValue) -> Said {
+    let mut meta = of(params).unwrap_or_default();
+    Said { capabilities: meta.remove(CAPABILITIES), info: meta.remove(CLIENT), level: meta.remove(LEVEL) }
 }
 
 /// The parameters of a legacy request as a modern request has them. `None` when they are no object.

@@ -4,14 +4,19 @@
 //! the rest stay as they were written. Deliberately absent: connections, ids, time and callers. The legacy era begins with an
 //! `initialize` handshake; the modern one has none, and every request says for itself what the handshake said.
 
+pub mod door;
 pub mod downgrade;
 pub mod handshake;
 pub mod headers;
 pub mod input;
+pub mod listing;
 mod message;
 pub mod meta;
+pub mod upgrade;
 
 use std::fmt;
+
+use salon_protocol::McpVersion;
 
 pub use message::{Head, code, same_id};
 
@@ -22,6 +27,22 @@ pub enum Era {
     Legacy,
     /// From 2026-07-28 on: no handshake, and only the client asks.
     Modern,
+}
+
+impl Era {
+    /// The era in which one who speaks this way speaks to somebody: its own where the other can, else the other's.
+    pub fn with(self, other: &McpVersion) -> Self {
+        let speaks = |era: Self| {
+            let named = other.versions.iter().chain(std::iter::once(&other.version));
+            named.filter_map(|version| Revision::parse(version)).any(|revision| revision.era() == era)
+        };
+        match self {
+            Self::Modern if speaks(Self::Modern) => Self::Modern,
+            Self::Legacy if speaks(Self::Modern) && !speaks(Self::Legacy) => Self::Modern,
+            // Whoever names no revision that is known here is still worth a handshake.
+            Self::Legacy | Self::Modern => Self::Legacy,
+        }
+    }
 }
 
 /// A published revision of MCP, the older the smaller.
@@ -46,6 +67,12 @@ impl Revision {
     pub const LEGACY: [Self; 4] = [Self::R2024_11_05, Self::R2025_03_26, Self::R2025_06_18, Self::R2025_11_25];
     /// The revision without a handshake.
     pub const MODERN: Self = Self::R2026_07_28;
+
+    /// The dates of all of them, the newest first.
+    pub fn all_dates() -> [&'static str; 5] {
+        let [first, second, third, fourth] = Self::LEGACY.map(Self::date);
+        [Self::MODERN.date(), fourth, third, second, first]
+    }
 
     /// Reads a revision's date; `None` for one that is not known here.
     pub fn parse(date: &str) -> Option<Self> {

@@ -12,6 +12,7 @@ mod token;
 use salon_protocol::{Code, ParticipantId, ParticipantKind, Refusal, Timestamp, TopicName, TopicPattern};
 
 pub use keys::{KeyFileError, KeySet, LocalKey};
+pub(crate) use keys::{hex, random};
 pub use tickets::Tickets;
 pub use token::{MAX_TOKEN_BYTES, Signer, Verifier};
 

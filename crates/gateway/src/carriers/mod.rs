@@ -1,8 +1,102 @@
 //! Carriers move frames and know no grammar.
 
+mod events;
+mod exchanges;
+mod pipe;
 mod queue;
 mod socket;
 mod websocket;
 
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use salon_dialects::{Frame, Head, Opening, StreamId};
+use salon_protocol::CloseReason;
+use salon_rooms::{Batch, Outlet};
+
+use crate::meters::Meters;
+
+pub(crate) use exchanges::{Asked, Exchanges, Inbox, Outcome};
 pub(crate) use socket::Socket;
-pub(crate) use websocket::{Received, WebSocket};
+pub(crate) use websocket::WebSocket;
+
+/// What came from the peer.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// A message on the stream of a carrier that has only one.
+    Frame(Frame),
+    /// A ping, a pong: a sign of life.
+    Control,
+    /// A request, which is a stream of its own.
+    Opened(Box<Opened>),
+    /// The peer gave up a stream that was not finished.
+    HungUp(StreamId),
+    /// The peer closed, or the connection is gone.
+    Closed,
+    /// The session must end: the peer broke the carrier's rules, or asked for the end in a way that wants an answer.
+    End(CloseReason),
+}
+
+/// A request as a stream.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) stream: StreamId,
+    pub(crate) opening: Opening,
+    /// What it says, where it says something.
+    pub(crate) text: Option<Box<str>>,
+    /// Until when whoever sent it is allowed to be here.
+    pub(crate) expires: Instant,
+}
+
+/// What moves the frames of one session.
+pub(crate) trait Carrier: Unpin + Send {
+    /// Whether there is one stream for life, on which both sides speak when they like.
+    const DUPLEX: bool;
+
+    /// The next thing from the peer.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received>;
+
+    /// Begins to answer a stream that is a request.
+    fn begin(&mut self, stream: StreamId, head: Head);
+
+    /// Queues a frame. One for a stream that is gone goes nowhere.
+    fn send(&mut self, stream: StreamId, frame: Frame);
+
+    /// Nothing more comes on a stream.
+    fn finish(&mut self, stream: StreamId);
+
+    /// Queues entries, one frame each.
+    fn send_batch(&mut self, batch: Arc<Batch>) {
+        for entry in batch.entries() {
+            self.send(StreamId::ONLY, Frame::Entry(entry.clone()));
+        }
+    }
+
+    /// Where a room may write batches itself, if anywhere.
+    fn outlet(&self, _: &Meters) -> Option<Arc<dyn Outlet>> {
+        None
+    }
+
+    /// Asks the peer for a sign of life, where it can be asked.
+    fn ping(&mut self) {}
+
+    /// Says that the session ends. Nothing is queued after this.
+    fn close(&mut self, reason: CloseReason);
+
+    /// Whether what waits to be written leaves room for more.
+    fn has_room(&self) -> bool;
+
+    /// Whether everything queued has been written.
+    fn is_drained(&self) -> bool;
+
+    /// How many bytes wait to be written.
+    fn queued(&self) -> usize;
+
+    /// Writes what is queued. Ready when all of it is written; the error is that of the connection.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Waits for the peer to take its leave.
+    fn poll_farewell(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+}

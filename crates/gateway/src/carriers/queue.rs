@@ -84,6 +84,8 @@ fn payload(frame: &Frame) -> &[u8] {
         Frame::Text(text) => text.as_bytes(),
         Frame::Binary(bytes) => bytes,
         Frame::Entry(entry) => entry.envelope.text().as_bytes(),
+        // A WebSocket has no events; what one would say is its data.
+        Frame::Event(event) => event.data.as_bytes(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 
-use salon_dialects::Frame;
+use salon_dialects::{Frame, Head, StreamId};
 use salon_protocol::CloseReason;
 use salon_rooms::{Batch, Offer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -17,6 +17,7 @@ use tungstenite::{Bytes, Message};
 
 use super::queue::{Piece, Queue, encoded};
 use super::socket::Socket;
+use super::{Carrier, Received};
 use crate::meters::Meters;
 
 /// How much waits in the queue before its owner should stop adding to it.
@@ -24,18 +25,6 @@ const HIGH_WATER: usize = 64 * 1024;
 
 /// What tungstenite reads at once. Its own default would cost every idle connection 128 KiB.
 const READ_BUFFER: usize = 1024;
-
-/// What came from the peer.
-#[derive(Debug)]
-pub(crate) enum Received {
-    Frame(Frame),
-    /// A ping, a pong: a sign of life.
-    Control,
-    /// The peer closed, or the connection is gone.
-    Closed,
-    /// The peer broke the carrier's rules.
-    Violation(CloseReason),
-}
 
 /// One WebSocket connection, on the server's side.
 pub(crate) struct WebSocket {
@@ -62,46 +51,8 @@ impl WebSocket {
         Self { io, context, replies: Vec::new(), queue: Arc::default(), unflushed: false, shut: false }
     }
 
-    /// Where a room may write batches itself. Only bytes that need no encryption can be written by another than the owner.
-    pub(crate) fn outlet(&self, meters: &Meters) -> Option<Arc<dyn salon_rooms::Outlet>> {
-        let stream = self.io.shared()?.clone();
-        Some(Arc::new(Outlet { stream, queue: self.queue.clone(), meters: meters.clone() }))
-    }
-
     fn queue(&self) -> MutexGuard<'_, Queue> {
         lock(&self.queue)
-    }
-
-    /// Whether the queue takes more without growing beyond its measure.
-    pub(crate) fn has_room(&self) -> bool {
-        self.queued() < HIGH_WATER
-    }
-
-    /// Whether everything queued has been written.
-    pub(crate) fn is_drained(&self) -> bool {
-        !self.unflushed && self.queue().is_empty()
-    }
-
-    /// How many bytes wait to be written.
-    pub(crate) fn queued(&self) -> usize {
-        self.queue().bytes()
-    }
-
-    pub(crate) fn send(&mut self, frame: Frame) {
-        self.queue().push(Piece::frame(frame));
-    }
-
-    pub(crate) fn send_batch(&mut self, batch: Arc<Batch>) {
-        self.queue().push(Piece::Batch(batch));
-    }
-
-    pub(crate) fn ping(&mut self) {
-        self.own(|context, port| context.write(port, Message::Ping(Bytes::new())));
-    }
-
-    pub(crate) fn close(&mut self, reason: CloseReason) {
-        let frame = CloseFrame { code: CloseCode::from(reason.code()), reason: reason.to_string().into() };
-        self.own(|context, port| context.close(port, Some(frame)));
     }
 
     /// Lets tungstenite write into the queue. It cannot fail there, and a connection that is closing already may say nothing.
@@ -118,9 +69,12 @@ impl WebSocket {
             self.queue().push(Piece::Raw(bytes));
         }
     }
+}
 
-    /// The next thing from the peer.
-    pub(crate) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
+impl Carrier for WebSocket {
+    const DUPLEX: bool = true;
+
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
         let read = self.context.read(&mut Port { io: &mut self.io, cx, replies: &mut self.replies });
         self.take_replies();
         Poll::Ready(match read {
@@ -128,17 +82,55 @@ impl WebSocket {
             Ok(Message::Binary(bytes)) => Received::Frame(Frame::Binary(bytes.as_ref().into())),
             Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_)) => Received::Control,
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
-            Err(Error::Utf8(_)) => Received::Violation(CloseReason::NotUtf8),
-            Err(Error::Capacity(CapacityError::MessageTooLong { .. })) => {
-                Received::Violation(CloseReason::FrameTooLarge)
-            }
-            Err(Error::Protocol(error)) if !ended(&error) => Received::Violation(CloseReason::ProtocolViolation),
+            Err(Error::Utf8(_)) => Received::End(CloseReason::NotUtf8),
+            Err(Error::Capacity(CapacityError::MessageTooLong { .. })) => Received::End(CloseReason::FrameTooLarge),
+            Err(Error::Protocol(error)) if !ended(&error) => Received::End(CloseReason::ProtocolViolation),
             Err(_) => Received::Closed,
         })
     }
 
-    /// Writes what is queued. Ready when all of it is written; the error is that of the connection.
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Both sides speak when they like: there is nothing to begin.
+    fn begin(&mut self, _: StreamId, _: Head) {}
+
+    fn send(&mut self, _: StreamId, frame: Frame) {
+        self.queue().push(Piece::frame(frame));
+    }
+
+    /// The stream lasts as long as the session.
+    fn finish(&mut self, _: StreamId) {}
+
+    fn send_batch(&mut self, batch: Arc<Batch>) {
+        self.queue().push(Piece::Batch(batch));
+    }
+
+    /// Only bytes that need no encryption can be written by another than the owner.
+    fn outlet(&self, meters: &Meters) -> Option<Arc<dyn salon_rooms::Outlet>> {
+        let stream = self.io.shared()?.clone();
+        Some(Arc::new(Outlet { stream, queue: self.queue.clone(), meters: meters.clone() }))
+    }
+
+    fn ping(&mut self) {
+        self.own(|context, port| context.write(port, Message::Ping(Bytes::new())));
+    }
+
+    fn close(&mut self, reason: CloseReason) {
+        let frame = CloseFrame { code: CloseCode::from(reason.code()), reason: reason.to_string().into() };
+        self.own(|context, port| context.close(port, Some(frame)));
+    }
+
+    fn has_room(&self) -> bool {
+        self.queued() < HIGH_WATER
+    }
+
+    fn is_drained(&self) -> bool {
+        !self.unflushed && self.queue().is_empty()
+    }
+
+    fn queued(&self) -> usize {
+        self.queue().bytes()
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut queue = lock(&self.queue);
         while !queue.is_empty() {
             let written = ready!(queue.with_front(|slices| Pin::new(&mut self.io).poll_write_vectored(cx, slices)))?;
@@ -156,7 +148,7 @@ impl WebSocket {
 
     /// Ends our side and waits for the peer to end its own. Closing at once would, with bytes of the peer's still unread, make the
     /// system throw away the close frame.
-    pub(crate) fn poll_farewell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_farewell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.shut {
             if ready!(Pin::new(&mut self.io).poll_shutdown(cx)).is_err() {
                 return Poll::Ready(());

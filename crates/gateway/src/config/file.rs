@@ -9,7 +9,9 @@ use toml::de::DeTable;
 
 use super::ConfigError;
 use super::guest::{GuestKey, GuestOf};
-use super::value::{Address, Count, Deadline, Depth, Durable, Format, HostName, KeysAt, Origin, Size, Span};
+use super::value::{
+    Address, Count, Deadline, Depth, Durable, Format, HostName, Issuer, KeysAt, Origin, PublicUrl, Size, Span,
+};
 
 /// Every setting, where it was given. The file has this form; the command line fills the same from variables and flags.
 /// docs/configuration.md describes every key, and a test holds it to that.
@@ -56,8 +58,8 @@ sections! {
         write_deadline: Deadline, ping_interval: Deadline, silence_limit: Deadline, crash_grace: Span, drain_deadline: Span,
         heartbeat: Span,
     }
-    HttpOf { origins: Vec<Origin>, hosts: Vec<HostName>, }
-    AuthOf { jwks: KeysAt, }
+    HttpOf { origins: Vec<Origin>, hosts: Vec<HostName>, public_url: PublicUrl, }
+    AuthOf { jwks: KeysAt, authorization_servers: Vec<Issuer>, }
     TracingOf { format: Format, filter: String, }
     AuditOf { enabled: bool, file: PathBuf, }
 }

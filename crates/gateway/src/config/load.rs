@@ -9,7 +9,9 @@ use salon_log::Retention;
 use super::Config;
 use super::file::{LimitsOf, Overrides, RetentionOf, TimesOf, TopicKey, TopicOf, line_of};
 use super::guest::{Guest, GuestKey};
-use super::value::{Address, Count, Deadline, Depth, Durable, Format, HostName, KeysAt, Origin, Size, Span};
+use super::value::{
+    Address, Count, Deadline, Depth, Durable, Format, HostName, Issuer, KeysAt, Origin, PublicUrl, Size, Span,
+};
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -156,7 +158,10 @@ impl Config {
         self.apply_times(times);
         set(&mut self.origins, http.origins.map(|list| list.into_iter().map(|Origin(text)| text).collect()));
         set(&mut self.hosts, http.hosts.map(|list| list.into_iter().map(|HostName(text)| text).collect()));
+        self.public_url = http.public_url.map(|PublicUrl(url)| url).or(self.public_url.take());
         self.jwks = auth.jwks.map(|KeysAt(source)| source).or(self.jwks.take());
+        let servers = auth.authorization_servers.map(|list| list.into_iter().map(|Issuer(url)| url).collect());
+        set(&mut self.authorization_servers, servers);
         set(&mut self.log_format, tracing.format.map(|Format(format)| format));
         set(&mut self.log_filter, tracing.filter);
         set(&mut self.audit, audit.enabled);

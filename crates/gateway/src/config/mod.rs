@@ -29,8 +29,8 @@ pub use guest::{Feature, Guest, GuestKey, GuestOf, Private, Server, Transport};
 pub use load::ConfigError;
 pub use settings::{SETTINGS, Setting};
 pub use value::{
-    Address, Count, Deadline, Depth, DisplayName, Durable, ExposedFeature, Format, HostName, KeysAt, Kind, LogFormat,
-    Origin, Size, Span, Unfit, UrlTransport,
+    Address, Count, Deadline, Depth, DisplayName, Durable, ExposedFeature, Format, HostName, Issuer, KeysAt, Kind,
+    LogFormat, Origin, PublicUrl, Size, Span, Unfit, UrlTransport,
 };
 
 /// Every setting the gateway runs by.
@@ -68,8 +68,12 @@ pub struct Config {
     pub origins: Vec<String>,
     /// Names the gateway answers to, beside those of loopback and the address it listens on.
     pub hosts: Vec<String>,
+    /// Where clients reach the gateway, where that is not what their requests say; without a slash at its end.
+    pub public_url: Option<String>,
     /// Public keys to trust beside the gateway's own key.
     pub jwks: Option<JwksSource>,
+    /// Who gives out tokens that the gateway takes, for clients that can ask there.
+    pub authorization_servers: Vec<String>,
     /// How log lines look.
     pub log_format: LogFormat,
     /// Which log lines there are.
@@ -162,7 +166,9 @@ impl Default for Config {
             },
             origins: Vec::new(),
             hosts: Vec::new(),
+            public_url: None,
             jwks: None,
+            authorization_servers: Vec::new(),
             log_format: LogFormat::Human,
             log_filter: "info".into(),
             audit: true,

@@ -220,8 +220,10 @@ fn every_setting_arrives() {
         [http]
         origins = ["https://nineteen.example"]
         hosts = ["twenty.example"]
+        public_url = "https://public.example"
         [auth]
         jwks = "/keys"
+        authorization_servers = ["https://id.example"]
         [tracing]
         format = "json"
         filter = "debug"
@@ -285,9 +287,15 @@ fn every_setting_arrives() {
         hosts: [
             "twenty.example",
         ],
+        public_url: Some(
+            "https://public.example",
+        ),
         jwks: Some(
             JwksSource(/keys),
         ),
+        authorization_servers: [
+            "https://id.example",
+        ],
         log_format: Json,
         log_filter: "debug",
         audit: false,

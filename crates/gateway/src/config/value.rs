@@ -5,6 +5,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+use reqwest::Url;
 use salon_log::Durability;
 use salon_protocol::ParticipantKind;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
@@ -131,6 +132,18 @@ value!(
     }
 );
 value!(
+    /// Where clients reach the gateway, without a slash at its end.
+    PublicUrl(String),
+    "a URL such as `https://chat.example` or `https://example.org/salon`, without a query",
+    |text| is_plain_url(text).then(|| text.trim_end_matches('/').to_owned())
+);
+value!(
+    /// Who gives out tokens: an issuer's identifier, exactly as the issuer writes it.
+    Issuer(String),
+    "the URL of an authorization server such as `https://id.example`, without a query",
+    |text| is_plain_url(text).then(|| text.to_owned())
+);
+value!(
     /// What an acknowledgement is worth.
     Durable(Durability),
     "one of `full`, `os`",
@@ -204,6 +217,17 @@ impl<'de> Deserialize<'de> for KeysAt {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
+}
+
+/// Whether a text is a URL of HTTP with nothing but a host, perhaps a port, and a path, written in the characters of URLs.
+fn is_plain_url(text: &str) -> bool {
+    let written = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:/[]@!$&'()*+,;=%".contains(&byte));
+    // The parser forgives slashes too many and too few.
+    let spelt = ["http://", "https://"]
+        .iter()
+        .any(|scheme| text.strip_prefix(scheme).is_some_and(|rest| !rest.starts_with('/')));
+    let url = Url::parse(text).ok();
+    written && spelt && url.is_some_and(|url| url.has_host() && url.username().is_empty() && url.password().is_none())
 }
 
 fn split(text: &str) -> (&str, &str) {
@@ -316,6 +340,24 @@ mod tests {
         `chat.example:80` is not a host name without scheme and port, such as `chat.example`
         `https://x` is not a host name without scheme and port, such as `chat.example`
         `` is not a host name without scheme and port, such as `chat.example`
+        "#);
+        insta::assert_snapshot!(read::<PublicUrl>(&["https://chat.example/", "http://10.0.0.7:80/salon", "chat.example", "ftp://chat.example", "https://a@chat.example", "https://chat.example?a", "https://chat.example/#a", "https://chat.example/\"", "https:///x", "http:", ""]), @r#"
+        https://chat.example/ → PublicUrl("https://chat.example")
+        http://10.0.0.7:80/salon → PublicUrl("http://10.0.0.7:80/salon")
+        `chat.example` is not a URL such as `https://chat.example` or `https://example.org/salon`, without a query
+        `ftp://chat.example` is not a URL such as `https://chat.example` or `https://example.org/salon`, without a query
+        `https://a@chat.example` is not a URL such as `https://chat.example` or `https://example.org/salon`, without a query
+        `https://chat.example?a` is not a URL such as `https://chat.example` or `https://example.org/salon`, without a query
+        `https://chat.example/#a` is not a URL such as `https://chat.example` or `https://example.org/salon`, without a query
+        `https://chat.example/"` is not a URL such as `https://chat.example` or `https://example.org/salon`, without a query
+        `https:///x` is not a URL such as `https://chat.example` or `https://example.org/salon`, without a query
+        `http:` is not a URL such as `https://chat.example` or `https://example.org/salon`, without a query
+        `` is not a URL such as `https://chat.example` or `https://example.org/salon`, without a query
+        "#);
+        insta::assert_snapshot!(read::<Issuer>(&["https://id.example/", "https://id.example/tenant", "id.example"]), @r#"
+        https://id.example/ → Issuer("https://id.example/")
+        https://id.example/tenant → Issuer("https://id.example/tenant")
+        `id.example` is not the URL of an authorization server such as `https://id.example`, without a query
         "#);
         insta::assert_snapshot!(read::<Durable>(&["full", "os", "none"]), @"
         full → Durable(Full)

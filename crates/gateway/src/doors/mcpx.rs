@@ -5,30 +5,24 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{Extension, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
+use salon_dialects::Stamps;
 use salon_dialects::mcpx::{Mcpx, Options};
-use salon_dialects::{History, Joined, Stamps};
-use salon_log::{Claim, Durability};
-use salon_protocol::{
-    CloseReason, Code, EnvelopeId, McpVersion, PROTOCOL, Participant, ParticipantKind, Refusal, TopicName,
-};
+use salon_log::Claim;
+use salon_protocol::{Code, EnvelopeId, McpVersion, PROTOCOL, Participant, ParticipantKind, Refusal, TopicName};
 use salon_rooms::{Admission, Arrival, Deliver};
 
-use crate::audit::AuditKind;
+use super::upgrade::{self, Upgrade};
+use super::{MOST_NAME_CHARS, is_date};
 use crate::auth::Grant;
-use crate::carriers::{Socket, WebSocket};
+use crate::carriers::WebSocket;
 use crate::clock;
-use crate::gateway::{Counts, Gateway, MOST_HISTORY, MOST_MESSAGE};
-use crate::http::credentials::{self, Asking, SUBPROTOCOL};
+use crate::gateway::{Counts, Gateway, MOST_HISTORY};
+use crate::http::credentials::{Asking, SUBPROTOCOL};
 use crate::http::{Peer, Problem, Query, invalid};
 use crate::ledger::Ledger;
-use crate::session::{Patience, Session};
-
-/// The longest display name.
-const MOST_NAME_CHARS: usize = 256;
+use crate::session::{Beginning, Session};
 
 /// The most MCP revisions one participant may name.
 const MOST_REVISIONS: usize = 8;
@@ -110,14 +104,6 @@ fn revisions(list: &str) -> Result<McpVersion, Problem> {
     Ok(McpVersion { version, versions })
 }
 
-fn is_date(text: &str) -> bool {
-    text.len() == 10
-        && text
-            .bytes()
-            .enumerate()
-            .all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() })
-}
-
 /// Opens a connection.
 #[utoipa::path(
     get,
@@ -149,9 +135,7 @@ pub(crate) async fn connect(
     Extension(peer): Extension<Peer>,
     mut request: Request,
 ) -> Result<Response, Problem> {
-    let accept = handshake(request.headers())?;
-    let upgrade = request.extensions_mut().remove::<OnUpgrade>();
-    let upgrade = upgrade.ok_or_else(|| invalid("this connection cannot be upgraded"))?;
+    let upgrade = Upgrade::take(&mut request)?;
     let query = Query::parse(request.uri().query())?;
     let wish = Wish::read(&query)?;
     let (headers, topic) = (request.headers(), Some(&wish.topic));
@@ -160,14 +144,7 @@ pub(crate) async fn connect(
     let entering = enter(&gateway, &peer, &grant, &wish).await;
     let (arrival, counted) = entering.inspect_err(|refusal| ledger.told_no(refusal.code))?;
 
-    let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-    headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
-    if credentials::subprotocols(request.headers()).any(|offered| offered == SUBPROTOCOL) {
-        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
-    }
+    let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
     gateway.spawn(hold(Held { gateway: gateway.clone(), arrival, wish, grant, ledger, counted }, upgrade));
     Ok(response)
 }
@@ -187,24 +164,6 @@ async fn enter(gateway: &Gateway, peer: &Peer, grant: &Grant, wish: &Wish) -> Re
     Ok((arrival, counted))
 }
 
-/// Checks that the request is a WebSocket's, and derives the answer to its key.
-fn handshake(headers: &HeaderMap) -> Result<HeaderValue, Problem> {
-    let has = |name, wanted: &str| {
-        let values = headers.get_all(name).into_iter().filter_map(|value: &HeaderValue| value.to_str().ok());
-        values.flat_map(|value| value.split(',')).any(|token| token.trim().eq_ignore_ascii_case(wanted))
-    };
-    let wrong = |message: &str| Err(invalid(message).with_status(StatusCode::UPGRADE_REQUIRED));
-    if !has(header::CONNECTION, "upgrade") || !has(header::UPGRADE, "websocket") {
-        return wrong("this address speaks WebSocket: connect with an `Upgrade: websocket` request");
-    }
-    if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
-        return wrong("`Sec-WebSocket-Version` must be 13");
-    }
-    let key = headers.get(header::SEC_WEBSOCKET_KEY).ok_or_else(|| invalid("`Sec-WebSocket-Key` is missing"))?;
-    let accept = tungstenite::handshake::derive_accept_key(key.as_bytes());
-    HeaderValue::try_from(accept).map_err(|_| invalid("`Sec-WebSocket-Key` is not acceptable"))
-}
-
 /// A connection that has its seat and waits for its upgrade.
 struct Held {
     gateway: Arc<Gateway>,
@@ -222,44 +181,22 @@ fn hold(held: Held, upgrade: OnUpgrade) -> impl Future<Output = ()> + Send {
     let beginning = Box::pin(begin(held, upgrade));
     async move {
         let Some((session, _counted)) = beginning.await else { return };
-        ledger.meters.connections.increment(1);
-        let reason = session.await;
-        ledger.meters.connections.decrement(1);
-        if reason == CloseReason::Replaced {
-            ledger.record(AuditKind::Takeover, |event| event.reason(reason.word()));
-        }
-        tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, reason = reason.word(), "disconnected");
+        super::run(session, &ledger).await;
     }
 }
 
-async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx>>>, Counts)> {
-    let upgraded = upgrade.await.ok()?;
+async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx, WebSocket>>>, Counts)> {
     let Held { gateway, arrival, wish, grant, ledger, counted } = held;
-    let Ok(parts) = upgraded.downcast::<TokioIo<Socket>>() else {
-        tracing::error!("an upgraded connection is not one of ours");
-        return None;
-    };
-    let limits = gateway.config.limits.envelope();
-    // Twice the limit is still read, so that a message just over it gets its refusal and the connection stays usable.
-    let hard_limit = if limits.message > 0 { limits.message.saturating_mul(2) } else { MOST_MESSAGE };
-    let socket = WebSocket::new(parts.io.into_inner(), &parts.read_buf, hard_limit);
-
-    let times = gateway.config.times;
-    let (began, heartbeat) = (Instant::now(), times.heartbeat);
+    let carrier = upgrade::socket(&gateway, upgrade).await?;
+    let (began, heartbeat) = (Instant::now(), gateway.config.times.heartbeat);
     let stamps = Stamps::new(uuid::Uuid::new_v4().simple().to_string(), began, clock::now());
+    let limits = gateway.config.limits.envelope();
     let options = Options { limits, echo: wish.echo, heartbeat: (!heartbeat.is_zero()).then_some(heartbeat) };
-    let durability = gateway.rooms.log().durability();
-    let joined = Joined {
-        participant: arrival.seat.participant().clone(),
-        roster: arrival.roster,
-        history: History { enabled: gateway.has_history(&wish.topic), limit: MOST_HISTORY, recent: arrival.recent },
-        durability: (durability != Durability::Full).then(|| durability.word()),
-        topic: wish.topic,
-    };
-    let patience = Patience { ping: times.ping_interval, silence: times.silence_limit };
+    let dialect = Mcpx::new(options, stamps);
+    let patience = Some(upgrade::patience(&gateway));
+    let (seat, joined) = super::welcome(&gateway, wish.topic, arrival);
     let expires = clock::instant(grant.expires);
-    tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, "connected");
-    let session = Session::new(arrival.seat, joined, Mcpx::new(options, stamps), socket, patience, expires, ledger);
+    let session = Session::seated(seat, joined, Beginning { dialect, carrier, patience, expires, ledger });
     Some((Box::pin(session), counted))
 }
 

@@ -1,3 +1,55 @@
 //! Doors: a carrier and a dialect at an address.
 
+pub(crate) mod mcp;
 pub(crate) mod mcpx;
+mod upgrade;
+
+use std::pin::Pin;
+
+use salon_dialects::{Dialect, History, Joined};
+use salon_log::Durability;
+use salon_protocol::{CloseReason, TopicName};
+use salon_rooms::{Arrival, Seat};
+
+use crate::audit::AuditKind;
+use crate::carriers::Carrier;
+use crate::gateway::{Gateway, MOST_HISTORY};
+use crate::ledger::Ledger;
+use crate::session::Session;
+
+/// The longest display name.
+const MOST_NAME_CHARS: usize = 256;
+
+/// Whether a text could be a revision of MCP.
+fn is_date(text: &str) -> bool {
+    text.len() == 10
+        && text
+            .bytes()
+            .enumerate()
+            .all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() })
+}
+
+/// A seat, and what its holder is told of the room.
+fn welcome(gateway: &Gateway, topic: TopicName, arrival: Arrival) -> (Seat, Joined) {
+    let durability = gateway.rooms.log().durability();
+    let joined = Joined {
+        participant: arrival.seat.participant().clone(),
+        roster: arrival.roster,
+        history: History { enabled: gateway.has_history(&topic), limit: MOST_HISTORY, recent: arrival.recent },
+        durability: (durability != Durability::Full).then(|| durability.word()),
+        topic,
+    };
+    (arrival.seat, joined)
+}
+
+/// Runs a session to its end, and keeps the books.
+async fn run<D: Dialect + Unpin, C: Carrier>(session: Pin<Box<Session<D, C>>>, ledger: &Ledger) {
+    tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, "connected");
+    ledger.meters.connections.increment(1);
+    let reason = session.await;
+    ledger.meters.connections.decrement(1);
+    if reason == CloseReason::Replaced {
+        ledger.record(AuditKind::Takeover, |event| event.reason(reason.word()));
+    }
+    tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, reason = reason.word(), "disconnected");
+}

@@ -1,7 +1,7 @@
 //! What everybody in a room offers, as far as somebody wanted to know.
 //!
-//! One slot a participant, filled by one handshake however many ask at once ([`super::handshake`]), and good until the participant
-//! leaves, joins again or says that its list has changed. Deliberately absent: resources and prompts, which no tool of the host needs.
+//! One slot a participant and list, filled by one errand however many ask at once ([`super::handshake`]), and good until the
+//! participant leaves, joins again or says that the list has changed.
 //!
 //! Invariant: bounded. A slot belongs to somebody present, and what the slots of all rooms hold is counted in bytes ([`Shelf`]); a
 //! list that does not fit is not kept, and whoever asks is told so.
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use salon_dialects::mcp::Era;
+use salon_dialects::mcp::listing::{Item, Listing};
 use salon_protocol::{Participant, ParticipantId};
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
 use super::calls::Lack;
@@ -22,11 +22,14 @@ use super::calls::Lack;
 /// The bytes of lists that all rooms keep together.
 const MOST_BYTES: usize = 128 << 20;
 
-/// What a tool weighs beyond its text.
+/// What an item weighs beyond its text.
 const OVERHEAD: usize = 128;
 
 /// How long somebody who did not answer is left alone.
 const PEACE: Duration = Duration::from_secs(60);
+
+/// How long an answer waits for somebody, from when they were asked. The errand goes on behind it.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Room for lists, which all rooms share.
 pub(super) struct Shelf {
@@ -58,64 +61,65 @@ impl Drop for Taken {
     }
 }
 
-/// A tool, as its owner wrote it.
-pub(super) struct Tool {
-    pub(super) name: Box<str>,
-    pub(super) raw: Box<RawValue>,
+/// What an item weighs.
+pub(super) fn weight(item: &Item) -> usize {
+    item.raw.get().len() + item.name.len() + OVERHEAD
 }
 
-impl Tool {
-    /// A tool needs a name.
-    pub(super) fn read(raw: &RawValue) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Named {
-            name: Box<str>,
-        }
-        let Named { name } = serde_json::from_str(raw.get()).ok()?;
-        Some(Self { name, raw: raw.to_owned() })
-    }
-
-    pub(super) fn weight(&self) -> usize {
-        self.raw.get().len() + self.name.len() + OVERHEAD
-    }
-}
-
-/// What somebody offers.
+/// A list of somebody's.
 pub(super) struct Offer {
-    pub(super) tools: Vec<Tool>,
+    pub(super) items: Arc<[Item]>,
     _taken: Taken,
 }
 
 impl Offer {
-    pub(super) fn has(&self, tool: &str) -> bool {
-        self.tools.iter().any(|offered| *offered.name == *tool)
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.items.iter().any(|offered| *offered.name == *name)
     }
 }
 
-/// What is known of somebody's offer.
+/// What is known of a list.
 #[derive(Clone)]
 pub(super) enum Knowledge {
-    /// It is being asked.
-    Asking,
+    /// It is being asked for, since a moment.
+    Asking(Instant),
     Known(Arc<Offer>),
     /// It is not to be had, and not asked for again before a moment.
     Unknown(Lack, Instant),
 }
 
+/// What somebody said in its handshake, once it has: the era it is spoken to in, and which lists it has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Met {
+    pub(super) era: Era,
+    pub(super) has: [bool; 4],
+}
+
+/// A handshake: the first who needs it makes it, and whoever else does waits for that.
+pub(super) type Meeting = Mutex<Option<Met>>;
+
 struct Slot {
     /// As the newest join shows it. Every join makes another value, so this tells whether it is still the one that was asked.
     who: Arc<Participant>,
-    /// The handshake is done.
-    met: bool,
-    /// A list has changed since it was asked for.
+    meeting: Arc<Meeting>,
+    lists: [List; 4],
+}
+
+struct List {
+    /// It has changed since it was asked for.
     stale: bool,
+    /// It was said to change, so there is one, whatever the handshake said.
+    said: bool,
     knowledge: watch::Sender<Knowledge>,
 }
 
-/// An acquaintance to be made, or a list to be had again. Whoever gets one must see to it.
+/// A list to be had. Whoever gets one must see to it.
 pub(super) struct Errand {
     pub(super) who: Arc<Participant>,
-    pub(super) met: bool,
+    pub(super) listing: Listing,
+    pub(super) meeting: Arc<Meeting>,
+    /// There is such a list, whatever the handshake says.
+    pub(super) said: bool,
 }
 
 /// A place to wait for what somebody offers.
@@ -125,17 +129,25 @@ pub(super) struct Consulted {
 }
 
 impl Consulted {
-    /// What it offers, when that is known by a deadline.
+    /// What it offers, when that is known by a deadline, and it does not take too long over it.
     pub(super) async fn offer(&mut self, deadline: Instant) -> Result<Arc<Offer>, Lack> {
-        let settled = self.knowledge.wait_for(|knowledge| !matches!(knowledge, Knowledge::Asking));
-        match tokio::time::timeout_at(deadline, settled).await {
-            Err(_) => Err(Lack::Timeout),
+        let asked = match &*self.knowledge.borrow() {
+            Knowledge::Asking(since) => Some(*since + PATIENCE),
+            _ => None,
+        };
+        let deadline = asked.map_or(deadline, |asked| deadline.min(asked));
+        tokio::time::timeout_at(deadline, self.settled()).await.unwrap_or(Err(Lack::Timeout))
+    }
+
+    /// The same, however long it takes.
+    pub(super) async fn settled(&mut self) -> Result<Arc<Offer>, Lack> {
+        match self.knowledge.wait_for(|knowledge| !matches!(knowledge, Knowledge::Asking(_))).await {
             // The slot is gone, and so is whoever it was for.
-            Ok(Err(_)) => Err(Lack::Left),
-            Ok(Ok(settled)) => match &*settled {
+            Err(_) => Err(Lack::Left),
+            Ok(settled) => match &*settled {
                 Knowledge::Known(offer) => Ok(offer.clone()),
                 Knowledge::Unknown(lack, _) => Err(*lack),
-                Knowledge::Asking => Err(Lack::Timeout),
+                Knowledge::Asking(_) => Err(Lack::Timeout),
             },
         }
     }
@@ -151,22 +163,29 @@ impl Catalogue {
         Self { slots: HashMap::new(), shelf }
     }
 
-    /// Looks somebody up who is here.
-    pub(super) fn consult(&mut self, who: &Arc<Participant>, now: Instant) -> (Consulted, Option<Errand>) {
+    /// Looks a list up of somebody who is here.
+    pub(super) fn consult(
+        &mut self,
+        who: &Arc<Participant>,
+        listing: Listing,
+        now: Instant,
+    ) -> (Consulted, Option<Errand>) {
         let slot = self.slots.entry(who.id.clone()).or_insert_with(|| Slot::new(who, now));
         if !Arc::ptr_eq(&slot.who, who) {
             *slot = Slot::new(who, now);
         }
-        let is_due = match &*slot.knowledge.borrow() {
-            Knowledge::Asking => false,
-            Knowledge::Known(_) => slot.stale,
+        let list = &mut slot.lists[listing as usize];
+        let is_due = match &*list.knowledge.borrow() {
+            Knowledge::Asking(_) => false,
+            Knowledge::Known(_) => list.stale,
             Knowledge::Unknown(_, again) => *again <= now,
         };
         if is_due {
-            slot.knowledge.send_replace(Knowledge::Asking);
+            list.knowledge.send_replace(Knowledge::Asking(now));
         }
-        let errand = is_due.then(|| Errand { who: who.clone(), met: slot.met });
-        (Consulted { who: who.clone(), knowledge: slot.knowledge.subscribe() }, errand)
+        let errand =
+            is_due.then(|| Errand { who: who.clone(), listing, meeting: slot.meeting.clone(), said: list.said });
+        (Consulted { who: who.clone(), knowledge: list.knowledge.subscribe() }, errand)
     }
 
     /// The slot of somebody, unless they have joined again since.
@@ -174,56 +193,61 @@ impl Catalogue {
         self.slots.get_mut(&who.id).filter(|slot| Arc::ptr_eq(&slot.who, who))
     }
 
-    /// The handshake with somebody is done.
-    pub(super) fn met(&mut self, who: &Arc<Participant>) {
-        if let Some(slot) = self.slot(who) {
-            slot.met = true;
+    /// A list is about to be asked for: what changed before does not matter any more.
+    pub(super) fn begin_listing(&mut self, errand: &Errand) {
+        if let Some(slot) = self.slot(&errand.who) {
+            slot.lists[errand.listing as usize].stale = false;
         }
     }
 
-    /// Somebody's lists are about to be asked for: what changed before does not matter any more.
-    pub(super) fn begin_listing(&mut self, who: &Arc<Participant>) {
-        if let Some(slot) = self.slot(who) {
-            slot.stale = false;
-        }
-    }
-
-    /// Whether they changed since.
-    pub(super) fn is_stale(&mut self, who: &Arc<Participant>) -> bool {
-        self.slot(who).is_some_and(|slot| slot.stale)
+    /// Whether it changed since.
+    pub(super) fn is_stale(&mut self, errand: &Errand) -> bool {
+        self.slot(&errand.who).is_some_and(|slot| slot.lists[errand.listing as usize].stale)
     }
 
     /// Keeps what an errand brought.
-    pub(super) fn settle(&mut self, who: &Arc<Participant>, tools: Result<Vec<Tool>, Lack>) {
-        let weight = |tools: &Vec<Tool>| tools.iter().map(Tool::weight).sum::<usize>() + OVERHEAD;
+    pub(super) fn settle(&mut self, errand: &Errand, items: Result<Vec<Item>, Lack>) {
         let shelf = self.shelf.clone();
-        let Some(slot) = self.slot(who) else { return };
-        let offer = tools.and_then(|tools| match shelf.take(weight(&tools)) {
-            Some(taken) => Ok(Offer { tools, _taken: taken }),
+        let Some(slot) = self.slot(&errand.who) else { return };
+        let offer = items.and_then(|items| match shelf.take(items.iter().map(weight).sum::<usize>() + OVERHEAD) {
+            Some(taken) => Ok(Offer { items: items.into(), _taken: taken }),
             None => Err(Lack::TooLong),
         });
+        let list = &mut slot.lists[errand.listing as usize];
         match offer {
-            Ok(offer) => drop(slot.knowledge.send_replace(Knowledge::Known(Arc::new(offer)))),
-            Err(Lack::Left) => self.forget(&who.id),
+            Ok(offer) => drop(list.knowledge.send_replace(Knowledge::Known(Arc::new(offer)))),
+            Err(Lack::Left) => self.forget(&errand.who.id),
             Err(lack) => {
-                slot.met = false;
-                slot.knowledge.send_replace(Knowledge::Unknown(lack, Instant::now() + PEACE));
+                list.knowledge.send_replace(Knowledge::Unknown(lack, Instant::now() + PEACE));
+                // Whoever answers again after all may have begun anew.
+                slot.meeting = Arc::default();
             }
         }
     }
 
     /// Somebody said that a list of theirs has changed.
-    pub(super) fn changed(&mut self, who: &ParticipantId) {
+    pub(super) fn changed(&mut self, who: &ParticipantId, listings: &[Listing]) {
         if let Some(slot) = self.slots.get_mut(who) {
-            slot.stale = true;
+            for listing in listings {
+                let list = &mut slot.lists[*listing as usize];
+                (list.stale, list.said) = (true, true);
+            }
         }
         self.heard(who);
     }
 
     /// Somebody speaks MCP after all; if they were silent before, they are worth asking again.
     pub(super) fn heard(&mut self, who: &ParticipantId) {
-        if self.slots.get(who).is_some_and(|slot| matches!(&*slot.knowledge.borrow(), Knowledge::Unknown(..))) {
-            self.slots.remove(who);
+        let Some(slot) = self.slots.get_mut(who) else { return };
+        let now = Instant::now();
+        for list in &slot.lists {
+            list.knowledge.send_if_modified(|knowledge| match knowledge {
+                Knowledge::Unknown(_, again) if *again > now => {
+                    *again = now;
+                    true
+                }
+                _ => false,
+            });
         }
     }
 
@@ -239,33 +263,50 @@ impl Catalogue {
 }
 
 impl Slot {
-    /// Due at once.
+    /// Every list is due at once.
     fn new(who: &Arc<Participant>, now: Instant) -> Self {
-        let knowledge = watch::Sender::new(Knowledge::Unknown(Lack::Unasked, now));
-        Self { who: who.clone(), met: false, stale: false, knowledge }
+        let list = || List {
+            stale: false,
+            said: false,
+            knowledge: watch::Sender::new(Knowledge::Unknown(Lack::Unasked, now)),
+        };
+        Self { who: who.clone(), meeting: Arc::default(), lists: [list(), list(), list(), list()] }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::value::RawValue;
 
     fn somebody(id: &str) -> Arc<Participant> {
         let id = ParticipantId::new(id).expect("a name");
         Arc::new(Participant { id, name: None, kind: None, mcp: salon_protocol::McpVersion::default() })
     }
 
-    fn named(name: &str) -> Tool {
+    fn named(name: &str) -> Item {
         let raw = RawValue::from_string(format!(r#"{{"name":"{name}"}}"#)).expect("JSON");
-        Tool::read(&raw).expect("a tool")
+        Item { name: name.into(), raw }
+    }
+
+    /// What an errand for somebody's tools would be.
+    fn errand(catalogue: &mut Catalogue, who: &Arc<Participant>) -> Errand {
+        let slot = catalogue.slots.get(&who.id).filter(|slot| Arc::ptr_eq(&slot.who, who));
+        let meeting = slot.map(|slot| slot.meeting.clone()).unwrap_or_default();
+        Errand { who: who.clone(), listing: Listing::Tools, meeting, said: false }
+    }
+
+    fn settle(catalogue: &mut Catalogue, who: &Arc<Participant>, items: Result<Vec<Item>, Lack>) {
+        let errand = errand(catalogue, who);
+        catalogue.settle(&errand, items);
     }
 
     /// What a catalogue knows of somebody, and whether they would have to be asked.
     fn look(catalogue: &mut Catalogue, who: &Arc<Participant>) -> (String, bool) {
-        let (consulted, errand) = catalogue.consult(who, Instant::now());
+        let (consulted, errand) = catalogue.consult(who, Listing::Tools, Instant::now());
         let known = match &*consulted.knowledge.borrow() {
-            Knowledge::Asking => "asking".to_owned(),
-            Knowledge::Known(offer) => offer.tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>().join(" "),
+            Knowledge::Asking(_) => "asking".to_owned(),
+            Knowledge::Known(offer) => offer.items.iter().map(|tool| &*tool.name).collect::<Vec<_>>().join(" "),
             Knowledge::Unknown(lack, _) => format!("{lack:?}"),
         };
         (known, errand.is_some())
@@ -277,11 +318,11 @@ mod tests {
         let bob = somebody("bob");
         assert_eq!(look(&mut catalogue, &bob), ("asking".into(), true));
         assert_eq!(look(&mut catalogue, &bob), ("asking".into(), false), "somebody is asking already");
-        let (mut consulted, _) = catalogue.consult(&bob, Instant::now());
-        catalogue.settle(&bob, Ok(vec![named("move")]));
+        let (mut consulted, _) = catalogue.consult(&bob, Listing::Tools, Instant::now());
+        settle(&mut catalogue, &bob, Ok(vec![named("move")]));
         assert_eq!(look(&mut catalogue, &bob), ("move".into(), false));
         let offer = consulted.offer(Instant::now()).await;
-        assert_eq!(offer.map(|offer| offer.tools.len()), Ok(1));
+        assert_eq!(offer.map(|offer| offer.items.len()), Ok(1));
     }
 
     #[tokio::test(start_paused = true)]
@@ -289,22 +330,26 @@ mod tests {
         let mut catalogue = Catalogue::new(Shelf::new());
         let bob = somebody("bob");
         look(&mut catalogue, &bob);
-        catalogue.met(&bob);
-        catalogue.settle(&bob, Ok(vec![named("move")]));
-        catalogue.changed(&bob.id);
-        let (_, errand) = catalogue.consult(&bob, Instant::now());
-        assert_eq!(errand.map(|errand| errand.met), Some(true), "no handshake");
-        catalogue.begin_listing(&bob);
-        assert!(!catalogue.is_stale(&bob));
-        catalogue.changed(&bob.id);
-        assert!(catalogue.is_stale(&bob), "it changed while it was being asked");
+        settle(&mut catalogue, &bob, Ok(vec![named("move")]));
+        let met = errand(&mut catalogue, &bob).meeting;
+        *met.lock().await = Some(Met { era: Era::Legacy, has: [false; 4] });
+        catalogue.changed(&bob.id, &[Listing::Tools]);
+        let (_, again) = catalogue.consult(&bob, Listing::Tools, Instant::now());
+        let again = again.expect("a list that changed is asked for again");
+        assert!(again.meeting.lock().await.is_some(), "no handshake");
+        assert!(again.said, "it has tools, whatever its handshake said");
+        catalogue.begin_listing(&again);
+        assert!(!catalogue.is_stale(&again));
+        catalogue.changed(&bob.id, &[Listing::Tools]);
+        assert!(catalogue.is_stale(&again), "it changed while it was being asked");
 
         let again = somebody("bob");
-        let (_, errand) = catalogue.consult(&again, Instant::now());
-        assert_eq!(errand.map(|errand| errand.met), Some(false), "whoever joined again is met again");
-        catalogue.settle(&bob, Ok(vec![named("old")]));
+        let (_, errand) = catalogue.consult(&again, Listing::Tools, Instant::now());
+        let meeting = errand.expect("whoever joined again is asked again").meeting;
+        assert!(meeting.lock().await.is_none(), "whoever joined again is met again");
+        settle(&mut catalogue, &bob, Ok(vec![named("old")]));
         assert_eq!(look(&mut catalogue, &again).0, "asking", "what the one before answered is not kept");
-        let (mut consulted, _) = catalogue.consult(&again, Instant::now());
+        let (mut consulted, _) = catalogue.consult(&again, Listing::Tools, Instant::now());
         catalogue.forget(&bob.id);
         assert_eq!(consulted.offer(Instant::now() + PEACE).await.err(), Some(Lack::Left));
     }
@@ -313,14 +358,15 @@ mod tests {
     async fn the_silent_are_left_alone_until_they_speak() {
         let mut catalogue = Catalogue::new(Shelf::new());
         let bob = somebody("bob");
-        for told in [Catalogue::changed, Catalogue::heard] {
+        let changed = |catalogue: &mut Catalogue, who: &ParticipantId| catalogue.changed(who, &[Listing::Tools]);
+        for told in [changed, Catalogue::heard] {
             look(&mut catalogue, &bob);
-            catalogue.settle(&bob, Err(Lack::Timeout));
+            settle(&mut catalogue, &bob, Err(Lack::Timeout));
             assert_eq!(look(&mut catalogue, &bob), ("Timeout".into(), false));
             told(&mut catalogue, &bob.id);
             assert_eq!(look(&mut catalogue, &bob), ("asking".into(), true));
         }
-        catalogue.settle(&bob, Err(Lack::Timeout));
+        settle(&mut catalogue, &bob, Err(Lack::Timeout));
         tokio::time::advance(PEACE).await;
         assert_eq!(look(&mut catalogue, &bob), ("asking".into(), true));
     }
@@ -332,8 +378,8 @@ mod tests {
         let (bob, carol) = (somebody("bob"), somebody("carol"));
         look(&mut catalogue, &bob);
         look(&mut catalogue, &carol);
-        catalogue.settle(&bob, Ok(vec![named("move"), named("stop")]));
-        catalogue.settle(&carol, Ok(vec![named("move"), named("stop")]));
+        settle(&mut catalogue, &bob, Ok(vec![named("move"), named("stop")]));
+        settle(&mut catalogue, &carol, Ok(vec![named("move"), named("stop")]));
         assert_eq!(look(&mut catalogue, &carol).0, "TooLong");
         assert_eq!(look(&mut catalogue, &bob).0, "move stop");
         let held = shelf.used.load(Ordering::Relaxed);

@@ -1,20 +1,21 @@
 //! The host's tools as `tools/list` shows them, written for a model to use well.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
+use salon_dialects::mcp::listing::{Item, Listing, read_page};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::catalogue::Tool;
 use super::speech::text;
 use super::tools::MOST_ENTRIES;
 use super::{find, gather, waiting};
 use crate::host::arguments::MOST_TIME;
 
 /// The tools.
-pub(super) static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
+pub(super) static TOOLS: LazyLock<Arc<[Item]>> = LazyLock::new(|| {
     let tools = [talking(), tools_of_others(), wait()].concat();
-    tools.iter().filter_map(|tool| Tool::read(&text(tool))).collect()
+    let page = read_page(Listing::Tools, &text(&json!({ "tools": tools })));
+    page.map(|(tools, _)| tools.into()).unwrap_or_default()
 });
 
 /// All of them, for `tools/list`.
@@ -25,6 +26,13 @@ pub(super) fn list() -> Box<RawValue> {
 
 fn talking() -> Vec<serde_json::Value> {
     vec![
+        json!({
+            "name": "presence.get",
+            "title": "Who is here",
+            "description": "Lists the participants present in this room",
+            "inputSchema": { "type": "object", "properties": {}, "additionalProperties": false },
+            "annotations": { "readOnlyHint": true }
+        }),
         json!({
             "name": "chat.say",
             "title": "Say something",
@@ -38,13 +46,6 @@ fn talking() -> Vec<serde_json::Value> {
                 "required": ["text"],
                 "additionalProperties": false
             }
-        }),
-        json!({
-            "name": "presence.get",
-            "title": "Who is here",
-            "description": "Lists the participants present in this room",
-            "inputSchema": { "type": "object", "properties": {}, "additionalProperties": false },
-            "annotations": { "readOnlyHint": true }
         }),
         json!({
             "name": "history.get",
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn every_tool_is_listed_with_a_schema() {
         let names: Vec<_> = TOOLS.iter().map(|tool| &*tool.name).collect();
-        let expected = ["chat.say", "presence.get", "history.get", "room.find_tools", "room.call_all", "room.wait"];
+        let expected = ["presence.get", "chat.say", "history.get", "room.find_tools", "room.call_all", "room.wait"];
         assert_eq!(names, expected);
         for tool in TOOLS.iter() {
             let tool: serde_json::Value = serde_json::from_str(tool.raw.get()).expect("JSON");

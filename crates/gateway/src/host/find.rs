@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use salon_dialects::mcp::listing::Item;
 use salon_protocol::{ParticipantId, RpcError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 
 use super::arguments::Arguments;
 use super::calls::{Lacking, some};
-use super::catalogue::{Consulted, Offer, Tool};
+use super::catalogue::{Consulted, Offer};
 use super::descriptions;
 use super::office::Office;
 use super::speech::{Outcome, cut, text, told};
@@ -65,7 +66,7 @@ pub(super) async fn find(office: Arc<Office>, wish: Wish, consulted: Vec<Consult
     let host = ParticipantId::host();
     let own = wish.participant.as_ref().is_none_or(ParticipantId::is_host);
     let own = own.then_some((&host, &**descriptions::TOOLS));
-    let lists = own.into_iter().chain(offers.iter().map(|(id, offer)| (id, offer.tools.as_slice())));
+    let lists = own.into_iter().chain(offers.iter().map(|(id, offer)| (id, &*offer.items)));
     let tools = lists.flat_map(|(participant, tools)| tools.iter().filter_map(move |tool| View::of(participant, tool)));
     let mut found = rank(tools.collect(), wish.query.as_deref().unwrap_or_default());
 
@@ -112,7 +113,7 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn of(participant: &'a ParticipantId, tool: &'a Tool) -> Option<Self> {
+    fn of(participant: &'a ParticipantId, tool: &'a Item) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Fields<'a> {
@@ -213,6 +214,14 @@ fn words(found: &[View<'_>], total: usize, unanswered: &[Lacking]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use salon_dialects::mcp::listing::{Listing, read_page};
+
+    fn item(raw: &RawValue) -> Item {
+        let tools = format!(r#"{{"tools":[{raw}]}}"#);
+        let page = RawValue::from_string(tools).expect("JSON");
+        let (mut tools, _) = read_page(Listing::Tools, &page).expect("a page");
+        tools.remove(0)
+    }
 
     fn found(query: &str) -> String {
         let tools = [
@@ -221,11 +230,11 @@ mod tests {
             ("clock", r#"{"name":"now","description":"Tells the time; does not move","inputSchema":{}}"#),
             ("arm", r#"{"name":"wave","description":5}"#),
         ];
-        let tools: Vec<(ParticipantId, Tool)> = tools
+        let tools: Vec<(ParticipantId, Item)> = tools
             .iter()
             .map(|(who, raw)| {
                 let raw = RawValue::from_string((*raw).to_owned()).expect("JSON");
-                (ParticipantId::new(who).expect("a name"), Tool::read(&raw).expect("a tool"))
+                (ParticipantId::new(who).expect("a name"), item(&raw))
             })
             .collect();
         let views = tools.iter().filter_map(|(who, tool)| View::of(who, tool)).collect();
@@ -246,7 +255,7 @@ mod tests {
     fn a_schema_stays_as_it_was_written() {
         let schema = r#"{ "maximum":1e999, "type" : "object" }"#;
         let raw = RawValue::from_string(format!(r#"{{"name":"x","inputSchema":{schema}}}"#)).expect("JSON");
-        let (who, tool) = (ParticipantId::host(), Tool::read(&raw).expect("a tool"));
+        let (who, tool) = (ParticipantId::host(), item(&raw));
         let view = View::of(&who, &tool).expect("a view");
         assert!(text(&view).get().contains(schema));
     }

@@ -1,25 +1,29 @@
-//! Making somebody's acquaintance: `initialize`, `notifications/initialized`, then its lists, every page of them.
+//! Making somebody's acquaintance: `initialize`, `notifications/initialized`, then a list, every page of it. Whoever speaks only the modern
+//! era is asked for the list at once, as that era asks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_protocol::{McpVersion, ParticipantId, RpcError};
+use salon_dialects::mcp::listing::{Item, Listing, read_page};
+use salon_dialects::mcp::{Era, meta};
+use salon_protocol::{McpVersion, Members, ParticipantId, RpcError};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use super::calls::{Answer, Asked, Lack};
-use super::catalogue::{Errand, Tool};
+use super::catalogue::{Errand, Met, weight};
 use super::implementation;
 use super::office::Office;
+use super::speech::text;
 
-/// How long a participant may take for one answer before it is left out.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a participant may take for one answer. Nobody waits for it that long; its lists are told of when they come.
+const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long a list may be: pages, tools, and bytes.
+/// How long a list may be: pages, items, and bytes.
 const MOST_PAGES: usize = 64;
-const MOST_TOOLS: usize = 4096;
+const MOST_ITEMS: usize = 4096;
 const MOST_BYTES: usize = 4 << 20;
 
 /// How often a list is asked for again because it changed meanwhile.
@@ -27,79 +31,80 @@ const MOST_ATTEMPTS: usize = 3;
 
 /// Sees to an errand, and settles it.
 pub(super) async fn run(office: Arc<Office>, errand: Errand) {
-    let tools = match office.handshakes.acquire().await {
-        Ok(_permit) => meet(&office, &errand).await,
+    let items = match office.handshakes.acquire().await {
+        Ok(_permit) => fetch(&office, &errand).await,
         Err(_) => Err(Lack::Unasked),
     };
-    office.catalogue().settle(&errand.who, tools);
+    office.catalogue().settle(&errand, items);
 }
 
-async fn meet(office: &Arc<Office>, Errand { who, met }: &Errand) -> Result<Vec<Tool>, Lack> {
-    // Whoever says that its tools changed has some, whatever it said before.
-    let has_tools = *met || initialize(office, &who.id).await?;
-    office.catalogue().met(who);
-    if !has_tools {
+async fn fetch(office: &Arc<Office>, errand: &Errand) -> Result<Vec<Item>, Lack> {
+    let Errand { who, listing, meeting, said } = errand;
+    let met = {
+        let mut meeting = meeting.lock().await;
+        match *meeting {
+            Some(met) => met,
+            None => *meeting.insert(meet(office, who).await?),
+        }
+    };
+    if !met.has[*listing as usize] && !said {
         return Ok(Vec::new());
     }
     let mut attempts = 0;
     loop {
-        office.catalogue().begin_listing(who);
-        let tools = list(office, &who.id).await?;
+        office.catalogue().begin_listing(errand);
+        let items = list(office, &who.id, *listing, met.era).await?;
         attempts += 1;
-        if attempts == MOST_ATTEMPTS || !office.catalogue().is_stale(who) {
-            return Ok(tools);
+        if attempts == MOST_ATTEMPTS || !office.catalogue().is_stale(errand) {
+            return Ok(items);
         }
     }
 }
 
-/// Shakes hands; says whether there are tools.
-async fn initialize(office: &Arc<Office>, who: &ParticipantId) -> Result<bool, Lack> {
-    #[derive(Deserialize, Default)]
-    struct Initialized<'a> {
-        #[serde(borrow, default)]
-        capabilities: Offered<'a>,
-    }
-    #[derive(Deserialize, Default)]
-    struct Offered<'a> {
-        #[serde(borrow)]
-        tools: Option<&'a RawValue>,
+/// Shakes hands where that is the way; says what there is.
+async fn meet(office: &Arc<Office>, who: &salon_protocol::Participant) -> Result<Met, Lack> {
+    let era = Era::Legacy.with(&who.mcp);
+    if era == Era::Modern {
+        return Ok(Met { era, has: [true; 4] });
     }
     let params =
         json!({ "protocolVersion": McpVersion::HANDSHAKES[0], "capabilities": {}, "clientInfo": implementation() });
-    let answer = ask(office, who, "initialize", &params).await?;
-    let has_tools = match answer.outcome() {
+    let answer = ask(office, &who.id, "initialize", &params).await?;
+    let has = match answer.outcome() {
         Ok(result) => {
-            let Initialized { capabilities } = serde_json::from_str(result.get()).map_err(|_| Lack::Unreadable)?;
-            capabilities.tools.is_some()
+            let said = Members::parse(result.get()).ok_or(Lack::Unreadable)?;
+            let capabilities = said.get("capabilities").and_then(|said| Members::parse(said.get())).unwrap_or_default();
+            Listing::ALL.map(|listing| capabilities.get(listing.capability()).is_some())
         }
         // It is no server. That is an answer, too.
-        Err(error) if is_unknown_method(error) => return Ok(false),
+        Err(error) if is_unknown_method(error) => return Ok(Met { era, has: [false; 4] }),
         Err(_) => return Err(Lack::Declined),
     };
-    office.tell(who, answer.0.envelope.id(), "notifications/initialized", &json!({}));
-    Ok(has_tools)
+    office.tell(&who.id, answer.0.envelope.id(), "notifications/initialized", &json!({}));
+    Ok(Met { era, has })
 }
 
-/// All of somebody's tools.
-async fn list(office: &Arc<Office>, who: &ParticipantId) -> Result<Vec<Tool>, Lack> {
-    let (mut tools, mut bytes) = (Vec::new(), 0);
-    let mut cursor: Option<String> = None;
+/// All of a list of somebody's.
+async fn list(office: &Arc<Office>, who: &ParticipantId, listing: Listing, era: Era) -> Result<Vec<Item>, Lack> {
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    let mut cursor: Option<Box<str>> = None;
     for _ in 0..MOST_PAGES {
         let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-        let answer = ask(office, who, "tools/list", &params).await?;
+        let params = in_era(text(&params), era);
+        let answer = ask(office, who, listing.method(), &params).await?;
         let result = match answer.outcome() {
             Ok(result) => result,
-            Err(error) if is_unknown_method(error) => return Ok(tools),
+            Err(error) if is_unknown_method(error) => return Ok(items),
             Err(_) => return Err(Lack::Unreadable),
         };
-        let (page, next) = read_page(result).ok_or(Lack::Unreadable)?;
-        bytes += page.iter().map(Tool::weight).sum::<usize>();
-        tools.extend(page);
-        if tools.len() > MOST_TOOLS || bytes > MOST_BYTES {
+        let (page, next) = read_page(listing, result).ok_or(Lack::Unreadable)?;
+        bytes += page.iter().map(weight).sum::<usize>();
+        items.extend(page);
+        if items.len() > MOST_ITEMS || bytes > MOST_BYTES {
             return Err(Lack::TooLong);
         }
         match next {
-            None => return Ok(tools),
+            None => return Ok(items),
             // A cursor that leads to itself leads nowhere.
             next if next == cursor => return Err(Lack::Unreadable),
             next => cursor = next,
@@ -108,26 +113,21 @@ async fn list(office: &Arc<Office>, who: &ParticipantId) -> Result<Vec<Tool>, La
     Err(Lack::TooLong)
 }
 
-/// A page's tools, and the cursor of the next.
-fn read_page(result: &RawValue) -> Option<(Vec<Tool>, Option<String>)> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Page<'a> {
-        #[serde(borrow)]
-        tools: Vec<&'a RawValue>,
-        next_cursor: Option<String>,
+/// Parameters as an era has them.
+fn in_era(params: Box<RawValue>, era: Era) -> Box<RawValue> {
+    if era == Era::Legacy {
+        return params;
     }
-    // By name only: an array would be read as the fields in their order.
-    let text = Some(result.get()).filter(|text| text.starts_with('{'))?;
-    let Page { tools, next_cursor } = serde_json::from_str(text).ok()?;
-    Some((tools.into_iter().filter_map(Tool::read).collect(), next_cursor))
+    let (capabilities, info) = (text(&json!({})), text(&implementation()));
+    let asker = meta::Asker { capabilities: &capabilities, info: &info, level: None };
+    meta::upgrade(Some(&params), asker).unwrap_or(params)
 }
 
 async fn ask(
     office: &Arc<Office>,
     who: &ParticipantId,
     method: &str,
-    params: &serde_json::Value,
+    params: &impl serde::Serialize,
 ) -> Result<Answer, Lack> {
     let answer = async { Asked::ask(office, who, method, params).await?.reply().await };
     timeout(PATIENCE, answer).await.unwrap_or(Err(Lack::Timeout))
@@ -139,27 +139,4 @@ fn is_unknown_method(error: &RawValue) -> bool {
         code: i64,
     }
     serde_json::from_str::<Error>(error.get()).is_ok_and(|error| error.code == RpcError::METHOD_NOT_FOUND)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn page(text: &str) -> Option<(Vec<String>, Option<String>)> {
-        let raw = RawValue::from_string(text.into()).expect("the test writes JSON");
-        let (tools, next) = read_page(&raw)?;
-        Some((tools.iter().map(|tool| tool.raw.get().to_owned()).collect(), next))
-    }
-
-    #[test]
-    fn a_page_is_read_as_it_was_written() {
-        let odd = r#"{ "name":"a", "inputSchema":{"maximum":123456789012345678901234567890} }"#;
-        assert_eq!(page(&format!(r#"{{"tools":[{odd}]}}"#)), Some((vec![odd.into()], None)));
-        assert_eq!(page(r#"{"tools":[],"nextCursor":"2"}"#), Some((vec![], Some("2".into()))));
-        assert_eq!(page(r#"{"tools":[],"nextCursor":null}"#), Some((vec![], None)));
-        assert_eq!(page(r#"{"tools":[{"title":"no name"},5]}"#), Some((vec![], None)));
-        assert_eq!(page(r#"{"tools":{}}"#), None);
-        assert_eq!(page(r#"{"tools":[],"nextCursor":5}"#), None);
-        assert_eq!(page("[]"), None);
-    }
 }

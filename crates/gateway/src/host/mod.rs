@@ -14,6 +14,7 @@ mod events;
 mod find;
 mod gather;
 mod handshake;
+mod library;
 mod office;
 mod places;
 mod resident;
@@ -31,6 +32,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use resident::Resident;
+
+pub(crate) use library::Library;
 use tools::Toolbox;
 
 /// The tool that waits.
@@ -44,10 +47,11 @@ pub(crate) fn host(
     history_off: HashSet<TopicName>,
     message_limit: usize,
     namespace: [u8; 16],
+    library: Arc<Library>,
 ) -> salon_rooms::Host {
     let toolbox = Arc::new(Toolbox::new(log, history_off, message_limit, namespace));
     Box::new(move |residence| {
-        let resident = Resident::new(toolbox.clone(), residence);
+        let resident = Resident::new(toolbox.clone(), residence, &library);
         Box::pin(resident.reside())
     })
 }

@@ -13,7 +13,7 @@ use super::speech::{Outcome, compose, derived_id, text};
 use super::tools::Toolbox;
 
 /// How many participants the host makes the acquaintance of at once.
-const MOST_HANDSHAKES: usize = 16;
+const MOST_HANDSHAKES: usize = 128;
 
 pub(super) struct Office {
     pub(super) toolbox: Arc<Toolbox>,

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use salon_dialects::mcp::listing::Listing;
 use salon_protocol::{
     CloseReason, Entry, Message, Participant, ParticipantId, Position, PresenceEvent, RpcError, RpcId,
 };
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 
 use super::arguments::Arguments;
 use super::catalogue::Consulted;
+use super::library::{self, Library, Query};
 use super::office::{Office, Request};
 use super::speech::{self, Outcome, failed, text};
 use super::tools::Toolbox;
@@ -47,6 +49,8 @@ pub(super) struct Resident {
     /// Yields everything.
     everything: Option<Cursor>,
     office: Arc<Office>,
+    /// Where doors ask what somebody offers.
+    library: library::Desk,
     /// Answers and handshakes. They end with this.
     tasks: JoinSet<()>,
     running: HashMap<Id, Running>,
@@ -54,11 +58,12 @@ pub(super) struct Resident {
 }
 
 impl Resident {
-    pub(super) fn new(toolbox: Arc<Toolbox>, residence: Residence) -> Self {
+    pub(super) fn new(toolbox: Arc<Toolbox>, residence: Residence, library: &Arc<Library>) -> Self {
         let Residence { cursor, desk, opened_at } = residence;
         Self {
             named: cursor,
             everything: None,
+            library: library.open(desk.topic()),
             office: Arc::new(Office::new(toolbox, desk)),
             tasks: JoinSet::new(),
             running: HashMap::new(),
@@ -96,6 +101,7 @@ impl Resident {
                         self.hear(happening).await;
                     }
                 }
+                query = self.library.next() => self.look_up(query),
                 // A room that never falls silent must not keep the host from what names it, so that has its turn in between.
                 () = std::future::ready(()), if looked_around => looked_around = false,
             }
@@ -116,8 +122,12 @@ impl Resident {
                         self.office.catalogue().heard(envelope.from());
                     }
                 }
-                Some(Message::Notification { method }) if &**method == "notifications/tools/list_changed" => {
-                    self.office.catalogue().changed(envelope.from());
+                Some(Message::Notification { method }) => {
+                    let is_changed = |listing: &Listing| listing.changed() == &**method;
+                    let changed: Vec<_> = Listing::ALL.into_iter().filter(is_changed).collect();
+                    if !changed.is_empty() {
+                        self.office.catalogue().changed(envelope.from(), &changed);
+                    }
                 }
                 Some(_) => {}
                 None => {
@@ -218,7 +228,7 @@ impl Resident {
                 None => return Ok(Some(failed(&format!("`{named}` is not in this room")))),
             },
         };
-        let consulted = self.consult(&roster);
+        let consulted = self.consult(&roster, Listing::Tools);
         self.begin(request, false, Box::pin(find::find(self.office.clone(), wish, consulted)));
         Ok(None)
     }
@@ -235,7 +245,7 @@ impl Resident {
             None => self.others(request),
             Some(named) => named.iter().filter_map(|id| self.office.desk.participant(id)).collect(),
         };
-        let consulted = self.consult(&roster);
+        let consulted = self.consult(&roster, Listing::Tools);
         let progress = progress.map(ToOwned::to_owned);
         let gathering = gather::call_all(self.office.clone(), request.clone(), wish, consulted, progress);
         self.begin(request, true, Box::pin(gathering));
@@ -272,15 +282,15 @@ impl Resident {
         roster
     }
 
-    /// Looks everybody up in the catalogue, and has asked whoever is not in it.
-    fn consult(&mut self, roster: &[Arc<Participant>]) -> Vec<Consulted> {
+    /// Looks a list of everybody up in the catalogue, and has asked whoever is not in it.
+    fn consult(&mut self, roster: &[Arc<Participant>], listing: Listing) -> Vec<Consulted> {
         if self.everything.is_none() && !roster.is_empty() {
             self.everything = Some(self.office.desk.observe(None, Interest::default()));
         }
         let now = Instant::now();
         let looked_up: Vec<_> = {
             let mut catalogue = self.office.catalogue();
-            roster.iter().map(|who| catalogue.consult(who, now)).collect()
+            roster.iter().map(|who| catalogue.consult(who, listing, now)).collect()
         };
         let mut consulted = Vec::with_capacity(looked_up.len());
         for (place, errand) in looked_up {
@@ -290,6 +300,25 @@ impl Resident {
             consulted.push(place);
         }
         consulted
+    }
+
+    /// Answers a door, when it is known what somebody offers. The door waits as long as it likes.
+    fn look_up(&mut self, Query { who, listing, answer }: Query) {
+        if who.is_host() {
+            let own = if listing == Listing::Tools { descriptions::TOOLS.clone() } else { Arc::default() };
+            // The door may have gone meanwhile, here and below.
+            let _ = answer.send(Some(own));
+            return;
+        }
+        let Some(participant) = self.office.desk.participant(&who) else {
+            let _ = answer.send(None);
+            return;
+        };
+        let Some(mut consulted) = self.consult(&[participant], listing).pop() else { return };
+        self.tasks.spawn(async move {
+            let offer = consulted.settled().await;
+            let _ = answer.send(offer.ok().map(|offer| offer.items.clone()));
+        });
     }
 
     /// Works on an answer beside everything else.

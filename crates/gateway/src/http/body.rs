@@ -10,7 +10,7 @@ use salon_protocol::{Code, Refusal};
 const BODY_TIME: Duration = Duration::from_secs(15);
 
 /// Reads a whole body of at most `most` bytes.
-pub(super) async fn read(body: Body, most: usize) -> Result<Bytes, Refusal> {
+pub(crate) async fn read(body: Body, most: usize) -> Result<Bytes, Refusal> {
     match tokio::time::timeout(BODY_TIME, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {

@@ -1,9 +1,10 @@
 //! Everything the gateway says over plain HTTP.
 
-mod body;
+pub(crate) mod body;
 pub(crate) mod credentials;
 mod guard;
 mod history;
+mod metadata;
 mod openapi;
 mod problem;
 mod publish;
@@ -25,7 +26,7 @@ use crate::doors;
 use crate::gateway::Gateway;
 
 pub(crate) use openapi::openapi;
-pub(crate) use problem::{Problem, ProblemBody, invalid};
+pub(crate) use problem::{Problem, ProblemBody, RefusedWith, invalid};
 pub(crate) use query::Query;
 
 /// Where a request came from.
@@ -60,7 +61,11 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .route("/v0/topics/{topic}/participants", get(topics::participants))
         .route("/v0/topics/{topic}/history", get(history::page))
         .route("/v0/topics/{topic}/messages", post(publish::publish))
-        .route("/v0/topics/{topic}/stream", get(stream::follow));
+        .route("/v0/topics/{topic}/stream", get(stream::follow))
+        .merge(doors::mcp::router());
+    for resource in ["", "/sse", "/mcp/{topic}", "/mcp/{topic}/{participant}"] {
+        router = router.route(&format!("{}{resource}", metadata::WELL_KNOWN), get(metadata::describe));
+    }
     if gateway.config.dev {
         router = router.route("/v0/auth/token", post(tickets::dev_token));
     }
@@ -69,6 +74,7 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .method_not_allowed_fallback(|| async {
             invalid("this address does not take that method").with_status(axum::http::StatusCode::METHOD_NOT_ALLOWED)
         })
+        .layer(middleware::from_fn_with_state(gateway.clone(), metadata::point))
         .layer(middleware::from_fn_with_state(gateway.clone(), guard::guard))
         .with_state(gateway)
 }

@@ -18,9 +18,14 @@ use utoipa::{Modify, OpenApi};
         super::history::page,
         super::publish::publish,
         super::stream::follow,
+        crate::doors::mcp::listen,
+        crate::doors::mcp::send,
+        crate::doors::mcp::end,
+        crate::doors::mcp::message,
+        super::metadata::describe,
     ),
     modifiers(&Bearer),
-    tags((name = "MCPx", description = "Rooms, by the MCPx v0 protocol"), (name = "service", description = "How the gateway is"))
+    tags((name = "MCPx", description = "Rooms, by the MCPx v0 protocol"), (name = "MCP", description = "Rooms as MCP servers"), (name = "service", description = "How the gateway is"))
 )]
 struct Description;
 

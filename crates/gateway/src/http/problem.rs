@@ -14,7 +14,18 @@ use crate::auth::AuthError;
 pub(crate) struct Problem {
     status: StatusCode,
     refusal: Refusal,
+    fault: Option<TokenFault>,
 }
+
+/// What RFC 6750 calls the reason, where a token was shown and is the reason.
+#[derive(Debug, Clone, Copy)]
+enum TokenFault {
+    Invalid,
+    InsufficientScope,
+}
+
+/// The most characters of a reason in a header; the whole of it is in the body.
+const MOST_DESCRIPTION_CHARS: usize = 200;
 
 /// Marks an answer that is a no, for whoever counts them.
 #[derive(Debug, Clone, Copy)]
@@ -73,29 +84,105 @@ impl From<Refusal> for Problem {
             Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         };
-        Self { status, refusal }
+        Self { status, refusal, fault: None }
     }
 }
 
 impl From<AuthError> for Problem {
     fn from(error: AuthError) -> Self {
-        Refusal::from(error).into()
+        let fault = match error {
+            AuthError::TopicNotOpen(_) => Some(TokenFault::InsufficientScope),
+            // No token was shown, or it was not the token that was wrong. An id that nobody may have is nothing that another
+            // token of the same participant would mend.
+            AuthError::Missing
+            | AuthError::ReservedId
+            | AuthError::TicketUnknown
+            | AuthError::TicketForOtherTopic
+            | AuthError::TooManyTickets => None,
+            _ => Some(TokenFault::Invalid),
+        };
+        Self { fault, ..Refusal::from(error).into() }
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let Refusal { code, message, regarding } = self.refusal;
+        let challenge = challenge(self.status, self.fault, &message);
         let body = Json(ProblemBody { error: message, code, id: regarding });
         let mut response = (self.status, body).into_response();
         response.extensions_mut().insert(RefusedWith(code));
         let mut add = |name, value| response.headers_mut().insert(name, HeaderValue::from_static(value));
         match self.status {
-            StatusCode::UNAUTHORIZED => drop(add(header::WWW_AUTHENTICATE, "Bearer realm=\"salon\"")),
             StatusCode::TOO_MANY_REQUESTS => drop(add(header::RETRY_AFTER, "1")),
             StatusCode::UPGRADE_REQUIRED => drop(add(header::UPGRADE, "websocket")),
             _ => {}
         }
+        if let Some(challenge) = challenge {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
         response
+    }
+}
+
+/// What a client is to do about its token, as RFC 6750 says it.
+fn challenge(status: StatusCode, fault: Option<TokenFault>, message: &str) -> Option<HeaderValue> {
+    let error = match fault {
+        None if status != StatusCode::UNAUTHORIZED => return None,
+        None => return Some(HeaderValue::from_static("Bearer realm=\"salon\"")),
+        Some(TokenFault::Invalid) => "invalid_token",
+        Some(TokenFault::InsufficientScope) => "insufficient_scope",
+    };
+    let description: String = message.chars().take(MOST_DESCRIPTION_CHARS).map(describing).collect();
+    let challenge = format!("Bearer realm=\"salon\", error=\"{error}\", error_description=\"{description}\"");
+    Some(HeaderValue::try_from(challenge).expect("every character is printable ASCII"))
+}
+
+/// A character as a description may have it: printable ASCII without what ends or escapes a quoted text.
+fn describing(character: char) -> char {
+    match character {
+        '"' | '\\' => '\'',
+        ' '..='~' => character,
+        _ => '?',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn challenge_of(problem: impl Into<Problem>) -> String {
+        let response = problem.into().into_response();
+        let challenge = response.headers().get(header::WWW_AUTHENTICATE);
+        let challenge = challenge.map_or("-", |value| value.to_str().expect("printable"));
+        format!("{} {challenge}", response.status().as_u16())
+    }
+
+    #[test]
+    fn a_challenge_says_what_is_wrong_with_the_token() {
+        let topic = salon_protocol::TopicName::new("room:a").expect("a name");
+        let odd = AuthError::InvalidClaim { claim: "sub", why: "\"a\\b\" é\n, x=\"y\"".into() };
+        let long = AuthError::InvalidClaim { claim: "sub", why: "x".repeat(5000) };
+        let told = [
+            challenge_of(AuthError::Missing),
+            challenge_of(AuthError::Expired),
+            challenge_of(AuthError::TopicNotOpen(topic)),
+            challenge_of(odd),
+            challenge_of(AuthError::TicketUnknown),
+            challenge_of(AuthError::ReservedId),
+            challenge_of(Refusal::new(Code::Forbidden, "no")),
+            challenge_of(Refusal::new(Code::NotFound, "no")),
+        ];
+        insta::assert_snapshot!(told.join("\n"), @r#"
+        401 Bearer realm="salon"
+        401 Bearer realm="salon", error="invalid_token", error_description="the token has expired"
+        403 Bearer realm="salon", error="insufficient_scope", error_description="topic `room:a` is not open to this token"
+        401 Bearer realm="salon", error="invalid_token", error_description="the token's `sub` is not usable: 'a'b' ??, x='y'"
+        401 Bearer realm="salon"
+        403 -
+        403 -
+        404 -
+        "#);
+        assert!(challenge_of(long).len() < 400, "a header has bounds");
     }
 }

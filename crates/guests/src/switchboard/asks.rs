@@ -78,13 +78,11 @@ impl Switchboard {
         self.ask(caller, cause, correlation, method, params, now);
     }
 
-    /// The call that a server's request is about, where that can be told.
+    /// The call that a server's request is about.
     fn cause_of(&self, lane: LaneId, related: Option<u64>) -> Option<EnvelopeId> {
         let named = related.and_then(|number| self.calls.get(&number)).filter(|call| call.lane == lane);
-        let found = named.or_else(|| {
-            let mut open = self.calls.values().filter(|call| call.lane == lane && call.asked().is_some());
-            open.next().filter(|_| open.next().is_none())
-        });
+        // On pipes nothing says which; the oldest is likeliest, and naming one keeps a caller's sessions from all answering.
+        let found = named.or_else(|| self.calls.values().find(|call| call.lane == lane && call.asked().is_some()));
         found?.asked().map(|asked| asked.reply.envelope.clone())
     }
 

@@ -2,23 +2,61 @@
 
 use serde_json::{Value, json};
 
+use super::client::OWN_KEYS;
 use super::matching::substitute;
 use super::stage::Stage;
-use super::{Outgoing, Who, With};
+use super::{Outgoing, Over, Who, With};
 use crate::Failure;
 use crate::gateway::Token;
 use crate::http::Call;
 
 /// What a connection is to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum Door<'a> {
     Socket,
     Stream,
+    Mcp { at: Option<&'a str>, over: Over },
+}
+
+impl Door<'_> {
+    /// The address of a topic, and its query.
+    fn address(self, topic: &str) -> (String, Vec<(String, String)>) {
+        let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let topics: Vec<_> =
+            Some(topic).filter(|&topic| topic != "(none)").map(|t| named("topic", t)).into_iter().collect();
+        match self {
+            Self::Stream => (format!("/v0/topics/{topic}/stream"), Vec::new()),
+            Self::Socket => ("/v0/ws".to_owned(), topics),
+            Self::Mcp { at, over: Over::Sse } => {
+                ("/sse".to_owned(), topics.into_iter().chain(at.map(|at| named("participant", at))).collect())
+            }
+            Self::Mcp { at: None, .. } => (format!("/mcp/{topic}"), Vec::new()),
+            Self::Mcp { at: Some(at), .. } => (format!("/mcp/{topic}/{at}"), Vec::new()),
+        }
+    }
+
+    /// The subprotocol its clients offer.
+    fn subprotocol(self) -> &'static str {
+        match self {
+            Self::Mcp { .. } => "mcp",
+            Self::Socket | Self::Stream => "mcpx.v0",
+        }
+    }
 }
 
 impl Stage {
     /// The text to send, which is remembered under its id.
     pub(crate) fn compose(&mut self, who: &Who, what: &Outgoing) -> Result<String, Failure> {
+        if let Some(client) = self.connections.get(who).and_then(|connection| connection.client.as_ref()) {
+            return match what {
+                Outgoing::Raw(text) => Ok(substitute(text, &self.bindings)),
+                Outgoing::Filled(text) => client.fill(parse(&substitute(text, &self.bindings))?),
+                Outgoing::Reply { request, result, failed } => {
+                    client.reply(&substitute(request, &self.bindings), result.as_deref(), *failed)
+                }
+                other => Err(format!("an MCP client does not do {other:?}")),
+            };
+        }
         let envelope = match what {
             Outgoing::Raw(text) => {
                 let text = substitute(text, &self.bindings);
@@ -45,6 +83,7 @@ impl Stage {
                 }
                 json!({"id": id, "to": [to], "payload": payload}).to_string()
             }
+            Outgoing::Reply { request, .. } => return Err(format!("the answer to {request} needs an id: `as ID`")),
             Outgoing::Answer { request, id, result, failed } => {
                 let request = &substitute(request, &self.bindings);
                 let asked = self.sent.get(request).or_else(|| self.heard.get(request));
@@ -90,7 +129,7 @@ impl Stage {
     }
 
     /// A request for a connection: `with` is its headers, its token, how the token is shown, and the query.
-    pub(crate) async fn call(&mut self, who: &Who, topic: &str, door: Door, with: &With) -> Result<Call, Failure> {
+    pub(crate) async fn call(&mut self, who: &Who, topic: &str, door: Door<'_>, with: &With) -> Result<Call, Failure> {
         let mut token = Token::new(who.participant());
         for (key, value) in with {
             if let Some(claim) = key.strip_prefix("token.") {
@@ -100,15 +139,15 @@ impl Stage {
         let token = self.gateway.token(&token)?;
         self.bindings.insert("TOKEN".into(), token.clone());
 
-        let (path, mut query) = match door {
-            Door::Stream => (format!("/v0/topics/{topic}/stream"), Vec::new()),
-            Door::Socket if topic == "(none)" => ("/v0/ws".to_owned(), Vec::new()),
-            Door::Socket => ("/v0/ws".to_owned(), vec![("topic".to_owned(), topic.to_owned())]),
-        };
+        let (path, mut query) = door.address(topic);
+        let is_client = matches!(door, Door::Mcp { .. });
         let mut call = Call::new("GET", path);
         let mut auth = "header";
         for (key, value) in with.iter().filter(|(key, _)| !key.starts_with("token.")) {
             let shown = substitute(value, &self.bindings);
+            if is_client && OWN_KEYS.contains(&key.as_str()) {
+                continue;
+            }
             if key.starts_with(|c: char| c.is_ascii_uppercase()) {
                 call = call.header(key, shown);
             } else if key == "auth" {
@@ -122,11 +161,17 @@ impl Stage {
         match auth {
             _ if credentials => {}
             "header" => call = call.bearer(&token),
-            "subprotocol" => call = call.header("Sec-WebSocket-Protocol", format!("mcpx.v0, bearer.{token}")),
+            "subprotocol" => {
+                let offered = format!("{}, bearer.{token}", door.subprotocol());
+                call = call.header("Sec-WebSocket-Protocol", offered);
+            }
             "url" => query.push(("token".into(), token)),
             "ticket" => query.push(("ticket".into(), self.ticket(&token, topic).await?)),
             "none" => {}
             other => return Err(format!("`auth={other}` is no way to show a token")),
+        }
+        if matches!(door, Door::Mcp { over: Over::WebSocket, .. }) && auth != "subprotocol" {
+            call = call.header("Sec-WebSocket-Protocol", door.subprotocol());
         }
         let query: Vec<String> = query.iter().map(|(k, v)| format!("{k}={}", escape(v))).collect();
         if !query.is_empty() {
@@ -145,7 +190,7 @@ impl Stage {
     }
 }
 
-fn parse(text: &str) -> Result<Value, Failure> {
+pub(crate) fn parse(text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|e| format!("not JSON ({e}): {text}"))
 }
 

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use super::client::Client;
+use super::requests::Requests;
 use super::stage::shorten;
 use crate::Failure;
 use crate::http::EventStream;
@@ -14,6 +16,8 @@ pub(crate) enum Came {
     Text(String),
     Binary(usize),
     Closed(u16, String),
+    /// A request was refused without a word.
+    Refused(u16),
     Ended,
 }
 
@@ -23,6 +27,7 @@ impl fmt::Display for Came {
             Self::Text(text) => f.write_str(&shorten(text)),
             Self::Binary(length) => write!(f, "a binary frame of {length} bytes"),
             Self::Closed(code, reason) => write!(f, "close {code} {reason:?}"),
+            Self::Refused(status) => write!(f, "status {status}"),
             Self::Ended => f.write_str("the end"),
         }
     }
@@ -31,31 +36,48 @@ impl fmt::Display for Came {
 enum Wire {
     Socket(Box<Socket>),
     Stream(Box<EventStream>),
+    Requests(Box<Requests>),
 }
 
 pub(crate) struct Connection {
     wire: Wire,
     pub(crate) topic: String,
-    /// The welcome, as it came.
+    /// Who speaks MCP over it, and not MCPx.
+    pub(crate) client: Option<Client>,
+    /// The welcome, as it came; an MCP client's is the answer to its first request.
     pub(crate) welcome: String,
     /// What came while nobody was looking.
     waiting: VecDeque<Came>,
 }
 
 impl Connection {
+    fn new(wire: Wire, topic: &str) -> Self {
+        Self { wire, topic: topic.into(), client: None, welcome: String::new(), waiting: VecDeque::new() }
+    }
+
     pub(crate) fn socket(socket: Socket, topic: &str) -> Self {
-        let wire = Wire::Socket(Box::new(socket));
-        Self { wire, topic: topic.into(), welcome: String::new(), waiting: VecDeque::new() }
+        Self::new(Wire::Socket(Box::new(socket)), topic)
     }
 
     pub(crate) fn stream(stream: EventStream, topic: &str) -> Self {
-        let wire = Wire::Stream(Box::new(stream));
-        Self { wire, topic: topic.into(), welcome: String::new(), waiting: VecDeque::new() }
+        Self::new(Wire::Stream(Box::new(stream)), topic)
+    }
+
+    pub(crate) fn requests(requests: Requests, topic: &str) -> Self {
+        Self::new(Wire::Requests(Box::new(requests)), topic)
+    }
+
+    pub(crate) fn as_requests(&mut self) -> Option<&mut Requests> {
+        match &mut self.wire {
+            Wire::Requests(requests) => Some(requests),
+            Wire::Socket(_) | Wire::Stream(_) => None,
+        }
     }
 
     pub(crate) async fn send(&mut self, text: &str) -> Result<(), Failure> {
         match &mut self.wire {
             Wire::Socket(socket) => socket.text(text).await,
+            Wire::Requests(requests) => requests.send(text).await,
             Wire::Stream(_) => Err("a stream of events is only for reading".into()),
         }
     }
@@ -76,6 +98,10 @@ impl Connection {
 
     /// Reads until the connection ends and keeps what came.
     pub(crate) async fn drain(&mut self) {
+        // Requests without a stream have no end to wait for.
+        if self.as_requests().is_some_and(|requests| !requests.listens) {
+            return;
+        }
         while let Ok(came) = self.read().await {
             let over = matches!(came, Came::Closed(..) | Came::Ended);
             self.waiting.push_back(came);
@@ -93,6 +119,7 @@ impl Connection {
                 Event::Closed(code, reason) => Came::Closed(code, reason),
                 Event::Broken => Came::Ended,
             }),
+            Wire::Requests(requests) => requests.next().await,
             Wire::Stream(stream) => {
                 let Some(event) = stream.next().await? else { return Ok(Came::Ended) };
                 // What resumes a stream is the envelope's id, as with `after`.
@@ -108,6 +135,7 @@ impl Connection {
     pub(crate) async fn leave(self) -> Result<(), Failure> {
         match self.wire {
             Wire::Socket(socket) => socket.close().await,
+            Wire::Requests(requests) => requests.end().await,
             Wire::Stream(_) => Ok(()),
         }
     }

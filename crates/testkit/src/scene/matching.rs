@@ -42,13 +42,28 @@ fn at(path: &str, expected: &Value, actual: Option<&Value>, bindings: &mut Bindi
             }
         }
         (Value::Object(expected), Value::Object(actual)) => expected.iter().try_for_each(|(key, value)| {
+            let key = named(key, value, actual, bindings);
             let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-            at(&path, value, actual.get(key), bindings)
+            at(&path, value, actual.get(&key), bindings)
         }),
         (Value::Array(expected), Value::Array(actual)) => list(path, expected, actual, bindings),
         (expected, actual) if expected == actual => Ok(()),
         _ => Err(differs()),
     }
+}
+
+/// The member that a key means: a variable that is not bound yet means the first that fits, and binds its name.
+fn named(key: &str, value: &Value, actual: &serde_json::Map<String, Value>, bindings: &mut Bindings) -> String {
+    if !is_variable(key) {
+        return key.to_owned();
+    }
+    if let Some(bound) = bindings.get(&key[1..]) {
+        return bound.clone();
+    }
+    let fits = |member: &Value| at("", value, Some(member), &mut bindings.clone()).is_ok();
+    let found = actual.iter().find(|(_, member)| fits(member)).map_or(key, |(name, _)| name).to_owned();
+    bindings.insert(key[1..].to_owned(), found.clone());
+    found
 }
 
 fn list(path: &str, expected: &[Value], actual: &[Value], bindings: &mut Bindings) -> Result<(), String> {
@@ -130,6 +145,8 @@ mod tests {
     fn variables_bind_once() {
         insta::assert_snapshot!(verdict(r#"{"a":"$NEW"}"#, r#"{"a":"x"}"#), @"NEW=x OLD=7");
         insta::assert_snapshot!(verdict(r#"{"a":"$OLD"}"#, r#"{"a":8}"#), @"a: expected $OLD = 7, came 8");
+        insta::assert_snapshot!(verdict(r#"{"$K":{"x":2}}"#, r#"{"a":{"x":1},"b":{"x":2}}"#), @"K=b OLD=7");
+        insta::assert_snapshot!(verdict(r#"{"$K":{"x":3}}"#, r#"{"a":{"x":1}}"#), @r#"$K: expected {"x":3}, came nothing"#);
         assert_eq!(substitute("$OLD $OLDER", &Bindings::from([("OLD".into(), "1".into())])), "1 1ER");
     }
 }

@@ -24,6 +24,16 @@
 //! `W's connection breaks`, `W is closed CODE`, `W's stream ends`, `the gateway restarts`,
 //! `no second gateway starts on the same data`.
 //!
+//! **By the MCP door.** `W joins TOPIC by mcp` is an MCP client that begins as its revision does: with `initialize`, whose answer is what
+//! it is welcomed with, and `notifications/initialized`; or with `server/discover`. `by mcp at X` sees the participant X alone, who must answer
+//! first: the welcome is then read by `W is welcomed`. `over http` and `over sse` (`over sse with first=post`: as the source has it) are other
+//! carriers than the WebSocket. `version=` is the revision, `offers=` its capabilities separated by commas, `client=` its name.
+//! `W connects to TOPIC by mcp` opens the connection and says nothing. `W sends JSON` then fills in `jsonrpc` and, in a revision without a
+//! handshake, `_meta`; `W answers $X [RESULT]` answers a request that was got. `W gets nothing more` calls `presence.get`, whose answer must be
+//! next: what was in the log before the call has been passed on before its answer.
+//! The other side, by mcpx: `W meets X as ID CAPABILITIES` lets anything pass until X's `initialize` comes, and answers it;
+//! `W is asked METHOD by X as $Y [PARAMS]` lets anything pass until X asks W that, and binds the request's id.
+//!
 //! **Sending.** `W sends JSON` fills in what is missing of `protocol`, `ts`, `from`, `kind` and `payload.jsonrpc`; `W sends raw TEXT`
 //! fills in nothing. For short: `W says TEXT as ID`, `W notifies X|everyone as ID`, `W calls X [METHOD] as ID [PARAMS]`,
 //! `W answers REQUEST as ID [RESULT]` or `… as ID error ERROR` (the request was sent in the scene, or it is `$X`, the id of one that
@@ -42,14 +52,16 @@
 //! may be `2xx`. `listing` means that `messages` and `history` are both exactly these entries, bytes included: an id, `join:X` or
 //! `leave:X`; nothing at all is `listing none`.
 //!
-//! **JSON** is matched by what it names: `"(any)"` is any value, `"(absent)"` no value, `"(has X)"` any text with X in it, `"$X"` binds or repeats one; in an array a final
+//! **JSON** is matched by what it names: `"(any)"` is any value, `"(absent)"` no value, `"(has X)"` any text with X in it, `"$X"` binds or repeats one, be it a value or a member's name; in an array a final
 //! `"(more)"` lets the rest pass and a first `"(some)"` asks for the others in any place.
 
+mod client;
 mod compose;
 mod connection;
 mod expect;
 mod matching;
 mod parse;
+mod requests;
 mod stage;
 
 use std::path::Path;
@@ -88,9 +100,30 @@ impl Who {
 /// The `with` part of a step, in order.
 pub(crate) type With = Vec<(String, String)>;
 
+/// By which door somebody comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Way {
+    Mcpx,
+    /// As an MCP client, which sees the room or one participant.
+    Mcp {
+        at: Option<String>,
+        over: Over,
+    },
+}
+
+/// What carries an MCP client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    WebSocket,
+    Http,
+    Sse,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
-    Join { who: Who, topic: String, with: With },
+    Join { who: Who, topic: String, way: Way, with: With },
+    Connect { who: Who, topic: String, way: Way, with: With },
+    Meet { who: Who, whom: String, id: String, capabilities: String },
     CannotJoin { who: Who, topic: String, with: With, refused: Refused },
     Follow { who: Who, topic: String, with: With },
     CannotFollow { who: Who, topic: String, with: With, refused: Refused },
@@ -124,6 +157,7 @@ pub(crate) enum Outgoing {
     Notify { to: Option<String>, id: String },
     Call { to: String, method: String, id: String, params: Option<String> },
     Answer { request: String, id: String, result: Option<String>, failed: bool },
+    Reply { request: String, result: Option<String>, failed: bool },
     Repeat { id: String },
 }
 

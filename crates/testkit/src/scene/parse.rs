@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Expected, Incoming, Line, Outgoing, Refused, Scene, Step, Who, With};
+use super::{Expected, Incoming, Line, Outgoing, Over, Refused, Scene, Step, Way, Who, With};
 use crate::Failure;
 
 pub(crate) fn scene(text: &str) -> Result<Scene, Failure> {
@@ -108,6 +108,10 @@ fn state(who: Vec<Who>, mut words: Words<'_>) -> Result<Step, Failure> {
             };
             words.end(Step::Get { who, what })
         }
+        "asked" => match <[Who; 1]>::try_from(who) {
+            Ok([who]) => asked(who, words),
+            Err(_) => Err("everyone is asked alone".into()),
+        },
         "welcomed" => match <[Who; 1]>::try_from(who) {
             Ok([who]) => Ok(Step::Welcomed { who, expected: expected(String::new(), words)? }),
             Err(_) => Err("everyone is welcomed alone".into()),
@@ -116,14 +120,40 @@ fn state(who: Vec<Who>, mut words: Words<'_>) -> Result<Step, Failure> {
     }
 }
 
+/// `METHOD by X as $Y [PARAMS]`: a request to somebody in particular.
+fn asked(who: Who, mut words: Words<'_>) -> Result<Step, Failure> {
+    let method = words.word("a method")?;
+    words.demand("by")?;
+    let from = words.word("whom")?;
+    words.demand("as")?;
+    let id = words.word("a variable")?;
+    let mut wanted =
+        serde_json::json!({"id": id, "from": from, "to": [who.participant()], "payload": {"method": method}});
+    if let Some(params) = words.optional_json()? {
+        wanted["payload"]["params"] = json(&params)?;
+    }
+    Ok(Step::Wait { who: vec![who], what: Incoming::Json(wanted) })
+}
+
 fn action(who: Who, verb: &str, mut words: Words<'_>) -> Result<Step, Failure> {
     match verb {
         "joins" => {
             let topic = words.word("a topic")?.to_owned();
-            words.demand("by")?;
-            words.demand("mcpx")?;
-            let with = with(&mut words)?;
-            words.end(Step::Join { who, topic, with })
+            let (way, with) = (way(&mut words)?, with(&mut words)?);
+            words.end(Step::Join { who, topic, way, with })
+        }
+        "connects" => {
+            words.demand("to")?;
+            let topic = words.word("a topic")?.to_owned();
+            let (way, with) = (way(&mut words)?, with(&mut words)?);
+            words.end(Step::Connect { who, topic, way, with })
+        }
+        "meets" => {
+            let whom = words.word("whom")?.to_owned();
+            words.demand("as")?;
+            let id = words.word("an id")?.to_owned();
+            let capabilities = words.optional_json()?.unwrap_or_else(|| "{}".into());
+            Ok(Step::Meet { who, whom, id, capabilities })
         }
         "follows" => {
             let topic = words.word("a topic")?.to_owned();
@@ -183,6 +213,25 @@ fn action(who: Who, verb: &str, mut words: Words<'_>) -> Result<Step, Failure> {
     }
 }
 
+/// `by mcpx`, or `by mcp` with whom it sees and what carries it.
+fn way(words: &mut Words<'_>) -> Result<Way, Failure> {
+    words.demand("by")?;
+    if words.eat("mcpx") {
+        return Ok(Way::Mcpx);
+    }
+    if !words.eat("mcp") {
+        return Err(format!("expected `mcpx` or `mcp` before `{}`", words.rest()));
+    }
+    let at = words.eat("at").then(|| words.word("a participant").map(str::to_owned)).transpose()?;
+    let over = match words.eat("over").then(|| words.word("a carrier")).transpose()? {
+        None => Over::WebSocket,
+        Some("http") => Over::Http,
+        Some("sse") => Over::Sse,
+        Some(other) => return Err(format!("`{other}` is neither `http` nor `sse`")),
+    };
+    Ok(Way::Mcp { at, over })
+}
+
 fn outgoing(verb: &str, mut words: Words<'_>) -> Result<Outgoing, Failure> {
     match verb {
         "sends" if words.eat("raw") => Ok(Outgoing::Raw(words.rest().to_owned())),
@@ -214,10 +263,13 @@ fn outgoing(verb: &str, mut words: Words<'_>) -> Result<Outgoing, Failure> {
         }
         "answers" => {
             let request = words.word("a request's id")?.to_owned();
-            words.demand("as")?;
-            let id = words.word("an id")?.to_owned();
+            let id = words.eat("as").then(|| words.word("an id").map(str::to_owned)).transpose()?;
             let failed = words.eat("error");
-            Ok(Outgoing::Answer { request, id, failed, result: words.optional_json()? })
+            let result = words.optional_json()?;
+            Ok(match id {
+                Some(id) => Outgoing::Answer { request, id, failed, result },
+                None => Outgoing::Reply { request, failed, result },
+            })
         }
         "repeats" => {
             let id = words.word("an id")?.to_owned();
@@ -355,12 +407,22 @@ mod tests {
 
     #[test]
     fn coming_and_going() {
-        assert_snapshot!(read("alice joins room:alpha by mcpx"), @r#"Join { who: Who("alice"), topic: "room:alpha", with: [] }"#);
-        assert_snapshot!(read(r#"bob/tab joins r by mcpx with after=e1 Origin="a b" echo=false"#), @r#"Join { who: Who("bob/tab"), topic: "r", with: [("after", "e1"), ("Origin", "a b"), ("echo", "false")] }"#);
+        assert_snapshot!(read("alice joins room:alpha by mcpx"), @r#"Join { who: Who("alice"), topic: "room:alpha", way: Mcpx, with: [] }"#);
+        assert_snapshot!(read(r#"bob/tab joins r by mcpx with after=e1 Origin="a b" echo=false"#), @r#"Join { who: Who("bob/tab"), topic: "r", way: Mcpx, with: [("after", "e1"), ("Origin", "a b"), ("echo", "false")] }"#);
         assert_snapshot!(read("dave cannot join room:alpha with auth=none: 401 unauthorized"), @r#"CannotJoin { who: Who("dave"), topic: "room:alpha", with: [("auth", "none")], refused: Refused { status: "401", code: "unauthorized" } }"#);
         assert_snapshot!(read("alice's connection breaks"), @r#"Break { who: Who("alice") }"#);
         assert_snapshot!(read("alice and bob are closed 1001"), @r#"Closed { who: [Who("alice"), Who("bob")], code: 1001 }"#);
         assert_snapshot!(read("the gateway restarts"), @"Restart");
+    }
+
+    #[test]
+    fn by_the_mcp_door() {
+        assert_snapshot!(read("carol joins r by mcp"), @r#"Join { who: Who("carol"), topic: "r", way: Mcp { at: None, over: WebSocket }, with: [] }"#);
+        assert_snapshot!(read("carol connects to r by mcp at bob over http with version=2025-06-18"), @r#"Connect { who: Who("carol"), topic: "r", way: Mcp { at: Some("bob"), over: Http }, with: [("version", "2025-06-18")] }"#);
+        assert_snapshot!(read("bob meets carol as i1 {\"tools\":{}}"), @r#"Meet { who: Who("bob"), whom: "carol", id: "i1", capabilities: "{\"tools\":{}}" }"#);
+        assert_snapshot!(read("carol answers $Q {\"roots\":[]}"), @r#"Send { who: Who("carol"), what: Reply { request: "$Q", result: Some("{\"roots\":[]}"), failed: false } }"#);
+        assert_snapshot!(read("bob is asked tools/call by carol as $C {\"name\":\"x\"}"), @r#"Wait { who: [Who("bob")], what: Json(Object {"from": String("carol"), "id": String("$C"), "payload": Object {"method": String("tools/call"), "params": Object {"name": String("x")}}, "to": Array [String("bob")]}) }"#);
+        assert_snapshot!(read("carol joins r by mcp over pigeon"), @"1: `pigeon` is neither `http` nor `sse`");
     }
 
     #[test]
@@ -404,7 +466,7 @@ mod tests {
     fn what_is_not_understood_is_told_with_its_line() {
         assert_snapshot!(read("\n\nalice dances"), @"3: `dances` is nothing a participant does");
         assert_snapshot!(read("alice joins"), @"1: a topic is missing");
-        assert_snapshot!(read("alice joins r by carrier pigeon"), @"1: expected `mcpx` before `carrier pigeon`");
+        assert_snapshot!(read("alice joins r by carrier pigeon"), @"1: expected `mcpx` or `mcp` before `carrier pigeon`");
         assert_snapshot!(read("alice joins r by mcpx twice"), @"1: `twice` was not understood");
         assert_snapshot!(read("alice sends {"), @"1: not JSON (EOF while parsing an object at line 1 column 1): {");
         assert_snapshot!(read("alice asks GET /x"), @"1: the answer comes after `→`");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::compose::Door;
 use super::connection::{Came, Connection};
 use super::matching::{Bindings, compare, substitute};
-use super::{Line, Scene, Step, Who, With};
+use super::{Line, Scene, Step, Way, Who, With};
 use crate::gateway::{Engine, Gateway, Options, Token};
 use crate::http::{Answer, Call, EventStream};
 use crate::socket::Socket;
@@ -65,7 +65,15 @@ impl Stage {
 
     async fn step(&mut self, line: &Line) -> Result<(), Failure> {
         match &line.step {
-            Step::Join { who, topic, with } => {
+            Step::Join { who, topic, way: Way::Mcp { at, over }, with } => {
+                self.come_by_mcp(who, topic, (at.as_deref(), *over), with, true).await
+            }
+            Step::Connect { who, topic, way: Way::Mcp { at, over }, with } => {
+                self.come_by_mcp(who, topic, (at.as_deref(), *over), with, false).await
+            }
+            Step::Connect { way: Way::Mcpx, .. } => Err("by mcpx one joins".into()),
+            Step::Meet { who, whom, id, capabilities } => self.meet(who, whom, id, capabilities).await,
+            Step::Join { who, topic, way: Way::Mcpx, with } => {
                 let connected = self.connect(who, topic, with).await?;
                 let socket = connected.map_err(|a| format!("the connection was refused: {} {}", a.status, a.body))?;
                 self.connections.insert(who.clone(), Connection::socket(socket, topic));
@@ -86,13 +94,18 @@ impl Stage {
                 Err(answer) => self.expect_refused(&answer, &refused.status, &refused.code),
             },
             Step::Welcomed { who, expected } => {
+                let is_client = self.connection(who)?.client.is_some();
+                if is_client {
+                    self.expect_introduction(who).await?;
+                }
                 let welcome = self.connection(who)?.welcome.clone();
                 let payload: Value = serde_json::from_str(&welcome).map_err(|e| e.to_string())?;
                 if let Some(terms) = &expected.listing {
                     self.expect_listing(terms, &welcome, &["payload", "history", "recent"])?;
                 }
                 let Some(wanted) = &expected.json else { return Ok(()) };
-                compare(wanted, &payload["payload"], &mut self.bindings)
+                let said = &payload[if is_client { "result" } else { "payload" }];
+                compare(wanted, said, &mut self.bindings).map_err(|told| format!("{told}\n  in {said}"))
             }
             Step::Send { who, what } => {
                 let text = self.compose(who, what)?;

@@ -1,0 +1,126 @@
+//! Tables, and what is kept of a run.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use crate::mcp::ways::Way;
+use crate::mcp::{Load, Memory, Record, SESSIONS};
+use crate::report::{Setting, cell, lay_out};
+use crate::stats::Spread;
+
+/// Of what a proxy adds to a call, a room may add this much.
+const SHARE: f64 = 0.5;
+
+fn rounds(records: &[Record], load: Load, way: Way) -> impl Iterator<Item = &Record> {
+    records.iter().filter(move |record| record.load == load && record.way == way)
+}
+
+fn shown(values: impl Iterator<Item = f64>, decimals: usize) -> String {
+    Spread::of(values.collect()).map_or_else(|| "–".to_owned(), |spread| cell(spread, decimals))
+}
+
+/// What a way adds to the latency of a direct call, round by round: both had the machine in the same seconds.
+fn added(records: &[Record], load: Load, way: Way) -> impl Iterator<Item = f64> {
+    let direct = move |round| rounds(records, load, Way::Direct).find(|direct| direct.round == round);
+    rounds(records, load, way).filter_map(move |record| Some(record.p50_us - direct(record.round)?.p50_us))
+}
+
+pub(super) fn of_load(records: &[Record], load: Load) -> Result<String> {
+    let head = ["way", "p50 µs", "added p50 µs", "p99 µs", "calls/s", "CPU µs/call", "its children's CPU µs/call"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for way in Way::ALL.into_iter().filter(|&way| rounds(records, load, way).next().is_some()) {
+        let figure = |figure: fn(&Record) -> f64| shown(rounds(records, load, way).map(figure), 0);
+        rows.push(vec![
+            way.name().to_owned(),
+            figure(|r| r.p50_us),
+            if way == Way::Direct { "–".to_owned() } else { shown(added(records, load, way), 0) },
+            figure(|r| r.p99_us),
+            figure(|r| r.calls_per_second),
+            figure(|r| r.cpu_us_per_call),
+            figure(|r| r.children_cpu_us_per_call),
+        ]);
+    }
+    lay_out(&rows)
+}
+
+pub(super) fn of_memory(memory: &[Memory]) -> Result<String> {
+    let mut head = vec!["way".to_owned()];
+    for moment in ["at the start".to_owned(), "after the calls".to_owned(), format!("with {SESSIONS} sessions")] {
+        head.extend([format!("MiB {moment}"), "its children".to_owned()]);
+    }
+    let mut rows = vec![head];
+    for way in Way::ALL {
+        let of_way = memory.iter().filter(|memory| memory.way == way);
+        let cells = of_way.flat_map(|Memory { rss_mib, children, children_rss_mib, .. }| {
+            let started =
+                if *children == 0 { "–".to_owned() } else { format!("{children_rss_mib:.1} in {children}") };
+            [format!("{rss_mib:.1}"), started]
+        });
+        let row: Vec<String> = std::iter::once(way.name().to_owned()).chain(cells).collect();
+        if row.len() > 1 {
+            rows.push(row);
+        }
+    }
+    lay_out(&rows)
+}
+
+/// What the rooms add, as shares of what each proxy adds.
+pub(super) fn of_targets(records: &[Record]) -> Result<String> {
+    let mut rows = vec![["load", "way"].map(str::to_owned).to_vec()];
+    rows[0].extend(Way::PROXIES.iter().map(|proxy| format!("added ÷ {}'s", proxy.name())));
+    rows[0].push(format!("at most {SHARE} of either"));
+    for load in Load::ALL {
+        for way in Way::ALL.into_iter().filter(|&way| way.is_salon() && added(records, load, way).next().is_some()) {
+            // Every way has all rounds, in order.
+            let shares = Way::PROXIES.map(|proxy| {
+                let pairs = added(records, load, way).zip(added(records, load, proxy));
+                pairs.map(|(ours, theirs)| ours / theirs).collect::<Vec<f64>>()
+            });
+            let verdict = match shares.each_ref().map(|shares| Spread::of(shares.clone())) {
+                [Some(first), Some(second)] if first.median <= SHARE && second.median <= SHARE => "met",
+                [Some(_), Some(_)] => "MISSED",
+                _ => "NOT MEASURED",
+            };
+            let mut row = vec![load.name().to_owned(), way.name().to_owned()];
+            row.extend(shares.into_iter().map(|shares| shown(shares.into_iter(), 2)));
+            row.push(verdict.to_owned());
+            rows.push(row);
+        }
+    }
+    lay_out(&rows)
+}
+
+/// Writes `raw.jsonl` (the setting, a line for each round of each way, and a line for each reading of memory) and `summary.md`.
+pub(super) fn save(directory: &Path, setting: &Setting, records: &[Record], memory: &[Memory]) -> Result<()> {
+    fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
+    let mut raw = serde_json::to_string(setting)?;
+    for record in records {
+        write!(raw, "\n{}", serde_json::to_string(record)?)?;
+    }
+    for reading in memory {
+        write!(raw, "\n{}", serde_json::to_string(reading)?)?;
+    }
+    raw.push('\n');
+    fs::write(directory.join("raw.jsonl"), raw)?;
+    let Setting { date, machine, commit, file_system, seconds, rounds, .. } = setting;
+    let mut summary = format!(
+        "# Calls by MCP over HTTP, {date}\n\n- machine: {machine}\n- commit: {commit}\n- data on: {file_system}\n\
+         - runs: {rounds} rounds of {seconds} s; median (lowest–highest)\n"
+    );
+    for contender in &setting.contenders {
+        writeln!(summary, "- contender: {contender}")?;
+    }
+    for skipped in &setting.skipped {
+        writeln!(summary, "- skipped: {skipped}")?;
+    }
+    for load in Load::ALL {
+        let name = load.name();
+        write!(summary, "\n## {}{}\n\n{}", name[..1].to_uppercase(), &name[1..], of_load(records, load)?)?;
+    }
+    write!(summary, "\n## Memory, when the calls are done\n\n{}", of_memory(memory)?)?;
+    write!(summary, "\n## What a room adds, as shares of what a proxy adds\n\n{}", of_targets(records)?)?;
+    Ok(fs::write(directory.join("summary.md"), summary)?)
+}

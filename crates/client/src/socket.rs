@@ -1,0 +1,244 @@
+//! A WebSocket to one of the gateway's addresses: texts both ways, understood by nobody here.
+//!
+//! Deliberately absent: coming back after a lost connection. Only whoever knows the grammar knows what to say again.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::SplitStream;
+use hyper::http::{HeaderMap, HeaderValue, StatusCode, header};
+use salon_protocol::CloseReason;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{self, Message as Frame};
+
+use crate::client::refusal;
+use crate::connection::{HANDSHAKE_TIME, PING_EVERY, SILENCE};
+use crate::entering::is_stale_token;
+use crate::error::HttpRefusal;
+use crate::gateway::Wire;
+use crate::outbox::Outbox;
+use crate::{Client, RestError};
+
+/// The longest frame that is read: more than any gateway lets a participant send.
+const MOST_FRAME: usize = 256 << 20;
+
+/// Where a gateway says how long a message may be.
+const LIMIT_HEADER: &str = "salon-message-limit";
+
+pub(crate) type Socket = WebSocketStream<Box<dyn Wire>>;
+
+/// A WebSocket to one of the gateway's addresses. Made by [`Client::text_socket`].
+///
+/// Nothing moves unless [`next`](Self::next) is being waited for: it writes what was given to [`send`](Self::send), reads, and looks
+/// for signs of life.
+pub struct TextSocket {
+    out: Outbox,
+    stream: SplitStream<Socket>,
+    heard_at: Instant,
+    ping: Interval,
+    message_limit: Option<usize>,
+}
+
+/// What happens on a [`TextSocket`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SocketEvent {
+    /// A text came.
+    Text(String),
+    /// Everything that was to be sent is on its way.
+    Sent,
+}
+
+/// How a [`TextSocket`] ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Closed {
+    /// The code the gateway closed with; `None` when the connection broke.
+    pub code: Option<u16>,
+    /// A sentence for people.
+    pub why: Arc<str>,
+}
+
+impl fmt::Debug for TextSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TextSocket").field("message_limit", &self.message_limit).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Opens a WebSocket at an address of the gateway, such as `/mcp/room:lab` with the subprotocol `mcp`. The token goes into the
+    /// header; one that is refused is replaced once, where the provider has another.
+    ///
+    /// ```no_run
+    /// # async fn example(client: salon_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use salon_client::SocketEvent;
+    ///
+    /// let mut socket = client.text_socket("/mcp/room:lab", "mcp").await?;
+    /// socket.send(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+    /// loop {
+    ///     if let SocketEvent::Text(text) = socket.next().await? {
+    ///         println!("{text}");
+    ///         break;
+    ///     }
+    /// }
+    /// socket.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn text_socket(&self, path: &str, subprotocol: &str) -> Result<TextSocket, RestError> {
+        let (socket, headers) = match upgrade(self, path, Some(subprotocol), false).await {
+            Err(error) if is_stale_token(&error) => upgrade(self, path, Some(subprotocol), true).await?,
+            upgraded => upgraded?,
+        };
+        let message_limit = headers.get(LIMIT_HEADER).and_then(|limit| limit.to_str().ok()?.parse().ok());
+        let (sink, stream) = socket.split();
+        let heard_at = Instant::now();
+        let mut ping = tokio::time::interval_at(heard_at + PING_EVERY, PING_EVERY);
+        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let out = Outbox { sink, waiting: VecDeque::new(), flushed: true };
+        Ok(TextSocket { out, stream, heard_at, ping, message_limit })
+    }
+}
+
+impl TextSocket {
+    /// The longest text the gateway takes, in bytes, where it says so.
+    pub fn message_limit(&self) -> Option<usize> {
+        self.message_limit
+    }
+
+    /// Puts a text behind those that wait to be sent. How many wait is the caller's to bound: see [`is_idle`](Self::is_idle).
+    pub fn send(&mut self, text: impl Into<String>) {
+        self.out.waiting.push_back(Frame::text(text.into()));
+    }
+
+    /// Whether everything has been sent.
+    pub fn is_idle(&self) -> bool {
+        self.out.is_idle()
+    }
+
+    /// Waits for what happens next. Nothing is lost when this is given up in between.
+    pub async fn next(&mut self) -> Result<SocketEvent, Closed> {
+        loop {
+            tokio::select! { biased;
+                moved = self.out.progress(), if !self.out.is_idle() => {
+                    return moved.map(|()| SocketEvent::Sent).map_err(|error| Closed::broken(error.to_string()));
+                }
+                frame = self.stream.next() => {
+                    self.heard_at = Instant::now();
+                    match frame {
+                        Some(Ok(Frame::Text(text))) => return Ok(SocketEvent::Text(text.as_str().to_owned())),
+                        Some(Ok(Frame::Close(close))) => return Err(Closed::said(close)),
+                        Some(Ok(_)) => {}
+                        Some(Err(error)) => return Err(Closed::broken(error.to_string())),
+                        None => return Err(Closed::broken("the connection has ended")),
+                    }
+                }
+                now = self.ping.tick() => {
+                    if now.duration_since(self.heard_at) > SILENCE {
+                        return Err(Closed::broken("no sign of the gateway"));
+                    }
+                    self.out.waiting.push_back(Frame::Ping(Default::default()));
+                }
+            }
+        }
+    }
+
+    /// Sends what is still waiting, and closes. What comes meanwhile is not heard.
+    pub async fn close(mut self) {
+        self.out.waiting.push_back(Frame::Close(None));
+        let goodbye = async {
+            loop {
+                tokio::select! { biased;
+                    moved = self.out.progress(), if !self.out.is_idle() => if moved.is_err() { return },
+                    frame = self.stream.next() => match frame {
+                        Some(Ok(Frame::Close(_)) | Err(_)) | None => return,
+                        Some(Ok(_)) => {}
+                    },
+                }
+            }
+        };
+        // A gateway that does not say goodbye in return has noticed all the same.
+        let _ = tokio::time::timeout(HANDSHAKE_TIME, goodbye).await;
+    }
+}
+
+impl Closed {
+    /// Whether the gateway closed because of the token's time.
+    pub fn is_token_expired(&self) -> bool {
+        self.code == Some(CloseReason::TokenExpired.code())
+    }
+
+    fn broken(why: impl Into<Arc<str>>) -> Self {
+        Self { code: None, why: why.into() }
+    }
+
+    fn said(close: Option<CloseFrame>) -> Self {
+        match close {
+            Some(close) => Self { code: Some(close.code.into()), why: close.reason.as_str().into() },
+            None => Self::broken("the gateway closed the connection"),
+        }
+    }
+}
+
+/// Opens a WebSocket; hands out what the gateway said beside it.
+pub(crate) async fn upgrade(
+    client: &Client,
+    path: &str,
+    subprotocol: Option<&str>,
+    refresh: bool,
+) -> Result<(Socket, HeaderMap), RestError> {
+    let token = client.tokens().token(refresh).await?;
+    let gateway = client.gateway();
+    let address = format!("ws://{}{}{path}", gateway.authority, gateway.prefix);
+    let mut request = address.into_client_request().map_err(|error| client.unreadable(error))?;
+    let bearer = HeaderValue::from_str(&format!("Bearer {}", token.expose())).map_err(|_| {
+        RestError::Refused(HttpRefusal {
+            status: 401,
+            code: "unauthorized".into(),
+            message: "the token has characters that no token has".into(),
+        })
+    })?;
+    request.headers_mut().insert(header::AUTHORIZATION, bearer);
+    if let Some(subprotocol) = subprotocol {
+        let subprotocol = HeaderValue::from_str(subprotocol).map_err(|error| client.unreadable(error))?;
+        request.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, subprotocol);
+    }
+    let config = WebSocketConfig::default()
+        .read_buffer_size(16 << 10)
+        .max_message_size(Some(MOST_FRAME))
+        .max_frame_size(Some(MOST_FRAME));
+    let opening = async {
+        let wire = gateway.dial().await.map_err(|error| client.unreachable(error))?;
+        let connected = tokio_tungstenite::client_async_with_config(request, wire, Some(config)).await;
+        connected.map_err(|error| refused(client, error))
+    };
+    match tokio::time::timeout(HANDSHAKE_TIME, opening).await {
+        Ok(opened) => opened.map(|(socket, response)| (socket, response.into_parts().0.headers)),
+        Err(_) => Err(client.unreachable(std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer in time"))),
+    }
+}
+
+fn refused(client: &Client, error: tungstenite::Error) -> RestError {
+    match error {
+        tungstenite::Error::Http(response) => {
+            let status = StatusCode::from_u16(response.status().as_u16()).unwrap_or(StatusCode::BAD_GATEWAY);
+            refusal(status, response.body().as_deref().unwrap_or_default()).into()
+        }
+        tungstenite::Error::Io(error) => client.unreachable(error),
+        // A gateway that is going down, or something in front of one that is gone.
+        tungstenite::Error::ConnectionClosed
+        | tungstenite::Error::AlreadyClosed
+        | tungstenite::Error::Protocol(ProtocolError::HandshakeIncomplete) => client.unreachable(cut_off()),
+        error => client.unreadable(error),
+    }
+}
+
+/// What is wrong with a connection that ends before it has begun.
+pub(crate) fn cut_off() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the connection was closed at once")
+}

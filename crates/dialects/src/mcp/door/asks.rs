@@ -1,0 +1,426 @@
+//! From the others to the client: what they ask of it, and its answers.
+//!
+//! A participant may ask whoever it was greeted by: for a model's answer, a person's, or where its roots are. A client of the legacy
+//! era hears a request, on the stream of the call that caused it where that is known; one of the modern era is asked by an answer ([`super::modern`]).
+
+use std::time::Instant;
+
+use salon_protocol::{Envelope, EnvelopeId, McpVersion, Members, ParticipantId, RpcError, RpcId, rpc};
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::calls::{Call, Errand, State, read_error};
+use super::incoming::{text_of, token_of};
+use super::outlets::Channel;
+use super::{Door, Due};
+use crate::mcp::input::{self, InputRequired, Put, Question};
+use crate::mcp::{Era, Head, Revision, meta};
+
+/// Questions that may be open.
+const MOST_ASKS: usize = 64;
+/// How often a modern participant may ask back during one call, and how much at once.
+const MOST_ROUNDS: u32 = 10;
+const MOST_QUESTIONS: usize = 32;
+
+/// A question to the client.
+#[derive(Debug)]
+pub(super) struct Ask {
+    method: Box<str>,
+    cause: Cause,
+    /// The call it belongs to.
+    call: Option<u64>,
+    /// The asker's own progress token.
+    token: Option<Box<RawValue>>,
+}
+
+#[derive(Debug)]
+enum Cause {
+    /// A request in the room. What a modern client is asked, and whether it has been.
+    Request { from: ParticipantId, envelope: EnvelopeId, id: RpcId, params: Option<Box<RawValue>> },
+    /// A question of a modern participant's answer, under its key.
+    Input { key: String },
+}
+
+impl Door {
+    /// Somebody asks the client something.
+    pub(super) fn asked(&mut self, envelope: &Envelope, id: &RpcId, method: &str, now: Instant) {
+        let params = envelope.params().and_then(|params| RawValue::from_string(params.to_owned()).ok());
+        let outcome = match method {
+            "initialize" => Ok(self.be_greeted(params.as_deref())),
+            "ping" => Ok(super::empty()),
+            "sampling/createMessage" | "elicitation/create" | "roots/list" => {
+                match self.question(envelope, id, method, params, now) {
+                    None => return,
+                    Some(outcome) => outcome,
+                }
+            }
+            other => Err(RpcError::method_not_found(other)),
+        };
+        self.reply(envelope.from(), envelope.id(), id, &outcome, now);
+    }
+
+    fn reply(
+        &mut self,
+        to: &ParticipantId,
+        envelope: &EnvelopeId,
+        id: &RpcId,
+        outcome: &Result<Box<RawValue>, RpcError>,
+        now: Instant,
+    ) {
+        let id = id.to_raw();
+        if let Err(refusal) = self.publish(to, Some(envelope), |_| rpc::outcome(&id, outcome), now) {
+            let _ = self.publish(to, Some(envelope), |_| rpc::failure(&id, &super::told(&refusal)), now);
+        }
+    }
+
+    /// The client is a server too, with nothing to offer unless it is asked back.
+    fn be_greeted(&self, params: Option<&RawValue>) -> Box<RawValue> {
+        let asked = text_of(params, "protocolVersion").unwrap_or_default();
+        let info = self.manner.as_ref().and_then(|manner| manner.info.clone());
+        let mut result = Members::default();
+        result.set("protocolVersion", McpVersion::answer_to(&asked));
+        result.set("capabilities", &json!({}));
+        match info {
+            Some(info) => result.set("serverInfo", &info),
+            None => result.set("serverInfo", &json!({ "name": self.options.me.as_str(), "version": "" })),
+        }
+        result.to_raw()
+    }
+
+    /// Puts a question to the client. `None` while it thinks, or when another session of the client's is meant.
+    fn question(
+        &mut self,
+        envelope: &Envelope,
+        id: &RpcId,
+        method: &str,
+        params: Option<Box<RawValue>>,
+        now: Instant,
+    ) -> Option<Result<Box<RawValue>, RpcError>> {
+        let from = envelope.from();
+        let is_of = |call: &Call| call.to == *from && matches!(call.errand, Errand::Client(_));
+        let named = envelope.correlation().map(|correlation| self.sent.get(correlation).copied());
+        let call = match named {
+            // Not every name is one's own to give: ids are seen by everybody in the room.
+            Some(Some(number)) => self.calls.get(&number).filter(|call| is_of(call)).map(|_| number),
+            // Of a call that is over, or of another session's.
+            Some(None) => return None,
+            None => self.calls.iter().find(|(_, call)| is_of(call)).map(|(number, _)| *number),
+        };
+        let refused = |told: String| Some(Err(RpcError::new(RpcError::METHOD_NOT_FOUND, told)));
+        let is_met = self.peers.get(from).is_some_and(|peer| peer.is_met());
+        let manner = match call.and_then(|number| self.calls.get(&number)) {
+            Some(call) => Some(call.manner.clone()),
+            None => self.introduced.clone().filter(|_| is_met),
+        };
+        let Some(manner) = manner else {
+            return refused(format!("`{}` can be asked only by those whom it calls", self.options.me));
+        };
+        if !offers(&manner.capabilities, method) {
+            return refused(format!("the client of `{}` does not offer `{method}`", self.options.me));
+        }
+        if self.asks.len() >= MOST_ASKS {
+            return Some(Err(RpcError::internal(format!("{MOST_ASKS} questions are open already"))));
+        }
+        let params = match manner.era() {
+            // What it cannot be asked in its revision is answered for it.
+            Era::Legacy if manner.revision < Revision::R2025_11_25 => {
+                match input::put(&Question { method: method.into(), params }, manner.revision, "") {
+                    Put::Ask(params) => params,
+                    Put::Answer(answer) => return Some(Ok(answer)),
+                }
+            }
+            Era::Legacy => params,
+            Era::Modern => params.map(|params| without_elicitation_id(&params)),
+        };
+        let token = token_of(params.as_deref());
+        let cause = Cause::Request {
+            from: from.clone(),
+            envelope: envelope.id().clone(),
+            id: id.clone(),
+            params: params.clone().filter(|_| manner.era() == Era::Modern),
+        };
+        let number = self.fresh();
+        self.asks.insert(number, Ask { method: method.into(), cause, call, token });
+        match (manner.era(), call) {
+            (Era::Modern, Some(call)) => self.question_came(call, now),
+            _ => self.put(number, method, params.as_deref(), now),
+        }
+        None
+    }
+
+    /// Asks a client of the legacy era.
+    fn put(&mut self, number: u64, method: &str, params: Option<&RawValue>, now: Instant) {
+        let Some(ask) = self.asks.get(&number) else { return };
+        let ours = params.filter(|_| ask.token.is_some()).and_then(|params| meta::with_progress_token(params, &number));
+        let message = rpc::request(number, method, ours.as_deref().or(params));
+        let channel = ask.call.and_then(|call| self.channel_of(call)).unwrap_or(Channel::SESSION);
+        if self.outlets.say(channel, &message) {
+            return;
+        }
+        let nobody = RpcError::internal("the client has gone away and cannot be asked");
+        match self.asks.remove(&number) {
+            Some(Ask { cause: Cause::Request { from, envelope, id, .. }, .. }) => {
+                self.reply(&from, &envelope, &id, &Err(nobody), now);
+            }
+            Some(Ask { call: Some(call), .. }) => self.fail(call, &nobody, now),
+            _ => {}
+        }
+    }
+
+    /// Where what belongs to a call is said.
+    pub(super) fn channel_of(&self, call: u64) -> Option<Channel> {
+        match self.calls.get(&call).map(|call| &call.errand) {
+            Some(Errand::Client(asked)) => Some(asked.request.channel),
+            _ => None,
+        }
+    }
+
+    /// Where a question was put, unless it is one for an answer of the modern era.
+    fn channel_of_ask(&self, ask: &Ask) -> Option<Channel> {
+        match ask.call.and_then(|number| self.calls.get(&number)) {
+            Some(call) if call.manner.era() == Era::Modern => None,
+            _ => Some(ask.call.and_then(|call| self.channel_of(call)).unwrap_or(Channel::SESSION)),
+        }
+    }
+
+    /// A client of the legacy era answered.
+    pub(super) fn client_answered(&mut self, id: &RawValue, head: &Head<'_>, now: Instant) {
+        let Some(number) = id.get().parse::<u64>().ok() else { return };
+        let Some(ask) = self.asks.remove(&number) else { return };
+        let outcome = match (head.result, head.error) {
+            (Some(result), _) => Ok(result.to_owned()),
+            (None, Some(error)) => Err(error.to_owned()),
+            (None, None) => Ok(super::empty()),
+        };
+        match (ask.cause, ask.call) {
+            (Cause::Request { from, envelope, id, .. }, _) => {
+                let mut message = Members::default();
+                message.set("jsonrpc", "2.0");
+                message.set("id", &id.to_raw());
+                match &outcome {
+                    Ok(result) => message.set("result", result),
+                    Err(error) => message.set("error", error),
+                }
+                self.pass_answer(&from, &envelope, &id, message.to_raw(), now);
+            }
+            (Cause::Input { key }, Some(call)) => {
+                let answer = match outcome {
+                    Ok(result) => Some(result),
+                    Err(_) => input::instead_of_error(&ask.method),
+                };
+                match (answer, head.error) {
+                    (Some(answer), _) => self.input_came(call, key, answer, now),
+                    (None, error) => {
+                        let error = error.map_or_else(|| RpcError::internal("the client gave no answer"), read_error);
+                        self.fail(call, &error, now);
+                    }
+                }
+            }
+            (Cause::Input { .. }, None) => {}
+        }
+    }
+
+    fn pass_answer(
+        &mut self,
+        to: &ParticipantId,
+        envelope: &EnvelopeId,
+        id: &RpcId,
+        message: Box<RawValue>,
+        now: Instant,
+    ) {
+        if let Err(refusal) = self.publish(to, Some(envelope), |_| message, now) {
+            self.reply(to, envelope, id, &Err(super::told(&refusal)), now);
+        }
+    }
+
+    /// What a modern client is to be asked during a call, by key.
+    pub(super) fn questions_of(&self, call: u64) -> Vec<(String, Members)> {
+        let mine = self.asks.iter().filter(|(_, ask)| ask.call == Some(call));
+        mine.filter_map(|(number, ask)| {
+            let Cause::Request { params, .. } = &ask.cause else { return None };
+            let mut question = Members::default();
+            question.set("method", &*ask.method);
+            if let Some(params) = params {
+                question.set("params", params);
+            }
+            Some((format!("req_{number}"), question))
+        })
+        .collect()
+    }
+
+    /// A modern client answered one of them. Keys that name none are nobody's.
+    pub(super) fn question_answered(&mut self, call: u64, key: &str, answer: &RawValue, now: Instant) {
+        let Some(number) = key.strip_prefix("req_").and_then(|number| number.parse::<u64>().ok()) else { return };
+        if self.asks.get(&number).is_none_or(|ask| ask.call != Some(call)) {
+            return;
+        }
+        if let Some(Ask { cause: Cause::Request { from, envelope, id, .. }, .. }) = self.asks.remove(&number) {
+            let message = rpc::response(&id.to_raw(), answer);
+            self.pass_answer(&from, &envelope, &id, message, now);
+        }
+    }
+
+    fn asks_of(&self, call: u64) -> Vec<u64> {
+        self.asks.iter().filter(|(_, ask)| ask.call == Some(call)).map(|(number, _)| *number).collect()
+    }
+
+    /// A call was answered. A question that came with it may be about something else, and stays where the client can still answer it.
+    pub(super) fn release_asks_of(&mut self, call: u64, now: Instant) {
+        if self.calls.get(&call).is_none_or(|call| call.manner.era() == Era::Modern) {
+            return self.drop_asks_of(call, now);
+        }
+        for number in self.asks_of(call) {
+            if let Some(ask) = self.asks.get_mut(&number) {
+                ask.call = None;
+            }
+        }
+    }
+
+    /// A call came to nothing, and so do its questions: the client need not answer, and the asker hears that it will not.
+    pub(super) fn drop_asks_of(&mut self, call: u64, now: Instant) {
+        for number in self.asks_of(call) {
+            if let Some(Ask { cause: Cause::Request { from, envelope, id, .. }, .. }) = self.drop_ask(number) {
+                let error = RpcError::internal("the call that this was asked with is over");
+                self.reply(&from, &envelope, &id, &Err(error), now);
+            }
+        }
+    }
+
+    /// Whoever has gone away is not answered any more.
+    pub(super) fn drop_asks_from(&mut self, who: &ParticipantId) {
+        let is_theirs = |ask: &Ask| matches!(&ask.cause, Cause::Request { from, .. } if from == who);
+        let theirs: Vec<u64> = self.asks.iter().filter(|(_, ask)| is_theirs(ask)).map(|(number, _)| *number).collect();
+        for number in theirs {
+            self.drop_ask(number);
+        }
+    }
+
+    /// Takes a question back from the client, if it has been asked.
+    fn drop_ask(&mut self, number: u64) -> Option<Ask> {
+        let ask = self.asks.remove(&number)?;
+        if let Some(channel) = self.channel_of_ask(&ask) {
+            let mut params = Members::default();
+            params.set("requestId", &number);
+            self.say(channel, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
+        }
+        Some(ask)
+    }
+
+    /// An asker takes its question back.
+    pub(super) fn ask_withdrawn(&mut self, from: &ParticipantId, params: Option<&RawValue>) {
+        let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
+        let Some(named) = params.remove("requestId").and_then(|id| RpcId::parse(id.get())) else { return };
+        let is_it =
+            |ask: &Ask| matches!(&ask.cause, Cause::Request { from: asker, id, .. } if asker == from && *id == named);
+        let Some(number) = self.asks.iter().find(|(_, ask)| is_it(ask)).map(|(number, _)| *number) else { return };
+        let Some(ask) = self.asks.remove(&number) else { return };
+        if let Some(channel) = self.channel_of_ask(&ask) {
+            params.set("requestId", &number);
+            self.say(channel, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
+        }
+    }
+
+    /// The client tells how far it has got with a question.
+    pub(super) fn client_progressed(&mut self, params: Option<&RawValue>, now: Instant) {
+        let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
+        let number = params.get("progressToken").and_then(|token| token.get().parse::<u64>().ok());
+        let Some(ask) = number.and_then(|number| self.asks.get(&number)) else { return };
+        if let (Cause::Request { from, envelope, .. }, Some(token)) = (&ask.cause, &ask.token) {
+            let (from, envelope) = (from.clone(), envelope.clone());
+            params.set("progressToken", token);
+            self.tell(&from, Some(&envelope), "notifications/progress", Some(&params.to_raw()), now);
+        }
+    }
+
+    /// A modern participant wants answers before it goes on, of a client of the legacy era: it is asked all of it at once.
+    pub(super) fn input_required(&mut self, number: u64, wanted: InputRequired, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let (who, revision) = (call.to.clone(), call.manner.revision);
+        let Errand::Client(asked) = &mut call.errand else { return };
+        asked.rounds += 1;
+        if asked.rounds > MOST_ROUNDS || wanted.questions.len() > MOST_QUESTIONS {
+            return self.fail(number, &RpcError::internal(format!("`{who}` asked back too often")), now);
+        }
+        let rounds = asked.rounds;
+        self.hold(number, wanted.state);
+        for (key, question) in wanted.questions {
+            let ask = self.fresh();
+            match input::put(&question, revision, &format!("{}-{ask}", self.options.me)) {
+                Put::Answer(answer) => self.hold_answer(number, key, answer),
+                Put::Ask(params) => {
+                    if let Some(page) = text_of(params.as_deref(), "elicitationId") {
+                        self.note_page(number, page);
+                    }
+                    let method: Box<str> = question.method.as_str().into();
+                    let cause = Cause::Input { key };
+                    self.asks.insert(ask, Ask { method, cause, call: Some(number), token: None });
+                    self.put(ask, &question.method, params.as_deref(), now);
+                }
+            }
+        }
+        if !self.wants_input(number) {
+            let pause = std::time::Duration::from_millis(250) * 2_u32.pow(rounds.min(6));
+            self.after(pause, Due::Again(number), now);
+        }
+    }
+
+    /// Remembers that the client is to be told when a page it was asked to open has been dealt with.
+    fn note_page(&mut self, number: u64, page: String) {
+        if let Some(Call { errand: Errand::Client(asked), .. }) = self.calls.get_mut(&number) {
+            asked.pages.push(page);
+        }
+    }
+
+    /// Makes ready to say a call again, with the state that came.
+    fn hold(&mut self, number: u64, state: Option<Box<RawValue>>) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        if let State::Sent(envelope, _) = std::mem::replace(&mut call.state, State::Waiting) {
+            self.sent.remove(&envelope);
+        }
+        // The answers of the round before are answered for.
+        let params = call.params.take().and_then(|params| Members::parse(params.get())).map(|mut params| {
+            params.remove("inputResponses");
+            params.to_raw()
+        });
+        call.params = params.and_then(|params| input::retry(&params, &[], state.as_deref()));
+    }
+
+    fn hold_answer(&mut self, number: u64, key: String, answer: Box<RawValue>) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let Some(mut params) = call.params.as_deref().and_then(|params| Members::parse(params.get())) else { return };
+        let held = params.get("inputResponses").and_then(|held| Members::parse(held.get()));
+        let mut held = held.unwrap_or_default();
+        held.set(&key, &answer);
+        params.set("inputResponses", &held);
+        call.params = Some(params.to_raw());
+    }
+
+    /// Whether a call waits for answers of the client's before it is made again.
+    fn wants_input(&self, number: u64) -> bool {
+        self.asks.values().any(|ask| ask.call == Some(number) && matches!(ask.cause, Cause::Input { .. }))
+    }
+
+    fn input_came(&mut self, number: u64, key: String, answer: Box<RawValue>, now: Instant) {
+        self.hold_answer(number, key, answer);
+        if !self.wants_input(number) {
+            self.dispatch(number, now);
+        }
+    }
+}
+
+/// Whether a client said that it can be asked this.
+fn offers(capabilities: &RawValue, method: &str) -> bool {
+    let capability = method.split('/').next().unwrap_or_default();
+    Members::parse(capabilities.get()).is_some_and(|capabilities| capabilities.get(capability).is_some())
+}
+
+/// In the modern era a question by URL has no id of its own.
+fn without_elicitation_id(params: &RawValue) -> Box<RawValue> {
+    match Members::parse(params.get()) {
+        Some(mut members) => match members.remove("elicitationId") {
+            Some(_) => members.to_raw(),
+            None => params.to_owned(),
+        },
+        None => to_raw_value(params).unwrap_or_else(|_| params.to_owned()),
+    }
+}

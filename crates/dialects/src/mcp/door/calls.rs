@@ -1,0 +1,549 @@
+//! From the client to the others: whom a request is for, how it is passed on, and what becomes of the answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use salon_protocol::{Code, EnvelopeId, Members, ParticipantId, Refusal, RpcError, rpc};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::incoming::{text_of, token_of};
+use super::lists::Reading;
+use super::merge::Found;
+use super::modern::Pause;
+use super::outlets::Channel;
+use super::targets::{Target, ambiguous, completed, links, renamed_contents, unknown};
+use super::{Door, Due, Manner, Request, Scope, route, told};
+use crate::mcp::input::InputRequired;
+use crate::mcp::listing::Listing;
+use crate::mcp::{Era, downgrade, meta, same_id, upgrade};
+
+/// How long an errand of the door's own waits when the room has had too much.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Subscriptions that are made again when whoever has the resource comes back.
+const MOST_SUBSCRIPTIONS: usize = 1024;
+
+/// A request in the room.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) to: ParticipantId,
+    pub(super) method: Box<str>,
+    /// As the client's era has them. Gone once they are not needed again.
+    pub(super) params: Option<Box<RawValue>>,
+    pub(super) manner: Arc<Manner>,
+    pub(super) errand: Errand,
+    pub(super) state: State,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum State {
+    /// For a handshake, or for the room to take it.
+    Waiting,
+    /// It was said, in an era.
+    Sent(EnvelopeId, Era),
+}
+
+/// What a request is for.
+#[derive(Debug)]
+pub(super) enum Errand {
+    /// A handshake.
+    Greet,
+    /// A page of a list.
+    List(Box<Reading>),
+    /// Its answer changes nothing.
+    Duty,
+    /// A modern participant's part in a subscription of the client's.
+    Listen(u64),
+    /// The client asked.
+    Client(Box<Asked>),
+}
+
+/// What is kept of a request of the client's.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) request: Request,
+    pub(super) token: Option<Box<RawValue>>,
+    /// A resource as the client calls it, and as its owner does.
+    uri: Option<(String, String)>,
+    /// Where the client is of the modern era and must be asked something.
+    pub(super) pause: Pause,
+    /// Where the participant is of the modern era, how often it has asked back.
+    pub(super) rounds: u32,
+    /// The pages that a client of the legacy era was asked to open, by the ids they were given here.
+    pub(super) pages: Vec<String>,
+}
+
+impl Door {
+    /// Sees to a request of a client that has its seat.
+    pub(super) fn serve(&mut self, request: Request, now: Instant) {
+        let modern = request.is_modern();
+        match &*request.method {
+            "initialize" if !modern => return self.introduce(request, now),
+            "server/discover" if modern => return self.discover(request, now),
+            "subscriptions/listen" if modern => return self.open_listen(request, now),
+            "initialize" | "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" if modern => {
+                let told = format!("MCP {} has no `{}`", request.manner.revision, request.method);
+                return self.refuse(&request, RpcError::new(RpcError::METHOD_NOT_FOUND, told));
+            }
+            _ => {}
+        }
+        if modern && let Some(resumed) = self.resumed(&request) {
+            return match resumed {
+                Ok(number) => self.resume(number, request, now),
+                Err(error) => self.refuse(&request, error),
+            };
+        }
+        // Which arguments travel as headers too is only known from the list of tools.
+        if request.headers.is_some() && modern && &*request.method == "tools/call" {
+            return self.gather(&[Listing::Tools], request, now);
+        }
+        match &self.options.scope {
+            Scope::One(who) => {
+                let who = who.clone();
+                self.pass_on(request, &who, None, now);
+            }
+            Scope::Room => self.serve_room(request, false, now),
+        }
+    }
+
+    /// The same once the lists that it needed are there, or not to be had.
+    pub(super) fn serve_gathered(&mut self, request: Request, now: Instant) {
+        if &*request.method == "subscriptions/listen" {
+            return self.begin_listen(request, now);
+        }
+        match &self.options.scope {
+            Scope::One(who) => {
+                let who = who.clone();
+                let name = text_of(request.params.as_deref(), "name").unwrap_or_default();
+                match self.check_headers(&request, &who, &name) {
+                    Ok(()) => self.pass_on(request, &who, None, now),
+                    Err(wrong) => self.refuse_with(&request, wrong.status, &wrong.error),
+                }
+            }
+            Scope::Room => self.serve_room(request, true, now),
+        }
+    }
+
+    fn refuse_with(&mut self, request: &Request, status: u16, error: &RpcError) {
+        let message = rpc::failure(&request.id, error);
+        self.say_answer(request.channel, status, &message);
+    }
+
+    /// The headers that repeat arguments of a tool.
+    fn check_headers(&self, request: &Request, who: &ParticipantId, name: &str) -> Result<(), route::Wrong> {
+        let Some(headers) = request.headers.as_deref().filter(|_| request.is_modern()) else { return Ok(()) };
+        let tools = self.shelf.items(who, Listing::Tools);
+        let Some(tool) = tools.iter().find(|tool| *tool.name == *name) else { return Ok(()) };
+        let params = request.params.as_deref().and_then(|params| Members::parse(params.get())).unwrap_or_default();
+        route::check_params(headers, &tool.raw, params.get("arguments"))
+    }
+
+    fn serve_room(&mut self, request: Request, gathered: bool, now: Instant) {
+        if let Some(listing) = Listing::of_method(&request.method) {
+            return self.list(request, listing, now);
+        }
+        if &*request.method == "logging/setLevel" {
+            return self.set_level(&request, now);
+        }
+        let params = request.params.as_deref();
+        let target = match &*request.method {
+            "tools/call" => text_of(params, "name").map(|name| Target::Name(Listing::Tools, name)),
+            "prompts/get" => text_of(params, "name").map(|name| Target::Name(Listing::Prompts, name)),
+            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
+                text_of(params, "uri").map(Target::Uri)
+            }
+            "completion/complete" => completed(params),
+            other => {
+                let error = RpcError::method_not_found(other);
+                return self.refuse(&request, error);
+            }
+        };
+        let Some(target) = target else {
+            return self.refuse(&request, RpcError::invalid_params("the parameters do not say what is meant"));
+        };
+        let (found, needs): (_, &'static [Listing]) = match &target {
+            Target::Name(Listing::Tools, name) => (self.shelf.find(Listing::Tools, name), &[Listing::Tools]),
+            Target::Name(_, name) => (self.shelf.find(Listing::Prompts, name), &[Listing::Prompts]),
+            Target::Uri(uri) => (self.shelf.find_uri(uri), &[Listing::Resources, Listing::Templates]),
+            Target::Template(uri) => (self.shelf.find_template(uri), &[Listing::Resources, Listing::Templates]),
+        };
+        match found {
+            Found::One(who, theirs) => self.pass_to(request, &who, &target, theirs, now),
+            Found::Several(owners) => {
+                let error = ambiguous(&target, &owners);
+                self.refuse(&request, error);
+            }
+            Found::Nobody => match self.owner_named(&target) {
+                Some((who, theirs)) => self.pass_to(request, &who, &target, theirs, now),
+                None if gathered => {
+                    let error = unknown(&target, request.manner.era());
+                    self.refuse(&request, error);
+                }
+                None => self.gather(needs, request, now),
+            },
+        }
+    }
+
+    /// Somebody whose name stands before that of a tool or prompt. What they really have is theirs to say.
+    fn owner_named(&self, target: &Target) -> Option<(ParticipantId, String)> {
+        let Target::Name(listing, name) = target else { return None };
+        name.match_indices("__").find_map(|(at, _)| {
+            let who = ParticipantId::new(&name[..at]).ok()?;
+            let peer = self.peers.get(&who)?;
+            let is_listed = peer.lists.get(listing) == Some(&super::lists::List::Known);
+            (!is_listed).then(|| (who, name[at + 2..].to_owned()))
+        })
+    }
+
+    fn pass_to(&mut self, mut request: Request, who: &ParticipantId, target: &Target, theirs: String, now: Instant) {
+        if let Err(wrong) = self.check_headers(&request, who, &theirs) {
+            return self.refuse_with(&request, wrong.status, &wrong.error);
+        }
+        let mut uri = None;
+        let renamed = request.params.as_deref().and_then(|params| Members::parse(params.get())).map(|mut params| {
+            if &*request.method == "completion/complete" {
+                let mut named = params.get("ref").and_then(|named| Members::parse(named.get())).unwrap_or_default();
+                let key = if matches!(target, Target::Name(..)) { "name" } else { "uri" };
+                named.set(key, &theirs);
+                params.set("ref", &named);
+            } else if let Target::Uri(asked) = target {
+                params.set("uri", &theirs);
+                uri = Some((asked.clone(), theirs.clone()));
+            } else {
+                params.set("name", &theirs);
+                // What a task is called here nobody else would know.
+                params.remove("task");
+            }
+            params.to_raw()
+        });
+        request.params = renamed;
+        self.pass_on(request, who, uri, now);
+    }
+
+    /// Passes a request on as it is.
+    pub(super) fn pass_on(
+        &mut self,
+        mut request: Request,
+        who: &ParticipantId,
+        uri: Option<(String, String)>,
+        now: Instant,
+    ) {
+        let era = self.peers.get(who).map(|peer| peer.era_for(request.manner.era()));
+        match (&*request.method, era) {
+            ("logging/setLevel", Some(Era::Modern)) => return self.set_level(&request, now),
+            ("resources/subscribe" | "resources/unsubscribe", Some(Era::Modern)) => {
+                return self.subscribe_anew(&request, who, now);
+            }
+            _ => {}
+        }
+        let params = request.params.take();
+        let (method, manner) = (request.method.clone(), request.manner.clone());
+        let uri = uri.or_else(|| text_of(params.as_deref(), "uri").map(|uri| (uri.clone(), uri)));
+        let token = token_of(params.as_deref());
+        let asked = Asked { request, token, uri, pause: Pause::default(), rounds: 0, pages: Vec::new() };
+        let number = self.fresh();
+        let errand = Errand::Client(Box::new(asked));
+        self.calls.insert(number, Call { to: who.clone(), method, params, manner, errand, state: State::Waiting });
+        self.dispatch(number, now);
+    }
+
+    /// Says a request in the room, as soon as whom it asks knows the client.
+    pub(super) fn dispatch(&mut self, number: u64, now: Instant) {
+        let Some(call) = self.calls.get(&number) else { return };
+        let (who, manner) = (call.to.clone(), call.manner.clone());
+        let Some(peer) = self.peers.get(&who) else {
+            let error = self.absent(&who);
+            return self.fail(number, &error, now);
+        };
+        let era = peer.era_for(manner.era());
+        if era == Era::Legacy && !matches!(call.errand, Errand::Greet) {
+            match self.is_acquainted(&who, number, &manner, now) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => return self.fail(number, &error, now),
+            }
+            if self.lacks(number, &who) {
+                return self.answered_empty(number, now);
+            }
+            if let Some(level) = manner.level {
+                self.want_level(&who, level, &manner, now);
+            }
+        }
+        self.send(number, era, now);
+    }
+
+    /// Whether somebody said in its handshake that it has no such list.
+    fn lacks(&self, number: u64, who: &ParticipantId) -> bool {
+        let Some(Call { errand: Errand::List(reading), .. }) = self.calls.get(&number) else { return false };
+        let server = self.peers.get(who).and_then(|peer| peer.server());
+        server.is_some_and(|server| !server.has(reading.listing.capability()))
+    }
+
+    fn answered_empty(&mut self, number: u64, now: Instant) {
+        if let Some(Call { to, errand: Errand::List(reading), .. }) = self.drop_call(number) {
+            self.shelve(&to, reading.listing, Vec::new(), now);
+        }
+    }
+
+    fn send(&mut self, number: u64, era: Era, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let (who, method, manner) = (call.to.clone(), call.method.clone(), call.manner.clone());
+        let is_client = matches!(call.errand, Errand::Client(_));
+        let keeps_token = matches!(&call.errand, Errand::Client(asked) if asked.token.is_some());
+        // An errand may have to be said again, and so may a call across the eras that the client is asked something about.
+        let kept = !is_client || manner.era() != era;
+        let params = if kept { call.params.clone() } else { call.params.take() };
+        let params = match (manner.era(), era) {
+            (Era::Modern, Era::Legacy) => params.map(|params| meta::strip(&params).unwrap_or(params)),
+            (Era::Modern, Era::Modern) if is_client => params,
+            (_, Era::Modern) => {
+                let me = self.info();
+                let hello = manner.hello();
+                let asker = meta::Asker {
+                    capabilities: &hello.modern_capabilities(),
+                    info: hello.info.as_deref().unwrap_or(&me),
+                    level: manner.level.or(self.level),
+                };
+                meta::upgrade(params.as_deref(), asker)
+            }
+            (Era::Legacy, Era::Legacy) => params,
+        };
+        let payload = |id: &str| {
+            let ours =
+                params.as_deref().filter(|_| keeps_token).and_then(|params| meta::with_progress_token(params, &id));
+            rpc::request(id, &method, ours.as_deref().or(params.as_deref()))
+        };
+        match self.publish(&who, None, payload, now) {
+            Ok(envelope) => {
+                if let Some(call) = self.calls.get_mut(&number) {
+                    call.state = State::Sent(envelope.clone(), era);
+                }
+                self.sent.insert(envelope, number);
+            }
+            Err(refusal) => self.fail(number, &told(&refusal), now),
+        }
+    }
+
+    /// The room did not take something.
+    pub(super) fn not_taken(&mut self, refusal: &Refusal, now: Instant) {
+        let Some(number) = refusal.regarding.as_ref().and_then(|envelope| self.sent.remove(envelope)) else { return };
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let again = refusal.code == Code::RateLimited && !matches!(call.errand, Errand::Client(_));
+        call.state = State::Waiting;
+        if again {
+            return self.after(PAUSE, Due::Again(number), now);
+        }
+        self.fail(number, &told(refusal), now);
+    }
+
+    /// Takes a call away.
+    pub(super) fn drop_call(&mut self, number: u64) -> Option<Call> {
+        let call = self.calls.remove(&number)?;
+        if let State::Sent(envelope, _) = &call.state {
+            self.sent.remove(envelope);
+        }
+        for due in [Due::Errand(number), Due::Questions(number), Due::Parked(number), Due::Again(number)] {
+            self.forget_timer(due);
+        }
+        Some(call)
+    }
+
+    /// Nothing will come of a call.
+    pub(super) fn fail(&mut self, number: u64, error: &RpcError, now: Instant) {
+        self.drop_asks_of(number, now);
+        if self.park_outcome(number, || rpc::failure(RawValue::NULL, error)) {
+            return;
+        }
+        let Some(call) = self.drop_call(number) else { return };
+        match call.errand {
+            Errand::Greet => self.greeted(&call.to, Err(error.clone()), &call.manner, now),
+            Errand::List(reading) => self.not_listed(&call.to, reading.listing, now),
+            Errand::Duty | Errand::Listen(_) => {}
+            Errand::Client(asked) => self.refuse(&asked.request, error.clone()),
+        }
+    }
+
+    /// Somebody answered.
+    pub(super) fn answered(&mut self, number: u64, payload: &str, now: Instant) {
+        let Some(message) = Members::parse(payload) else { return };
+        let Some(call) = self.calls.get(&number) else { return };
+        if matches!(call.errand, Errand::Client(_)) {
+            return self.client_call_answered(number, message, now);
+        }
+        let Some(call) = self.drop_call(number) else { return };
+        let failed = message.get("error").map(read_error);
+        match (call.errand, message.get("result"), failed) {
+            (Errand::Greet, Some(result), _) => self.greeted(&call.to, Ok(result), &call.manner, now),
+            (Errand::Greet, None, error) => {
+                let error = error.unwrap_or_else(|| RpcError::internal("the handshake was answered with nothing"));
+                self.greeted(&call.to, Err(error), &call.manner, now);
+            }
+            (Errand::List(reading), Some(result), _) => self.listed(&call.to, *reading, result, &call.manner, now),
+            // Who has no such method has an empty list.
+            (Errand::List(reading), None, Some(error)) if error.code == RpcError::METHOD_NOT_FOUND => {
+                self.shelve(&call.to, reading.listing, Vec::new(), now);
+            }
+            (Errand::List(reading), None, _) => self.not_listed(&call.to, reading.listing, now),
+            (Errand::Duty | Errand::Listen(_) | Errand::Client(_), ..) => {}
+        }
+    }
+
+    fn client_call_answered(&mut self, number: u64, mut message: Members, now: Instant) {
+        let Some(call) = self.calls.get(&number) else { return };
+        let State::Sent(_, era) = call.state else { return };
+        let (method, manner, who) = (call.method.clone(), call.manner.clone(), call.to.clone());
+        let client = manner.era();
+        let wanted = message.get("result").filter(|_| client == Era::Legacy && era == Era::Modern);
+        if let Some(wanted) = wanted.and_then(InputRequired::read) {
+            return self.input_required(number, wanted, now);
+        }
+        if client == Era::Modern && era == Era::Legacy {
+            if let Some(wanted) = message.get("error").and_then(upgrade::url_elicitation) {
+                return self.elicit_by_url(number, &wanted, now);
+            }
+            let info = self.peers.get(&who).and_then(|peer| peer.server()).and_then(|server| server.info());
+            let upgraded = message.get("result").map(|result| upgrade::result(&method, result, info));
+            if let Some(result) = upgraded {
+                message.set("result", &result);
+            } else if let Some(error) = message.get("error").and_then(upgrade::error) {
+                message.set("error", &error);
+            }
+        }
+        self.release_asks_of(number, now);
+        if self.park_outcome(number, || message.to_raw()) {
+            return;
+        }
+        let Some(Call { errand: Errand::Client(asked), .. }) = self.drop_call(number) else { return };
+        if let Some(result) = message.get("result") {
+            let plain = match (client, era) {
+                (Era::Legacy, Era::Modern) => Some(downgrade::result(&method, result, manner.revision)),
+                (Era::Legacy, Era::Legacy) => downgrade::older(&method, result, manner.revision),
+                (Era::Modern, _) => None,
+            };
+            if let Some(plain) = plain {
+                message.set("result", &plain);
+            }
+        }
+        self.adapt(&asked, &who, &mut message);
+        for page in &asked.pages {
+            let mut params = Members::default();
+            params.set("elicitationId", page);
+            let done = rpc::notification("notifications/elicitation/complete", Some(&params.to_raw()));
+            self.say(asked.request.channel, &done);
+        }
+        self.pass_back(&asked.request, message);
+    }
+
+    /// Gives a client the answer to its request.
+    pub(super) fn pass_back(&mut self, request: &Request, mut message: Members) {
+        let status = match message.get("error") {
+            Some(error) if request.is_modern() => route::status(read_error(error).code),
+            _ => 200,
+        };
+        message.set("jsonrpc", "2.0");
+        message.set("id", &request.id);
+        self.say_answer(request.channel, status, &message.to_raw());
+    }
+
+    /// Says what belongs to one participant as the room says it.
+    pub(super) fn adapt(&mut self, asked: &Asked, who: &ParticipantId, message: &mut Members) {
+        let Some(result) = message.get("result") else { return };
+        match (&*asked.request.method, &asked.uri) {
+            ("resources/subscribe", Some((_, theirs))) if self.subscriptions.len() < MOST_SUBSCRIPTIONS => {
+                self.subscriptions.insert((who.clone(), theirs.clone()));
+            }
+            ("resources/unsubscribe", Some((_, theirs))) => {
+                self.subscriptions.remove(&(who.clone(), theirs.clone()));
+            }
+            ("resources/read", Some((asked, theirs))) if asked != theirs => {
+                if let Some(renamed) = renamed_contents(result, theirs, asked) {
+                    message.set("result", &renamed);
+                }
+            }
+            ("tools/call", _) if self.is_room() && result.get().contains("resource_link") => {
+                for uri in links(result) {
+                    self.shelf.note_link(who, &uri);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The client does not want an answer any more.
+    pub(super) fn client_cancelled(&mut self, params: Option<&RawValue>, now: Instant) {
+        #[derive(Deserialize)]
+        struct Params<'a> {
+            #[serde(borrow, rename = "requestId")]
+            id: &'a RawValue,
+            #[serde(borrow)]
+            reason: Option<&'a RawValue>,
+        }
+        let Some(Ok(params)) = params.map(|params| serde_json::from_str::<Params<'_>>(params.get())) else { return };
+        let named = |request: &Request| same_id(request.id.get(), params.id.get());
+        self.withdraw(named, params.reason, now);
+    }
+
+    /// The client hung up on a request; in the modern era that takes it back.
+    pub(super) fn hung_up(&mut self, channel: Channel, now: Instant) {
+        self.withdraw(|request| request.channel == channel && request.is_modern(), None, now);
+    }
+
+    fn withdraw(&mut self, wanted: impl Fn(&Request) -> bool, reason: Option<&RawValue>, now: Instant) {
+        // The handshake is what a session cannot do without.
+        let wanted = |request: &Request| &*request.method != "initialize" && wanted(request);
+        let early = std::mem::take(&mut self.early);
+        let (gone, early) = early.into_iter().partition(|request| wanted(request));
+        self.early = early;
+        let introducing = std::mem::take(&mut self.introducing);
+        let (foregone, introducing): (Vec<_>, _) = introducing.into_iter().partition(|request| wanted(request));
+        self.introducing = introducing;
+        for request in gone.into_iter().chain(foregone) {
+            self.skip(&request);
+        }
+        let gathers: Vec<u64> =
+            self.gathers.iter().filter(|(_, gather)| wanted(&gather.request)).map(|(n, _)| *n).collect();
+        for number in gathers {
+            self.forget_timer(Due::Gather(number));
+            if let Some(gather) = self.gathers.remove(&number) {
+                self.skip(&gather.request);
+            }
+        }
+        self.end_listens_where(&wanted, now);
+        let is_wanted = |call: &Call| matches!(&call.errand, Errand::Client(asked) if !asked.pause.is_parked() && wanted(&asked.request));
+        let calls: Vec<u64> =
+            self.calls.iter().filter(|(_, call)| is_wanted(call)).map(|(number, _)| *number).collect();
+        for number in calls {
+            self.cancel(number, reason, now);
+        }
+    }
+
+    fn skip(&mut self, request: &Request) {
+        self.forget_timer(Due::Slow(request.channel));
+        self.outlets.skip(request.channel);
+    }
+
+    /// Takes a call back from whom it asked.
+    pub(super) fn cancel(&mut self, number: u64, reason: Option<&RawValue>, now: Instant) {
+        self.drop_asks_of(number, now);
+        let Some(call) = self.drop_call(number) else { return };
+        if let State::Sent(envelope, _) = &call.state {
+            let mut params = Members::default();
+            params.set("requestId", envelope.as_str());
+            if let Some(reason) = reason {
+                params.set("reason", reason);
+            }
+            self.tell(&call.to, Some(envelope), "notifications/cancelled", Some(&params.to_raw()), now);
+        }
+        if let Errand::Client(asked) = call.errand
+            && !asked.pause.is_parked()
+        {
+            self.skip(&asked.request);
+        }
+    }
+}
+
+/// Somebody's error, as far as it can be read.
+pub(super) fn read_error(error: &RawValue) -> RpcError {
+    serde_json::from_str(error.get()).unwrap_or_else(|_| RpcError::internal("the error that came cannot be read"))
+}

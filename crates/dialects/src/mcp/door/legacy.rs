@@ -1,0 +1,160 @@
+//! The legacy era's own requests: the handshake, and the level of log lines.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use salon_protocol::{LogLevel, Members, RpcError};
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::incoming::text_of;
+use super::peers::Greeting;
+use super::{Door, Manner, Request, Scope};
+use crate::mcp::handshake::Hello;
+use crate::mcp::{Era, Revision};
+
+/// The longest name taken from a client.
+const MOST_NAME_CHARS: usize = 256;
+
+impl Door {
+    /// A client says who it is: it takes its seat, and is answered when it has it.
+    pub(super) fn initialize(&mut self, mut request: Request, now: Instant) {
+        if self.is_introduced() {
+            let error = RpcError::new(-32600, "this session has begun already; open another one to begin anew");
+            return self.refuse(&request, error);
+        }
+        let hello = Hello::read(request.params.as_deref());
+        let asked = hello.asked.as_deref().and_then(Revision::parse).filter(|asked| Revision::LEGACY.contains(asked));
+        let manner = Arc::new(Manner {
+            // A client that cannot speak what it is answered with hangs up; the newest with a handshake is the likeliest to suit it.
+            revision: asked.unwrap_or(Revision::R2025_11_25),
+            capabilities: hello.capabilities,
+            info: hello.info,
+            level: None,
+        });
+        self.manner = Some(manner.clone());
+        self.introduced = Some(manner.clone());
+        request.manner = manner;
+        self.admit(request, now);
+    }
+
+    /// Answers the handshake of a client that has its seat.
+    pub(super) fn introduce(&mut self, request: Request, now: Instant) {
+        match &self.options.scope {
+            Scope::Room => {
+                let result = self.introduction(request.manner.revision);
+                self.answer(&request, &Ok(result));
+            }
+            Scope::One(who) => {
+                let who = who.clone();
+                self.introduce_one(request, &who, now);
+            }
+        }
+    }
+
+    /// Answers with what the one participant says of itself, when that is known.
+    pub(super) fn introduce_one(&mut self, request: Request, who: &salon_protocol::ParticipantId, now: Instant) {
+        let Some(peer) = self.peers.get(who) else {
+            self.refuse(&request, self.absent(who));
+            return self.end_if_new(&request);
+        };
+        match &peer.greeting {
+            Greeting::Met { server, told } if told.get() == request.manner.capabilities.get() => {
+                let agreed = request.manner.revision.min(server.revision());
+                let result = match request.manner.era() {
+                    Era::Legacy => server.introduce(agreed, |_| true, &[]),
+                    Era::Modern => server.discovery(&Revision::all_dates()),
+                };
+                if request.manner.era() == Era::Legacy {
+                    let manner = Arc::new(Manner { revision: agreed, ..Manner::clone(&request.manner) });
+                    self.manner = Some(manner.clone());
+                    self.introduced = Some(manner);
+                }
+                self.answer(&request, &Ok(result));
+            }
+            Greeting::Mute { error, until } if *until > now => {
+                let error = error.clone();
+                self.refuse(&request, error);
+                self.end_if_new(&request);
+            }
+            _ => {
+                let manner = request.manner.clone();
+                self.introducing.push(request);
+                self.greet(who, &manner, now);
+            }
+        }
+    }
+
+    /// A session whose handshake failed has nothing to go on with.
+    fn end_if_new(&mut self, request: &Request) {
+        if &*request.method == "initialize" {
+            self.end(salon_protocol::CloseReason::Bye);
+        }
+    }
+
+    /// The room, as it introduces itself to a client of the legacy era.
+    fn introduction(&self, revision: Revision) -> Box<RawValue> {
+        let mut capabilities = self.capabilities();
+        if revision < Revision::R2025_03_26 {
+            capabilities.remove("completions");
+        }
+        let mut result = Members::default();
+        result.set("protocolVersion", revision.date());
+        result.set("capabilities", &capabilities);
+        result.set("serverInfo", &self.server_info());
+        result.set("instructions", &self.instructions());
+        result.to_raw()
+    }
+
+    /// What a room can do, whoever is in it.
+    pub(super) fn capabilities(&self) -> Members {
+        let mut capabilities = Members::default();
+        capabilities.set("tools", &json!({ "listChanged": true }));
+        capabilities.set("resources", &json!({ "subscribe": true, "listChanged": true }));
+        capabilities.set("prompts", &json!({ "listChanged": true }));
+        capabilities.set("completions", &json!({}));
+        capabilities.set("logging", &json!({}));
+        capabilities
+    }
+
+    pub(super) fn server_info(&self) -> Box<RawValue> {
+        let title = format!("Salon: {}", self.options.topic);
+        let info = json!({ "name": "salon", "title": title, "version": self.options.version });
+        to_raw_value(&info).expect("three strings")
+    }
+
+    pub(super) fn instructions(&self) -> String {
+        let (topic, me) = (&self.options.topic, &self.options.me);
+        format!(
+            "You are `{me}` in the room {topic}, which people, agents and robots share. Their tools are named after their owner: \
+             `owner__tool`. `presence_get` tells who is here, `chat_say` speaks to everybody, `room_wait` waits until something happens and \
+             tells what: call it again and again to take part. Everything you do here is seen by everybody in the room."
+        )
+    }
+
+    /// Which log lines the client wants, of everybody.
+    pub(super) fn set_level(&mut self, request: &Request, now: Instant) {
+        let level = text_of(request.params.as_deref(), "level").and_then(|level| level.parse::<LogLevel>().ok());
+        let Some(level) = level else {
+            let error = RpcError::invalid_params(
+                "`level` must be one of debug, info, notice, warning, error, critical, alert, emergency",
+            );
+            return self.refuse(request, error);
+        };
+        self.level = Some(level);
+        let met: Vec<_> = self.peers.iter().filter(|(_, peer)| peer.is_met()).map(|(who, _)| who.clone()).collect();
+        for who in met {
+            self.want_level(&who, level, &request.manner.clone(), now);
+        }
+        self.answer(request, &Ok(super::empty()));
+    }
+}
+
+/// What a client calls itself, as people are shown it.
+pub(super) fn name_of(info: &RawValue) -> Option<String> {
+    let info = Members::parse(info.get())?;
+    let text = |key: &str| serde_json::from_str::<String>(info.get(key)?.get()).ok();
+    let name = text("title").filter(|title| !title.trim().is_empty()).or_else(|| text("name"))?;
+    let clean: String = name.chars().filter(|char| !char.is_control()).take(MOST_NAME_CHARS).collect();
+    Some(clean).filter(|name| !name.trim().is_empty())
+}

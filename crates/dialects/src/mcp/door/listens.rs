@@ -1,0 +1,319 @@
+//! Subscriptions of the modern era: a request whose stream tells what changes, for as long as it is open.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use salon_protocol::{Members, ParticipantId, RpcError, rpc};
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::calls::{Call, Errand};
+use super::incoming::text_of;
+use super::merge::Found;
+use super::outlets::Channel;
+use super::{Door, Due, Manner, Request, Scope};
+use crate::mcp::listing::Listing;
+use crate::mcp::{Era, meta, upgrade};
+
+/// Resources that one subscription may name.
+const MOST_URIS: usize = 1024;
+
+/// The lists whose changes can be subscribed to, as the filter calls them.
+const NEWS: [(&str, Listing); 3] = [
+    ("toolsListChanged", Listing::Tools),
+    ("promptsListChanged", Listing::Prompts),
+    ("resourcesListChanged", Listing::Resources),
+];
+
+/// In place of a subscription's number: what a legacy client has subscribed to one by one.
+const ONE_BY_ONE: u64 = 0;
+
+/// One subscription.
+#[derive(Debug)]
+pub(super) struct Listening {
+    request: Request,
+    /// The lists whose changes are told.
+    lists: BTreeSet<&'static str>,
+    /// The resources whose updates are told, by owner, as their owners call them.
+    uris: BTreeSet<(ParticipantId, String)>,
+}
+
+impl Door {
+    pub(super) fn open_listen(&mut self, request: Request, now: Instant) {
+        let Some(filter) = filter_of(&request) else {
+            let error = RpcError::invalid_params("`notifications` must be an object that says what to tell");
+            return self.refuse(&request, error);
+        };
+        let modern = match &self.options.scope {
+            Scope::One(who) => {
+                self.peers.get(who).filter(|peer| peer.era_for(Era::Modern) == Era::Modern).map(|_| who.clone())
+            }
+            Scope::Room => None,
+        };
+        match modern {
+            Some(who) => self.pass_on(request, &who, None, now),
+            None if self.is_room() && filter.get("resourceSubscriptions").is_some() => {
+                self.gather(&[Listing::Resources, Listing::Templates], request, now);
+            }
+            None => self.begin_listen(request, now),
+        }
+    }
+
+    /// Whether a call is a subscription of the client's that a modern participant sees to.
+    pub(super) fn is_subscription(&self, number: u64) -> bool {
+        let errand = self.calls.get(&number).map(|call| &call.errand);
+        matches!(errand, Some(Errand::Client(asked)) if &*asked.request.method == "subscriptions/listen")
+    }
+
+    /// Begins a subscription whose resources can be found by now.
+    pub(super) fn begin_listen(&mut self, request: Request, now: Instant) {
+        let filter = filter_of(&request).unwrap_or_default();
+        let is_wanted = |key: &str| filter.get(key).is_some_and(|wanted| wanted.get() == "true");
+        let wanted: Vec<_> = NEWS.into_iter().filter(|(key, _)| is_wanted(key)).collect();
+        let uris: Vec<String> = filter
+            .get("resourceSubscriptions")
+            .and_then(|uris| serde_json::from_str(uris.get()).ok())
+            .unwrap_or_default();
+        let (mut honoured, mut known) = (Vec::new(), BTreeSet::new());
+        for uri in uris.into_iter().take(MOST_URIS) {
+            let found = match &self.options.scope {
+                Scope::One(who) => Found::One(who.clone(), uri.clone()),
+                Scope::Room => self.shelf.find_uri(&uri),
+            };
+            if let Found::One(who, theirs) = found {
+                known.insert((who, theirs));
+                honoured.push(uri);
+            }
+        }
+        let mut acknowledged = Members::default();
+        for (key, _) in &wanted {
+            acknowledged.set(key, &true);
+        }
+        if !honoured.is_empty() {
+            acknowledged.set("resourceSubscriptions", &honoured);
+        }
+        let mut params = Members::default();
+        params.set("notifications", &acknowledged);
+        let lists = wanted.iter().map(|(_, listing)| listing.changed()).collect();
+        self.interest.extend(wanted.iter().map(|(_, listing)| *listing));
+        let (channel, manner) = (request.channel, request.manner.clone());
+        self.say_news(channel, &request.id.clone(), "notifications/subscriptions/acknowledged", Some(&params.to_raw()));
+        self.forget_timer(Due::Slow(channel));
+        let number = self.fresh();
+        self.listens.insert(number, Listening { request, lists, uris: known });
+        let peers: Vec<_> = self.peers.keys().cloned().collect();
+        for who in peers {
+            self.subscribe_to(number, &who, &manner, now);
+        }
+    }
+
+    /// Has somebody tell what a subscription wants of them.
+    fn subscribe_to(&mut self, number: u64, who: &ParticipantId, manner: &Arc<Manner>, now: Instant) {
+        let Some(listening) = self.listens.get(&number) else { return };
+        let theirs: Vec<String> =
+            listening.uris.iter().filter(|(owner, _)| owner == who).map(|(_, uri)| uri.clone()).collect();
+        let lists: Vec<_> =
+            NEWS.into_iter().filter(|(_, listing)| listening.lists.contains(listing.changed())).collect();
+        match self.peers.get(who).map(|peer| peer.era_for(manner.era())) {
+            Some(Era::Modern) if !theirs.is_empty() || !lists.is_empty() => {
+                let mut filter = Members::default();
+                for (key, _) in lists {
+                    filter.set(key, &true);
+                }
+                if !theirs.is_empty() {
+                    filter.set("resourceSubscriptions", &theirs);
+                }
+                let mut params = Members::default();
+                params.set("notifications", &filter);
+                self.run(who, Errand::Listen(number), "subscriptions/listen", Some(params.to_raw()), manner, now);
+            }
+            Some(Era::Legacy) => {
+                for uri in theirs {
+                    self.duty(who, "resources/subscribe", &uri, manner, now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn duty(&mut self, who: &ParticipantId, method: &str, uri: &str, manner: &Arc<Manner>, now: Instant) {
+        let params = to_raw_value(&json!({ "uri": uri })).expect("a string");
+        self.run(who, Errand::Duty, method, Some(params), manner, now);
+    }
+
+    /// A legacy client subscribes to a resource of a modern participant's, or no longer: all that it has subscribed to there is one subscription,
+    /// which is made anew.
+    pub(super) fn subscribe_anew(&mut self, request: &Request, who: &ParticipantId, now: Instant) {
+        let Some(uri) = text_of(request.params.as_deref(), "uri") else {
+            return self.refuse(request, RpcError::invalid_params("`uri` is missing"));
+        };
+        let one = (who.clone(), uri);
+        let _ = if &*request.method == "resources/subscribe" {
+            self.subscriptions.insert(one)
+        } else {
+            self.subscriptions.remove(&one)
+        };
+        self.answer(request, &Ok(super::empty()));
+        self.listen_anew(who, &request.manner.clone(), now);
+    }
+
+    fn listen_anew(&mut self, who: &ParticipantId, manner: &Arc<Manner>, now: Instant) {
+        let is_it = |call: &Call| call.to == *who && matches!(call.errand, Errand::Listen(ONE_BY_ONE));
+        let before: Vec<u64> = self.calls.iter().filter(|(_, call)| is_it(call)).map(|(number, _)| *number).collect();
+        let uris: Vec<&str> =
+            self.subscriptions.iter().filter(|(owner, _)| owner == who).map(|(_, uri)| uri.as_str()).collect();
+        if !uris.is_empty() {
+            let params = json!({ "notifications": { "resourceSubscriptions": uris } });
+            let params = to_raw_value(&params).expect("strings");
+            self.run(who, Errand::Listen(ONE_BY_ONE), "subscriptions/listen", Some(params), manner, now);
+        }
+        for number in before {
+            self.cancel(number, None, now);
+        }
+    }
+
+    /// Somebody is back who has forgotten what it was to tell.
+    pub(super) fn resume_news(&mut self, who: &ParticipantId, manner: &Arc<Manner>, now: Instant) {
+        let mine: Vec<_> = self.subscriptions.iter().filter(|(owner, _)| owner == who).cloned().collect();
+        if self.peers.get(who).is_some_and(|peer| peer.era_for(Era::Legacy) == Era::Modern) {
+            self.listen_anew(who, manner, now);
+        } else {
+            for (_, uri) in mine {
+                self.duty(who, "resources/subscribe", &uri, manner, now);
+            }
+        }
+        let listens: Vec<_> =
+            self.listens.iter().map(|(number, listening)| (*number, listening.request.manner.clone())).collect();
+        for (number, manner) in listens {
+            self.subscribe_to(number, who, &manner, now);
+        }
+    }
+
+    /// The subscription that a request of the door's own is part of.
+    pub(super) fn listen_of(&self, number: u64) -> Option<u64> {
+        match self.calls.get(&number).map(|call| &call.errand) {
+            Some(Errand::Listen(listen)) => Some(*listen),
+            _ => None,
+        }
+    }
+
+    /// A modern participant tells something for a subscription.
+    pub(super) fn listen_told(
+        &mut self,
+        number: u64,
+        from: &ParticipantId,
+        method: &str,
+        params: Option<&RawValue>,
+        now: Instant,
+    ) {
+        if number == ONE_BY_ONE && method == "notifications/resources/updated" {
+            let plain = params.and_then(meta::strip);
+            return self.updated(from, plain.as_deref());
+        }
+        let Some(listening) = self.listens.get(&number) else { return };
+        let (channel, id) = (listening.request.channel, listening.request.id.clone());
+        if let Some((_, listing)) = NEWS.into_iter().find(|(_, listing)| listing.changed() == method) {
+            self.say_news(channel, &id, method, params);
+            let stale: &[Listing] = match listing {
+                Listing::Resources => &[Listing::Resources, Listing::Templates],
+                Listing::Tools => &[Listing::Tools],
+                _ => &[Listing::Prompts],
+            };
+            self.list_apart(from);
+            self.list_stale(from, stale, now);
+        } else if method == "notifications/resources/updated" {
+            let Some(uri) = text_of(params, "uri") else { return };
+            let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
+            params.set("uri", &self.shelf.listed_uri(from, &uri));
+            self.say_news(channel, &id, method, Some(&params.to_raw()));
+        }
+    }
+
+    /// Says something on a subscription's stream, marked as its own.
+    fn say_news(&mut self, channel: Channel, id: &RawValue, method: &str, params: Option<&RawValue>) {
+        let nothing = super::empty();
+        let params = meta::with_subscription(params.unwrap_or(&nothing), id);
+        self.say(channel, &rpc::notification(method, params.as_deref()));
+    }
+
+    /// Tells the client that lists have changed.
+    pub(super) fn tell_changes(&mut self) {
+        for method in std::mem::take(&mut self.changed) {
+            if self.is_introduced() {
+                self.say(Channel::SESSION, &rpc::notification(method, None));
+            }
+            let told: Vec<_> = self
+                .listens
+                .values()
+                .filter(|listening| listening.lists.contains(method))
+                .map(|listening| (listening.request.channel, listening.request.id.clone()))
+                .collect();
+            for (channel, id) in told {
+                self.say_news(channel, &id, method, None);
+            }
+        }
+    }
+
+    /// A participant of the legacy era tells of a resource.
+    pub(super) fn tell_listens_updated(&mut self, from: &ParticipantId, uri: &str, params: &RawValue) {
+        let wants =
+            |listening: &&Listening| listening.uris.iter().any(|(owner, wanted)| owner == from && is_part(uri, wanted));
+        let told: Vec<_> = self
+            .listens
+            .values()
+            .filter(wants)
+            .map(|listening| (listening.request.channel, listening.request.id.clone()))
+            .collect();
+        for (channel, id) in told {
+            self.say_news(channel, &id, "notifications/resources/updated", Some(params));
+        }
+    }
+
+    /// The session ends, and every subscription with it.
+    pub(super) fn end_listens(&mut self) {
+        for listening in std::mem::take(&mut self.listens).into_values() {
+            let id = &listening.request.id;
+            let nothing = upgrade::result("subscriptions/listen", &super::empty(), None);
+            let result = meta::with_subscription(&nothing, id).unwrap_or(nothing);
+            self.answer(&listening.request, &Ok(result));
+        }
+    }
+
+    /// Ends the subscriptions that their client takes back.
+    pub(super) fn end_listens_where(&mut self, wanted: &impl Fn(&Request) -> bool, now: Instant) {
+        let ended: Vec<u64> = self
+            .listens
+            .iter()
+            .filter(|(_, listening)| wanted(&listening.request))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in ended {
+            let Some(listening) = self.listens.remove(&number) else { continue };
+            self.outlets.skip(listening.request.channel);
+            let upstream: Vec<u64> =
+                self.calls.keys().copied().filter(|call| self.listen_of(*call) == Some(number)).collect();
+            for call in upstream {
+                self.cancel(call, None, now);
+            }
+            let manner = listening.request.manner.clone();
+            for (who, uri) in &listening.uris {
+                let is_wanted = self.listens.values().any(|other| other.uris.contains(&(who.clone(), uri.clone())));
+                let is_legacy = self.peers.get(who).is_some_and(|peer| peer.era_for(Era::Modern) == Era::Legacy);
+                if !is_wanted && is_legacy {
+                    self.duty(who, "resources/unsubscribe", uri, &manner, now);
+                }
+            }
+        }
+    }
+}
+
+fn filter_of(request: &Request) -> Option<Members> {
+    let params = Members::parse(request.params.as_deref()?.get())?;
+    Members::parse(params.get("notifications")?.get())
+}
+
+/// Whether a URI names a resource or something below it.
+fn is_part(uri: &str, of: &str) -> bool {
+    uri.strip_prefix(of).is_some_and(|rest| rest.is_empty() || of.ends_with('/') || rest.starts_with('/'))
+}

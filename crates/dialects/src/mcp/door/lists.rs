@@ -1,0 +1,272 @@
+//! What everybody offers, gathered and said as one list, in pages.
+//!
+//! The room has one catalogue, which is asked first: if every client listed everybody for itself, a full room would hear of little else. Only
+//! who has met the client in a call, and may ask it things, is listed in the client's own name, for it may offer such a client more. Whoever is slow does not hold up a list: after a moment what is there is answered, and what comes later is told of by list-changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use salon_protocol::{Members, ParticipantId, RpcError};
+use serde_json::value::RawValue;
+
+use super::calls::Errand;
+use super::incoming::text_of;
+use super::{Door, Due, Manner, Request};
+use crate::Action;
+use crate::mcp::listing::{self, Item, Listing};
+use crate::mcp::{Era, downgrade, handshake, upgrade};
+
+/// How long a list waits for anybody.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long changes are gathered before the client is told.
+const GATHERED: Duration = Duration::from_millis(50);
+/// How long one participant's list may be: pages, elements, and bytes; and bytes of all together.
+const MOST_PAGES: usize = 64;
+const MOST_ITEMS: usize = 4096;
+const MOST_BYTES: usize = 4 << 20;
+const MOST_BYTES_IN_ALL: usize = 32 << 20;
+
+/// What is known of one of somebody's lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum List {
+    /// It is being asked for; whether it has changed meanwhile.
+    Asking {
+        since: Instant,
+        stale: bool,
+    },
+    Known,
+    /// It is not to be had, and not asked for before a moment.
+    Lacking {
+        until: Instant,
+    },
+}
+
+pub(super) type Lists = BTreeMap<Listing, List>;
+
+/// A list that is being read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) listing: Listing,
+    items: Vec<Item>,
+    pages: usize,
+}
+
+/// A request that waits for lists.
+#[derive(Debug)]
+pub(super) struct Gather {
+    needs: &'static [Listing],
+    pub(super) request: Request,
+}
+
+impl Door {
+    /// Answers a request for a list.
+    pub(super) fn list(&mut self, request: Request, listing: Listing, now: Instant) {
+        self.interest.insert(listing);
+        let needs: &'static [Listing] = match listing {
+            Listing::Tools => &[Listing::Tools],
+            Listing::Prompts => &[Listing::Prompts],
+            Listing::Resources => &[Listing::Resources],
+            Listing::Templates => &[Listing::Templates],
+        };
+        // Later pages are of what the first was of.
+        match text_of(request.params.as_deref(), "cursor") {
+            Some(_) => self.answer_page(&request, listing),
+            None => self.gather(needs, request, now),
+        }
+    }
+
+    /// Has a request wait until lists are known, or have been waited for long enough.
+    pub(super) fn gather(&mut self, needs: &'static [Listing], request: Request, now: Instant) {
+        let manner = request.manner.clone();
+        let peers: Vec<_> = self.peers.keys().cloned().collect();
+        for who in &peers {
+            for listing in needs {
+                self.ask_list(who, *listing, &manner, now);
+            }
+        }
+        let number = self.fresh();
+        self.gathers.insert(number, Gather { needs, request });
+        self.after(PATIENCE, Due::Gather(number), now);
+        self.settle_gathers(now);
+    }
+
+    /// Goes on with every request whose lists have come.
+    pub(super) fn settle_gathers(&mut self, now: Instant) {
+        let is_settled = |needs: &[Listing]| {
+            self.peers.values().flat_map(|peer| needs.iter().map(|need| peer.lists.get(need))).all(|list| match list {
+                Some(List::Asking { since, .. }) => *since + PATIENCE <= now,
+                Some(List::Known | List::Lacking { .. }) | None => true,
+            })
+        };
+        let settled: Vec<u64> =
+            self.gathers.iter().filter(|(_, gather)| is_settled(gather.needs)).map(|(number, _)| *number).collect();
+        for number in settled {
+            self.gathered(number, now);
+        }
+    }
+
+    /// Goes on with a request, whether everything has come or not.
+    pub(super) fn gathered(&mut self, number: u64, now: Instant) {
+        self.forget_timer(Due::Gather(number));
+        let Some(Gather { request, .. }) = self.gathers.remove(&number) else { return };
+        match Listing::of_method(&request.method) {
+            Some(listing) => self.answer_page(&request, listing),
+            None => self.serve_gathered(request, now),
+        }
+    }
+
+    fn answer_page(&mut self, request: &Request, listing: Listing) {
+        let cursor = text_of(request.params.as_deref(), "cursor");
+        let Some((items, next)) = self.shelf.page(listing, cursor.as_deref()) else {
+            return self.refuse(request, RpcError::invalid_params("`cursor` is none that was given out here"));
+        };
+        let mut result = Members::default();
+        result.set(listing.key(), &items);
+        if let Some(next) = next {
+            result.set("nextCursor", &next);
+        }
+        let result = result.to_raw();
+        let result = match request.manner.era() {
+            Era::Legacy => downgrade::result(listing.method(), &result, request.manner.revision),
+            Era::Modern => upgrade::result(listing.method(), &result, Some(&self.server_info())),
+        };
+        self.answer(request, &Ok(result));
+    }
+
+    /// Asks somebody for a list, unless it is known or being asked for.
+    pub(super) fn ask_list(&mut self, who: &ParticipantId, listing: Listing, manner: &Arc<Manner>, now: Instant) {
+        let Some(peer) = self.peers.get_mut(who) else { return };
+        match peer.lists.get(&listing) {
+            Some(List::Asking { .. } | List::Known) => return,
+            Some(List::Lacking { until }) if *until > now => return,
+            _ => {}
+        }
+        peer.lists.insert(listing, List::Asking { since: now, stale: false });
+        // Whoever has met the client and may ask it things may offer it more than the room knows of, and so may who told it so.
+        let offers_more = peer.lists_apart || (peer.is_met() && handshake::can_be_asked(&manner.capabilities));
+        if self.is_room() && !offers_more {
+            return self.actions.push_back(Action::Consult(who.clone(), listing));
+        }
+        let reading = Reading { listing, items: Vec::new(), pages: 0 };
+        self.run(who, Errand::List(Box::new(reading)), listing.method(), None, manner, now);
+    }
+
+    /// The room's catalogue says what somebody offers.
+    pub(super) fn consulted(
+        &mut self,
+        who: &ParticipantId,
+        listing: Listing,
+        items: Option<Arc<[Item]>>,
+        now: Instant,
+    ) {
+        match items {
+            Some(items) => self.shelve(who, listing, items, now),
+            None => self.not_listed(who, listing, now),
+        }
+    }
+
+    /// Lists somebody's offers anew who has just met the client.
+    pub(super) fn list_met(&mut self, who: &ParticipantId, manner: &Arc<Manner>, now: Instant) {
+        if !self.is_room() || !handshake::can_be_asked(&manner.capabilities) {
+            return;
+        }
+        for listing in self.interest.clone() {
+            if let Some(peer) = self.peers.get_mut(who)
+                && peer.lists.get(&listing) == Some(&List::Known)
+            {
+                peer.lists.remove(&listing);
+                self.ask_list(who, listing, manner, now);
+            }
+        }
+    }
+
+    /// A page of somebody's list has come.
+    pub(super) fn listed(
+        &mut self,
+        who: &ParticipantId,
+        mut reading: Reading,
+        result: &RawValue,
+        manner: &Arc<Manner>,
+        now: Instant,
+    ) {
+        let listing = reading.listing;
+        let Some((page, next)) = listing::read_page(listing, result) else {
+            return self.not_listed(who, listing, now);
+        };
+        reading.items.extend(page);
+        reading.pages += 1;
+        let bytes: usize = reading.items.iter().map(|item| item.raw.get().len()).sum();
+        let is_much = reading.items.len() > MOST_ITEMS || bytes > MOST_BYTES || reading.pages > MOST_PAGES;
+        if is_much || self.shelf.bytes() + bytes > MOST_BYTES_IN_ALL {
+            return self.not_listed(who, listing, now);
+        }
+        if let Some(cursor) = next {
+            let mut params = Members::default();
+            params.set("cursor", &*cursor);
+            self.run(who, Errand::List(Box::new(reading)), listing.method(), Some(params.to_raw()), manner, now);
+            return;
+        }
+        self.shelve(who, listing, reading.items, now);
+    }
+
+    /// Keeps somebody's list.
+    pub(super) fn shelve(
+        &mut self,
+        who: &ParticipantId,
+        listing: Listing,
+        items: impl Into<Arc<[Item]>>,
+        now: Instant,
+    ) {
+        let Some(peer) = self.peers.get_mut(who) else { return };
+        let stale = matches!(peer.lists.insert(listing, List::Known), Some(List::Asking { stale: true, .. }));
+        let is_awaited = self.gathers.values().any(|gather| gather.needs.contains(&listing));
+        if self.shelf.put(who, listing, items) && !is_awaited {
+            self.list_changed(listing, now);
+        }
+        if stale {
+            self.list_stale(&who.clone(), &[listing], now);
+        }
+        self.settle_gathers(now);
+    }
+
+    /// Somebody's list is not to be had.
+    pub(super) fn not_listed(&mut self, who: &ParticipantId, listing: Listing, now: Instant) {
+        self.list_lacking(who, listing, now);
+        self.settle_gathers(now);
+    }
+
+    /// Somebody tells this client alone of a change: from now on it is asked in the client's name.
+    pub(super) fn list_apart(&mut self, who: &ParticipantId) {
+        if let Some(peer) = self.peers.get_mut(who) {
+            peer.lists_apart = true;
+        }
+    }
+
+    /// Somebody says that a list of theirs has changed.
+    pub(super) fn list_stale(&mut self, who: &ParticipantId, listings: &[Listing], now: Instant) {
+        for listing in listings {
+            let Some(peer) = self.peers.get_mut(who) else { return };
+            match peer.lists.get_mut(listing) {
+                Some(List::Asking { stale, .. }) => *stale = true,
+                Some(List::Known | List::Lacking { .. }) => {
+                    peer.lists.remove(listing);
+                }
+                None => {}
+            }
+            if let Some(manner) = self.manner.clone().filter(|_| self.interest.contains(listing)) {
+                self.ask_list(who, *listing, &manner, now);
+            }
+        }
+    }
+
+    /// What the client was told of a list is no longer so.
+    pub(super) fn list_changed(&mut self, listing: Listing, now: Instant) {
+        if self.interest.contains(&listing) || !self.listens.is_empty() {
+            if self.changed.is_empty() {
+                self.after(GATHERED, Due::Changed, now);
+            }
+            self.changed.insert(listing.changed());
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Names of tools and prompts as the room lists them: `participant__name`, within what every MCP host takes.
+
+use std::collections::{HashMap, HashSet};
+
+use salon_protocol::ParticipantId;
+
+use super::{Found, Item};
+
+/// The longest name that every host takes.
+const LONGEST: usize = 64;
+/// Hexadecimal digits of a hash at the end of a name, with a `_` before them.
+const DIGITS: usize = 8;
+
+/// The names of one kind of list.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Per participant and item, in its order; `None` for one that repeats a name of its owner's.
+    listed: HashMap<ParticipantId, Vec<Option<Box<str>>>>,
+    /// By the listed name: whose, and its own name.
+    owners: HashMap<Box<str>, (ParticipantId, Box<str>)>,
+    /// By `participant__name`, where that is not the listed name.
+    aliases: HashMap<String, Vec<(ParticipantId, Box<str>)>>,
+    /// By the own name.
+    bare: HashMap<Box<str>, Vec<ParticipantId>>,
+}
+
+impl Names {
+    pub(super) fn new<'a>(all: impl Iterator<Item = (&'a ParticipantId, &'a [Item])>) -> Self {
+        let mut names = Self::default();
+        for (who, items) in all {
+            let mut own = HashSet::new();
+            let listed =
+                items.iter().map(|Item { name, .. }| own.insert(name).then(|| names.take(who, name))).collect();
+            names.listed.insert(who.clone(), listed);
+        }
+        names
+    }
+
+    /// Gives an item the first name of its that is still free.
+    fn take(&mut self, who: &ParticipantId, name: &str) -> Box<str> {
+        let natural = natural(who, name);
+        let hashed = (0_u32..).map(|attempt| hashed(who, name, attempt));
+        let listed: Box<str> = natural
+            .into_iter()
+            .chain(hashed)
+            .find(|listed| !self.owners.contains_key(listed.as_str()))
+            .expect("there are more hashes than names")
+            .into();
+        self.owners.insert(listed.clone(), (who.clone(), name.into()));
+        let full = qualified(who, name);
+        if *full != *listed {
+            self.aliases.entry(full).or_default().push((who.clone(), name.into()));
+        }
+        self.bare.entry(name.into()).or_default().push(who.clone());
+        listed
+    }
+
+    /// The name the room lists for a participant's item; `None` where it lists none.
+    pub(super) fn listed(&self, who: &ParticipantId, index: usize) -> Option<&str> {
+        self.listed.get(who)?.get(index)?.as_deref()
+    }
+
+    pub(super) fn find(&self, name: &str) -> Found {
+        if let Some((owner, own)) = self.owners.get(name) {
+            return Found::One(owner.clone(), own.to_string());
+        }
+        match self.aliases.get(name).map(Vec::as_slice) {
+            Some([(owner, own)]) => return Found::One(owner.clone(), own.to_string()),
+            Some(several) => return Found::Several(several.iter().map(|(owner, _)| owner.clone()).collect()),
+            None => {}
+        }
+        match self.bare.get(name).map(Vec::as_slice) {
+            // The host comes first, and its own names are as good as its listed ones.
+            Some([host, ..]) if host.is_host() => Found::One(host.clone(), name.to_owned()),
+            owners => Found::among(owners.unwrap_or_default(), name),
+        }
+    }
+}
+
+fn qualified(who: &ParticipantId, name: &str) -> String {
+    format!("{who}__{name}")
+}
+
+/// The name before it is altered in any way that could make two of them one. The host's have no prefix.
+fn base(who: &ParticipantId, name: &str) -> String {
+    if who.is_host() { name.replace('.', "_") } else { qualified(who, name) }
+}
+
+fn natural(who: &ParticipantId, name: &str) -> Option<String> {
+    let base = base(who, name);
+    ((1..=LONGEST).contains(&base.len()) && base.chars().all(is_plain)).then_some(base)
+}
+
+/// The name altered, cut, and told apart by a hash.
+fn hashed(who: &ParticipantId, name: &str, attempt: u32) -> String {
+    let plain = base(who, name)
+        .chars()
+        .map(|char| if is_plain(char) { char } else { '_' })
+        .take(LONGEST - 1 - DIGITS)
+        .collect::<String>();
+    let mut hash = fnv(FNV_BASIS, who.as_str().as_bytes());
+    hash = fnv(hash, b"\0");
+    hash = fnv(hash, name.as_bytes());
+    if attempt > 0 {
+        hash = fnv(hash, &attempt.to_be_bytes());
+    }
+    let folded = (hash >> 32) ^ (hash & 0xffff_ffff);
+    format!("{plain}_{folded:08x}")
+}
+
+fn is_plain(char: char) -> bool {
+    char.is_ascii_alphanumeric() || char == '_' || char == '-'
+}
+
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a: the same on every machine and in every version, which a name that clients remember must be.
+fn fnv(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}

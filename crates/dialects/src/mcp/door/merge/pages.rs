@@ -1,0 +1,57 @@
+//! Pages of the merged lists. A cursor names a place, not a number, so that whoever comes or goes between two pages takes nobody
+//! else's items with them.
+
+use std::ops::Bound;
+
+use salon_protocol::{Members, ParticipantId};
+use serde_json::value::RawValue;
+
+use super::{Item, Listing, Place, Shelf};
+
+/// How much is on a page. Some clients take no message over 1 MiB.
+const MOST_ITEMS: usize = 250;
+const MOST_BYTES: usize = 512 << 10;
+
+impl Shelf {
+    /// A page of what the room lists, and the cursor of the next. `None` for a cursor that is none of ours.
+    pub(in crate::mcp::door) fn page(
+        &self,
+        listing: Listing,
+        cursor: Option<&str>,
+    ) -> Option<(Vec<Box<RawValue>>, Option<String>)> {
+        let (first, skipped) = match cursor {
+            None => (Bound::Unbounded, 0),
+            Some(cursor) => {
+                let (index, who) = cursor.split_once('/')?;
+                (Bound::Included(Place::of(&ParticipantId::new(who).ok()?)), index.parse().ok()?)
+            }
+        };
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        for (place, stock) in self.stocks.range((first.clone(), Bound::Unbounded)) {
+            let skipped = if first == Bound::Included(place.clone()) { skipped } else { 0 };
+            for (index, item) in stock[listing as usize].iter().enumerate().skip(skipped) {
+                let Some(item) = self.listed(listing, &place.who, index, item) else { continue };
+                bytes += item.get().len();
+                if page.len() == MOST_ITEMS || (!page.is_empty() && bytes > MOST_BYTES) {
+                    return Some((page, Some(format!("{index}/{}", place.who))));
+                }
+                page.push(item);
+            }
+        }
+        Some((page, None))
+    }
+
+    /// An item as the room lists it; `None` for one that it leaves out.
+    fn listed(&self, listing: Listing, who: &ParticipantId, index: usize, item: &Item) -> Option<Box<RawValue>> {
+        let name = match listing {
+            Listing::Tools | Listing::Prompts => self.names(listing).listed(who, index)?.into(),
+            Listing::Resources | Listing::Templates => self.uris(listing).listed(who, &item.name),
+        };
+        if *name == *item.name {
+            return Some(item.raw.clone());
+        }
+        let mut members = Members::parse(item.raw.get())?;
+        members.set(listing.label(), &name);
+        Some(members.to_raw())
+    }
+}

@@ -1,0 +1,488 @@
+//! The door for MCP clients: a room as one server, or one participant as itself, in every revision.
+//!
+//! One value per session: a WebSocket, a session over HTTP, or all requests that one participant makes without a session. The client
+//! speaks MCP; in the room it is a participant whose requests are envelopes like everybody's. The door shakes hands with the others in the client's
+//! name and with the client's capabilities ([`peers`]), gathers what they offer ([`lists`]) under names that every host accepts
+//! ([`merge`]), passes calls on ([`calls`]) and questions back ([`asks`]), and says in one era what was said in the other.
+//!
+//! Invariants: a request is answered once, unless its client cancels it; to the room every request has an id of the door's own, which
+//! is its envelope's id, its JSON-RPC id and its progress token, so that clients with equal ids never meet. Deliberately absent: sockets, tokens, sessions' ids.
+
+mod asks;
+mod calls;
+mod incoming;
+mod legacy;
+mod listens;
+mod lists;
+mod merge;
+mod modern;
+mod news;
+mod outlets;
+mod peers;
+mod route;
+mod targets;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use salon_protocol::{
+    CloseReason, Code, Compose, Draft, EnvelopeId, Kind, Limits, LogLevel, ParticipantId, Refusal, RpcError, TopicName,
+    rpc,
+};
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::handshake::Hello;
+use super::listing::Listing;
+use super::{Era, Revision};
+use crate::{Action, Dialect, Event, Frame, Introduction, Opening, Post, Stamps, StreamId, Ticket};
+use asks::Ask;
+use calls::{Call, Errand};
+use listens::Listening;
+use lists::Gather;
+use merge::Shelf;
+use outlets::{Channel, Outlets};
+use peers::Peer;
+
+pub use route::{Fault, Route, route};
+
+/// Requests of the client that may be open.
+const MOST_CALLS: usize = 256;
+/// Requests that may wait for the seat.
+const MOST_EARLY: usize = 64;
+/// How long a request over HTTP may be silent before its stream is opened, so that nothing on the way takes it for dead.
+const SLOW: Duration = Duration::from_secs(5);
+
+/// What a client sees as its server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Everybody in the room, merged.
+    Room,
+    /// One participant, as it is.
+    One(ParticipantId),
+}
+
+/// What does not change while a session lasts.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Who the client is in the room.
+    pub me: ParticipantId,
+    /// The room.
+    pub topic: TopicName,
+    /// What it sees of it.
+    pub scope: Scope,
+    /// Bounds on what it sends.
+    pub limits: Limits,
+    /// The id of its session, where there is one to be told.
+    pub session: Option<Box<str>>,
+    /// How long a session without open streams may be silent.
+    pub idle: Option<Duration>,
+    /// Random bytes, from which ids that nobody can guess are made.
+    pub salt: [u8; 16],
+    /// The gateway's version.
+    pub version: &'static str,
+}
+
+/// How a client speaks, and what it said of itself: once in a handshake, or with every request.
+#[derive(Debug, Clone)]
+struct Manner {
+    revision: Revision,
+    capabilities: Box<RawValue>,
+    info: Option<Box<RawValue>>,
+    /// Which log lines it wants; in the legacy era that is said apart.
+    level: Option<LogLevel>,
+}
+
+impl Manner {
+    fn era(&self) -> Era {
+        self.revision.era()
+    }
+
+    /// The same as a handshake says it.
+    fn hello(&self) -> Hello {
+        Hello { asked: None, capabilities: self.capabilities.clone(), info: self.info.clone() }
+    }
+}
+
+/// A request of the client's.
+#[derive(Debug)]
+struct Request {
+    channel: Channel,
+    id: Box<RawValue>,
+    method: Box<str>,
+    params: Option<Box<RawValue>>,
+    manner: Arc<Manner>,
+    /// The headers it came with, where it came over HTTP.
+    headers: Option<Vec<(Box<str>, Box<str>)>>,
+}
+
+impl Request {
+    fn is_modern(&self) -> bool {
+        self.manner.era() == Era::Modern
+    }
+}
+
+/// Whether the client has its seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Outside,
+    Entering,
+    Inside,
+}
+
+/// What falls due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// A request has been silent for long.
+    Slow(Channel),
+    /// A list has been waited for long enough.
+    Gather(u64),
+    /// Somebody was asked something by the door itself and has not answered.
+    Errand(u64),
+    /// The questions of a call have been gathered.
+    Questions(u64),
+    /// A client has not come back with answers.
+    Parked(u64),
+    /// Something that the room did not take is tried again.
+    Again(u64),
+    /// Lists have changed.
+    Changed,
+    /// Nothing has been heard for long.
+    Idle,
+}
+
+/// One MCP client.
+#[derive(Debug)]
+pub struct Door {
+    options: Options,
+    stamps: Stamps,
+    place: Place,
+    /// Requests over HTTP whose body has not come.
+    posts: HashMap<StreamId, Post>,
+    duplex: Option<StreamId>,
+    /// Requests that came before the seat.
+    early: VecDeque<Request>,
+    /// How the client spoke last.
+    manner: Option<Arc<Manner>>,
+    /// How it introduced itself, where it did.
+    introduced: Option<Arc<Manner>>,
+    /// The level of log lines a legacy client asked for.
+    level: Option<LogLevel>,
+    /// A handshake that waits for the one participant's.
+    introducing: Vec<Request>,
+    peers: BTreeMap<ParticipantId, Peer>,
+    shelf: Shelf,
+    /// The lists the client has asked for.
+    interest: BTreeSet<Listing>,
+    gathers: BTreeMap<u64, Gather>,
+    calls: BTreeMap<u64, Call>,
+    sent: HashMap<EnvelopeId, u64>,
+    asks: BTreeMap<u64, Ask>,
+    listens: BTreeMap<u64, Listening>,
+    subscriptions: BTreeSet<(ParticipantId, String)>,
+    changed: BTreeSet<&'static str>,
+    outlets: Outlets,
+    timers: BTreeSet<(Instant, Due)>,
+    heard: Instant,
+    next: u64,
+    tickets: u64,
+    actions: VecDeque<Action>,
+    closing: Option<CloseReason>,
+}
+
+impl Door {
+    /// A session of which nothing has been heard yet.
+    pub fn new(options: Options, stamps: Stamps, now: Instant) -> Self {
+        let mut timers = BTreeSet::new();
+        if let Some(idle) = options.idle {
+            timers.insert((now + idle, Due::Idle));
+        }
+        Self {
+            outlets: Outlets::new(options.session.clone()),
+            options,
+            stamps,
+            place: Place::Outside,
+            posts: HashMap::new(),
+            duplex: None,
+            early: VecDeque::new(),
+            manner: None,
+            introduced: None,
+            level: None,
+            introducing: Vec::new(),
+            peers: BTreeMap::new(),
+            shelf: Shelf::default(),
+            interest: BTreeSet::new(),
+            gathers: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            sent: HashMap::new(),
+            asks: BTreeMap::new(),
+            listens: BTreeMap::new(),
+            subscriptions: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            timers,
+            heard: now,
+            next: 0,
+            tickets: 0,
+            actions: VecDeque::new(),
+            closing: None,
+        }
+    }
+
+    fn fresh(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn is_room(&self) -> bool {
+        self.options.scope == Scope::Room
+    }
+
+    fn after(&mut self, delay: Duration, due: Due, now: Instant) {
+        self.timers.insert((now + delay, due));
+    }
+
+    fn forget_timer(&mut self, due: Due) {
+        self.timers.retain(|(_, known)| *known != due);
+    }
+
+    /// Takes a seat under the name the client gave itself.
+    fn join(&mut self, manner: &Manner) {
+        if self.place != Place::Outside {
+            return;
+        }
+        self.place = Place::Entering;
+        let name = manner.info.as_deref().and_then(legacy::name_of);
+        let mut mcp = salon_protocol::McpVersion::default();
+        if manner.era() == Era::Legacy {
+            mcp.version = manner.revision.date().into();
+        }
+        self.actions.push_back(Action::Join(Box::new(Introduction { name: name.map(Into::into), mcp })));
+    }
+
+    /// Says something in the room, as the client. The envelope's id, unless it is more than the room takes.
+    fn publish(
+        &mut self,
+        to: &ParticipantId,
+        correlation: Option<&EnvelopeId>,
+        payload: impl FnOnce(&str) -> Box<RawValue>,
+        now: Instant,
+    ) -> Result<EnvelopeId, Refusal> {
+        let (id, ts) = self.stamps.next(now);
+        let payload = payload(&id);
+        let text = Compose {
+            id: &id,
+            ts,
+            from: &self.options.me,
+            to: std::slice::from_ref(to),
+            kind: Kind::Mcp,
+            correlation_id: correlation.map(EnvelopeId::as_str),
+            payload,
+        }
+        .text();
+        let draft = Draft::parse(text, &self.options.limits)?;
+        let id = draft.envelope().id().clone();
+        self.tickets += 1;
+        self.actions.push_back(Action::Publish(Ticket(self.tickets), Box::new(draft)));
+        Ok(id)
+    }
+
+    /// Tells somebody something; what is more than the room takes is not told.
+    fn tell(
+        &mut self,
+        to: &ParticipantId,
+        about: Option<&EnvelopeId>,
+        method: &str,
+        params: Option<&RawValue>,
+        now: Instant,
+    ) {
+        let _ = self.publish(to, about, |_| rpc::notification(method, params), now);
+    }
+
+    /// Answers a request of the client's.
+    fn answer(&mut self, request: &Request, outcome: &Result<Box<RawValue>, RpcError>) {
+        let status = match outcome {
+            Err(error) if request.is_modern() => route::status(error.code),
+            _ => 200,
+        };
+        let message = rpc::outcome(&request.id, outcome);
+        self.say_answer(request.channel, status, &message);
+    }
+
+    /// Tells the client something. What nobody can hear any more is not told.
+    fn say(&mut self, channel: Channel, message: &RawValue) {
+        let _ = self.outlets.say(channel, message);
+    }
+
+    fn say_answer(&mut self, channel: Channel, status: u16, message: &RawValue) {
+        self.forget_timer(Due::Slow(channel));
+        self.outlets.answer(channel, status, message);
+    }
+
+    fn refuse(&mut self, request: &Request, error: RpcError) {
+        self.answer(request, &Err(error));
+    }
+
+    /// How many requests of the client's are being worked on.
+    fn open_requests(&self) -> usize {
+        let calls = self.calls.values().filter(|call| matches!(call.errand, Errand::Client(_))).count();
+        calls + self.gathers.len() + self.listens.len() + self.early.len() + self.introducing.len()
+    }
+
+    fn seated(&mut self, now: Instant) {
+        self.place = Place::Inside;
+        for request in std::mem::take(&mut self.early) {
+            self.serve(request, now);
+        }
+    }
+
+    fn not_seated(&mut self, refusal: &Refusal) {
+        self.place = Place::Outside;
+        for request in std::mem::take(&mut self.early) {
+            self.refuse(&request, told(refusal));
+        }
+        self.end(CloseReason::Bye);
+    }
+
+    /// Ends the session once everything has been said.
+    fn end(&mut self, reason: CloseReason) {
+        self.outlets.close_all();
+        self.closing.get_or_insert(reason);
+    }
+
+    fn idle(&mut self, now: Instant) {
+        let Some(idle) = self.options.idle else { return };
+        let busy = self.outlets.attended() || self.open_requests() > 0;
+        let due = if busy { now + idle } else { self.heard + idle };
+        if due <= now {
+            self.end(CloseReason::Bye);
+        } else {
+            self.timers.insert((due, Due::Idle));
+        }
+    }
+
+    /// What was seen of the room has a hole: whoever waits may wait for what was in it.
+    fn lost_track(&mut self, now: Instant) {
+        let open: Vec<u64> = self.calls.keys().copied().collect();
+        for number in open {
+            let error =
+                RpcError::internal("the answer may have been among messages of the room that are no longer kept");
+            self.fail(number, &error, now);
+        }
+        let peers: Vec<_> = self.peers.keys().cloned().collect();
+        for who in peers {
+            self.list_stale(&who, &Listing::ALL, now);
+        }
+    }
+}
+
+impl Dialect for Door {
+    fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
+        self.heard = now;
+        self.hear(stream, frame, now);
+    }
+
+    fn handle_event(&mut self, event: Event, now: Instant) {
+        // Silence is counted from the last answer.
+        if self.outlets.attended() {
+            self.heard = now;
+        }
+        match event {
+            Event::Joined(joined) => {
+                self.meet(&joined.roster);
+                self.seated(now);
+            }
+            Event::NotJoined(refusal) => self.not_seated(&refusal),
+            Event::Accepted { .. } => {}
+            Event::Refused { refusal, .. } => self.not_taken(&refusal, now),
+            Event::Entry(entry) => self.overhear(&entry.envelope, now),
+            Event::CallFailed { request, callee, .. } => {
+                if let Some(number) = self.sent.get(&request).copied() {
+                    let error = RpcError::new(code::GONE, format!("`{callee}` left before it answered"));
+                    self.fail(number, &error.with_data(&json!({ "code": Code::RecipientNotFound })), now);
+                }
+            }
+            Event::Gap => self.lost_track(now),
+            Event::Consulted { who, listing, items } => self.consulted(&who, listing, items, now),
+            Event::StreamOpened(stream, opening) => match opening {
+                Opening::Duplex => {
+                    self.duplex = Some(stream);
+                    self.outlets.duplex(stream);
+                }
+                Opening::Post(post) => drop(self.posts.insert(stream, post)),
+                Opening::Listen(listen) => {
+                    self.heard = now;
+                    self.outlets.listen(stream, &listen, true);
+                }
+            },
+            Event::StreamClosed(stream) => {
+                self.posts.remove(&stream);
+                self.heard = now;
+                if let Some(channel) = self.outlets.closed(stream) {
+                    self.hung_up(channel, now);
+                }
+            }
+            Event::Closing(reason) => {
+                let error = RpcError::new(code::GONE, reason.to_string());
+                self.end_listens();
+                let gathers = std::mem::take(&mut self.gathers).into_values().map(|gather| gather.request);
+                let waiting: Vec<_> = gathers.chain(self.early.drain(..)).chain(self.introducing.drain(..)).collect();
+                for request in waiting {
+                    self.refuse(&request, error.clone());
+                }
+                let open: Vec<u64> = self.calls.keys().copied().collect();
+                for number in open {
+                    self.fail(number, &error, now);
+                }
+                self.end(reason);
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some(&(at, due)) = self.timers.first()
+            && at <= now
+        {
+            self.timers.pop_first();
+            match due {
+                Due::Slow(channel) => self.outlets.quicken(channel),
+                Due::Gather(number) => self.gathered(number, now),
+                Due::Errand(number) => self.errand_due(number, now),
+                Due::Questions(number) => self.put_questions(number, now),
+                Due::Parked(number) => self.not_resumed(number, now),
+                Due::Again(number) => self.dispatch(number, now),
+                Due::Changed => self.tell_changes(),
+                Due::Idle => self.idle(now),
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        if let Some(action) = self.actions.pop_front() {
+            return Some(action);
+        }
+        // What is left to be said goes out before the end does.
+        self.outlets.poll_action().or_else(|| self.closing.take().map(Action::Close))
+    }
+}
+
+/// Error codes of ours beside those of JSON-RPC and MCP.
+mod code {
+    /// Whom it asked is not there, or not any more.
+    pub(super) const GONE: i64 = -32000;
+}
+
+/// A room's no, as a JSON-RPC error.
+fn told(refusal: &Refusal) -> RpcError {
+    RpcError::new(code::GONE, refusal.message.to_string()).with_data(&json!({ "code": refusal.code }))
+}
+
+fn empty() -> Box<RawValue> {
+    to_raw_value(&json!({})).expect("an empty object can be written")
+}

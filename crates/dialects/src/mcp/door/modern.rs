@@ -1,0 +1,199 @@
+//! The modern era's own ways: discovery, and asking back by `input_required` where a participant asks by requests.
+//!
+//! A participant of the legacy era asks while its call is open. A modern client can only be asked by an answer, so its request is answered
+//! with the questions while the call stays open; the client makes the request again with its answers, and is given the call back.
+
+use std::time::{Duration, Instant};
+
+use salon_protocol::{Members, RpcError};
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::calls::{Asked, Call, Errand, State};
+use super::incoming::{text_of, token_of};
+use super::{Door, Due, Request, Scope};
+use crate::mcp::{Era, Revision, upgrade};
+
+/// How long questions of one call are gathered.
+const COALESCED: Duration = Duration::from_millis(30);
+/// How long a client may think about its answers.
+const THINKING_TIME: Duration = Duration::from_secs(600);
+
+/// Where a call of a modern client stands that must be asked something.
+#[derive(Debug, Default)]
+pub(super) struct Pause {
+    /// What the client gives back to have its call again: set while it is not here.
+    state: Option<Box<str>>,
+    /// What became of the call meanwhile, without an id.
+    outcome: Option<Box<RawValue>>,
+    /// The participant was answered for good, and wants the call made again.
+    anew: bool,
+}
+
+impl Pause {
+    pub(super) fn is_parked(&self) -> bool {
+        self.state.is_some()
+    }
+}
+
+impl Door {
+    pub(super) fn discover(&mut self, request: Request, now: Instant) {
+        let who = match &self.options.scope {
+            Scope::Room => {
+                let result = self.discovery();
+                return self.answer(&request, &Ok(result));
+            }
+            Scope::One(who) => who.clone(),
+        };
+        match self.peers.get(&who).map(|peer| peer.era_for(Era::Modern)) {
+            Some(Era::Modern) => self.pass_on(request, &who, None, now),
+            Some(Era::Legacy) | None => self.introduce_one(request, &who, now),
+        }
+    }
+
+    /// The room, as it introduces itself to a client of the modern era.
+    fn discovery(&self) -> Box<RawValue> {
+        let mut result = Members::default();
+        result.set("resultType", "complete");
+        result.set("supportedVersions", &Revision::all_dates());
+        result.set("capabilities", &self.capabilities());
+        result.set("instructions", &self.instructions());
+        upgrade::result("server/discover", &result.to_raw(), Some(&self.server_info()))
+    }
+
+    fn asked_mut(&mut self, number: u64) -> Option<&mut Asked> {
+        match self.calls.get_mut(&number) {
+            Some(Call { errand: Errand::Client(asked), .. }) => Some(asked),
+            _ => None,
+        }
+    }
+
+    /// A question has come for a call of a modern client; others may follow at once.
+    pub(super) fn question_came(&mut self, number: u64, now: Instant) {
+        let parked = self.asked_mut(number).is_none_or(|asked| asked.pause.is_parked());
+        let due = Due::Questions(number);
+        if !parked && !self.timers.iter().any(|(_, known)| *known == due) {
+            self.after(COALESCED, due, now);
+        }
+    }
+
+    /// Answers a modern client's request with what it is asked.
+    pub(super) fn put_questions(&mut self, number: u64, now: Instant) {
+        let questions = self.questions_of(number);
+        if !questions.is_empty() {
+            let mut wanted = Members::default();
+            for (key, question) in questions {
+                wanted.set(&key, &question);
+            }
+            self.park(number, &wanted, now);
+        }
+    }
+
+    fn park(&mut self, number: u64, wanted: &Members, now: Instant) {
+        let salt: String = self.options.salt.iter().map(|byte| format!("{byte:02x}")).collect();
+        let turn = self.fresh();
+        let state = format!("{PREFIX}{salt}.{turn}");
+        let Some(asked) = self.asked_mut(number) else { return };
+        asked.pause.state = Some(state.as_str().into());
+        let (channel, id) = (asked.request.channel, asked.request.id.clone());
+        let mut result = Members::default();
+        result.set("resultType", "input_required");
+        result.set("inputRequests", wanted);
+        result.set("requestState", &state);
+        self.say_answer(channel, 200, &salon_protocol::rpc::response(&id, &result.to_raw()));
+        self.after(THINKING_TIME, Due::Parked(number), now);
+    }
+
+    /// The call whose state a request gives back; an error for a state of ours that is no longer known.
+    pub(super) fn resumed(&self, request: &Request) -> Option<Result<u64, RpcError>> {
+        let state = text_of(request.params.as_deref(), "requestState").filter(|state| state.starts_with(PREFIX))?;
+        let is_it = |call: &Call| match &call.errand {
+            Errand::Client(asked) => asked.pause.state.as_deref() == Some(&state) && call.method == request.method,
+            _ => false,
+        };
+        let found = self.calls.iter().find(|(_, call)| is_it(call)).map(|(number, _)| *number);
+        let lost = "`requestState` names no request that waits for answers here: it was answered before, took too long, or the gateway was restarted";
+        Some(found.ok_or_else(|| RpcError::invalid_params(lost)))
+    }
+
+    /// Goes on with a call whose client has come back with answers.
+    pub(super) fn resume(&mut self, number: u64, mut request: Request, now: Instant) {
+        self.forget_timer(Due::Parked(number));
+        let params = request.params.take();
+        let token = token_of(params.as_deref());
+        let answers = params.as_deref().and_then(|params| Members::parse(params.get()));
+        let answers = answers.and_then(|mut params| params.remove("inputResponses"));
+        let answers = answers.and_then(|answers| Members::parse(answers.get())).unwrap_or_default();
+        let Some(asked) = self.asked_mut(number) else { return };
+        asked.pause.state = None;
+        asked.request = request;
+        asked.token = token;
+        let (outcome, anew) = (asked.pause.outcome.take(), std::mem::take(&mut asked.pause.anew));
+        for (key, answer) in answers.iter() {
+            self.question_answered(number, key, answer, now);
+        }
+        if let Some(message) = outcome.and_then(|outcome| Members::parse(outcome.get())) {
+            if let Some(Call { errand: Errand::Client(asked), to, .. }) = self.drop_call(number) {
+                let mut message = message;
+                self.adapt(&asked, &to, &mut message);
+                self.pass_back(&asked.request, message);
+            }
+        } else if anew {
+            if let Some(call) = self.calls.get_mut(&number) {
+                call.state = State::Waiting;
+            }
+            self.dispatch(number, now);
+        } else if !self.questions_of(number).is_empty() {
+            // Some were not answered: they are put again.
+            self.question_came(number, now);
+        }
+    }
+
+    /// Keeps what became of a call while its client is away; whether it is.
+    pub(super) fn park_outcome(&mut self, number: u64, outcome: impl FnOnce() -> Box<RawValue>) -> bool {
+        let Some(asked) = self.asked_mut(number).filter(|asked| asked.pause.is_parked()) else { return false };
+        // What it has come to is not changed by what happens to the participant afterwards.
+        if asked.pause.outcome.is_some() || asked.pause.anew {
+            return true;
+        }
+        asked.pause.outcome = Some(outcome());
+        if let Some(State::Sent(envelope, _)) = self.calls.get(&number).map(|call| call.state.clone()) {
+            self.sent.remove(&envelope);
+        }
+        true
+    }
+
+    /// A client did not come back.
+    pub(super) fn not_resumed(&mut self, number: u64, now: Instant) {
+        if self.asked_mut(number).is_some_and(|asked| asked.pause.outcome.is_some() || asked.pause.anew) {
+            self.drop_call(number);
+            return;
+        }
+        let reason = to_raw_value("the client did not come back with answers").ok();
+        self.cancel(number, reason.as_deref(), now);
+    }
+
+    /// A participant wants somebody to open pages in a browser, and then to be asked again.
+    pub(super) fn elicit_by_url(&mut self, number: u64, wanted: &[Box<RawValue>], now: Instant) {
+        self.drop_asks_of(number, now);
+        self.forget_timer(Due::Questions(number));
+        if let Some(State::Sent(envelope, _)) = self.calls.get(&number).map(|call| call.state.clone()) {
+            self.sent.remove(&envelope);
+        }
+        let mut questions = Members::default();
+        for (at, params) in wanted.iter().enumerate() {
+            let mut question = Members::default();
+            question.set("method", "elicitation/create");
+            question.set("params", params);
+            questions.set(&format!("req_{}", at + 1), &question);
+        }
+        let Some(asked) = self.asked_mut(number) else { return };
+        asked.pause.anew = true;
+        // A client that is away hears of them when it is back and the call is made again.
+        if !asked.pause.is_parked() {
+            self.park(number, &questions, now);
+        }
+    }
+}
+
+/// What begins the states that are given out here, so that a participant's own are told apart.
+const PREFIX: &str = "salon.";

@@ -1,0 +1,195 @@
+//! What happens in the room, as far as the client is to know.
+
+use std::time::Instant;
+
+use salon_protocol::{CHAT_METHOD, Envelope, Kind, LogLevel, Members, Message, ParticipantId, rpc};
+use serde_json::value::RawValue;
+
+use super::Door;
+use super::calls::{Call, Errand};
+use super::incoming::text_of;
+use super::outlets::Channel;
+use crate::mcp::listing::Listing;
+use crate::mcp::{Era, meta};
+
+impl Door {
+    pub(super) fn overhear(&mut self, envelope: &Envelope, now: Instant) {
+        if *envelope.from() == self.options.me {
+            return self.overhear_own(envelope);
+        }
+        match (envelope.kind(), envelope.message()) {
+            (Kind::Presence, _) => {
+                if let Some(presence) = envelope.presence() {
+                    self.presence(presence.event, presence.participant, now);
+                }
+            }
+            (Kind::Mcp, Some(Message::Response { .. })) => {
+                let number = envelope.correlation().and_then(|request| self.sent.get(request)).copied();
+                let asked =
+                    number.filter(|number| self.calls.get(number).is_some_and(|call| call.to == *envelope.from()));
+                if let Some(number) = asked {
+                    self.answered(number, envelope.payload(), now);
+                }
+            }
+            (Kind::Mcp, Some(Message::Request { id, method })) if envelope.to().contains(&self.options.me) => {
+                self.asked(envelope, id, method, now);
+            }
+            (Kind::Mcp, Some(Message::Notification { method })) => {
+                let params = envelope.params().and_then(|params| RawValue::from_string(params.to_owned()).ok());
+                self.told(envelope, method, params.as_deref(), now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Something this participant said itself, by this session or another.
+    fn overhear_own(&mut self, envelope: &Envelope) {
+        let is_handshake =
+            matches!(envelope.message(), Some(Message::Request { method, .. }) if &**method == "initialize");
+        if let [who] = envelope.to()
+            && is_handshake
+            && !self.sent.contains_key(envelope.id())
+        {
+            let who = who.clone();
+            let params = envelope.params().and_then(|params| RawValue::from_string(params.to_owned()).ok());
+            self.greeted_elsewhere(&who, params.as_deref());
+        }
+    }
+
+    fn told(&mut self, envelope: &Envelope, method: &str, params: Option<&RawValue>, now: Instant) {
+        let from = envelope.from();
+        if !self.peers.contains_key(from) {
+            return;
+        }
+        let is_addressed = envelope.to().contains(&self.options.me);
+        let call = envelope.correlation().and_then(|request| self.sent.get(request)).copied();
+        let call = call.filter(|number| self.calls.get(number).is_some_and(|call| call.to == *from));
+        if let Some(listen) = call.and_then(|number| self.listen_of(number)) {
+            return self.listen_told(listen, from, method, params, now);
+        }
+        if let Some(number) = call.filter(|number| self.is_subscription(*number)) {
+            return self.passed_on(Some(number), from, method, params);
+        }
+        if is_addressed && method.ends_with("/list_changed") {
+            self.list_apart(from);
+        }
+        match method {
+            "notifications/tools/list_changed" => self.offer_changed(from, &[Listing::Tools], method, now),
+            "notifications/prompts/list_changed" => self.offer_changed(from, &[Listing::Prompts], method, now),
+            "notifications/resources/list_changed" => {
+                self.offer_changed(from, &[Listing::Resources, Listing::Templates], method, now);
+            }
+            // A handshake that somebody makes with the client's participant ends here.
+            "notifications/initialized" => {}
+            _ if !is_addressed || method == CHAT_METHOD => {}
+            "notifications/progress" => self.progressed(from, params),
+            "notifications/cancelled" => self.ask_withdrawn(from, params),
+            "notifications/message" => self.logged(from, call, params),
+            "notifications/resources/updated" => self.updated(from, params),
+            _ => self.passed_on(call, from, method, params),
+        }
+    }
+
+    fn offer_changed(&mut self, from: &ParticipantId, listings: &[Listing], method: &str, now: Instant) {
+        let Some(peer) = self.peers.get(from) else { return };
+        let is_known = listings.iter().any(|listing| peer.lists.contains_key(listing));
+        // A list that is asked for again tells for itself whether it differs.
+        let is_asked = is_known && listings.iter().any(|listing| self.interest.contains(listing));
+        if !self.is_room() && self.is_introduced() {
+            self.say(Channel::SESSION, &rpc::notification(method, None));
+        } else if !is_asked {
+            self.list_changed(listings[0], now);
+        }
+        self.list_stale(from, listings, now);
+    }
+
+    fn progressed(&mut self, from: &ParticipantId, params: Option<&RawValue>) {
+        let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
+        let token = params.get("progressToken").and_then(|token| serde_json::from_str::<String>(token.get()).ok());
+        let number = token
+            .and_then(|token| salon_protocol::EnvelopeId::new(token).ok())
+            .and_then(|id| self.sent.get(&id).copied());
+        let Some(Call { errand: Errand::Client(asked), to, .. }) = number.and_then(|number| self.calls.get(&number))
+        else {
+            return;
+        };
+        if let Some(token) = asked.token.as_ref().filter(|_| to == from && !asked.pause.is_parked()) {
+            params.set("progressToken", token);
+            let channel = asked.request.channel;
+            self.say(channel, &rpc::notification("notifications/progress", Some(&params.to_raw())));
+        }
+    }
+
+    /// The call of the client's that something from somebody belongs to: the one it names, else the oldest that is open.
+    fn cause(&self, named: Option<u64>, from: &ParticipantId) -> Option<&Call> {
+        let is_open = |call: &&Call| {
+            call.to == *from && matches!(&call.errand, Errand::Client(asked) if !asked.pause.is_parked())
+        };
+        match named {
+            Some(number) => self.calls.get(&number).filter(is_open),
+            None => self.calls.values().find(is_open),
+        }
+    }
+
+    fn logged(&mut self, from: &ParticipantId, named: Option<u64>, params: Option<&RawValue>) {
+        let level = text_of(params, "level").and_then(|level| level.parse::<LogLevel>().ok());
+        let message = rpc::notification("notifications/message", params);
+        let cause = self.cause(named, from);
+        let channel = cause.and_then(|call| match &call.errand {
+            Errand::Client(asked) => Some((asked.request.channel, call.manner.era(), call.manner.level)),
+            _ => None,
+        });
+        let admits = |wanted: Option<LogLevel>| match (wanted, level) {
+            (Some(wanted), Some(level)) => level >= wanted,
+            _ => false,
+        };
+        match channel {
+            Some((channel, Era::Modern, wanted)) if admits(wanted) => self.say(channel, &message),
+            Some((_, Era::Modern, _)) => {}
+            // Who has not said what it wants takes what its server sends.
+            Some((channel, Era::Legacy, _)) if self.level.is_none() || admits(self.level) => {
+                self.say(channel, &message);
+            }
+            None if self.is_introduced() && (self.level.is_none() || admits(self.level)) => {
+                self.say(Channel::SESSION, &message);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn updated(&mut self, from: &ParticipantId, params: Option<&RawValue>) {
+        let Some(uri) = text_of(params, "uri") else { return };
+        let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
+        if self.is_room() {
+            params.set("uri", &self.shelf.listed_uri(from, &uri));
+        }
+        let params = params.to_raw();
+        if self.is_introduced() {
+            self.say(Channel::SESSION, &rpc::notification("notifications/resources/updated", Some(&params)));
+        }
+        self.tell_listens_updated(from, &uri, &params);
+    }
+
+    /// Whatever else somebody tells the client: with the call it is about, else by itself.
+    fn passed_on(&mut self, named: Option<u64>, from: &ParticipantId, method: &str, params: Option<&RawValue>) {
+        let channel = match self.cause(named, from).map(|call| &call.errand) {
+            // The modern era has no ids of questions, so nothing can be told of them.
+            Some(Errand::Client(asked))
+                if asked.request.is_modern() && method == "notifications/elicitation/complete" =>
+            {
+                return;
+            }
+            Some(Errand::Client(asked)) => {
+                // A subscription's own news carry its id as the client knows it.
+                let is_listen = &*asked.request.method == "subscriptions/listen";
+                let id = asked.request.id.clone();
+                let patched = params.filter(|_| is_listen).and_then(|params| meta::with_subscription(params, &id));
+                let channel = asked.request.channel;
+                return self.say(channel, &rpc::notification(method, patched.as_deref().or(params)));
+            }
+            _ if self.is_introduced() => Channel::SESSION,
+            _ => return,
+        };
+        self.say(channel, &rpc::notification(method, params));
+    }
+}

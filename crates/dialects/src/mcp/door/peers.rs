@@ -1,0 +1,356 @@
+//! The others in the room, as servers: shaking hands with them in the client's name.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use salon_protocol::{LogLevel, McpVersion, Participant, ParticipantId, PresenceEvent, RpcError};
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::calls::{Call, Errand, State};
+use super::lists::{List, Lists};
+use super::{Door, Due, Manner, Scope, code};
+use crate::mcp::handshake::{Hello, Server, Unfit};
+use crate::mcp::listing::Listing;
+use crate::mcp::{Era, Revision};
+
+/// How long somebody who was asked by the door itself may take before nothing is expected of it.
+const LONGEST_ERRAND: Duration = Duration::from_secs(120);
+/// How long somebody who did not answer is left alone.
+const PEACE: Duration = Duration::from_secs(60);
+
+/// How far an acquaintance has got.
+#[derive(Debug)]
+pub(super) enum Greeting {
+    Stranger,
+    /// It was greeted, with these capabilities of the client's.
+    Greeted {
+        told: Box<RawValue>,
+    },
+    Met {
+        told: Box<RawValue>,
+        server: Server,
+    },
+    /// It is no server, or does not answer; not asked again before a moment.
+    Mute {
+        until: Instant,
+        error: RpcError,
+    },
+}
+
+/// Somebody in the room.
+#[derive(Debug)]
+pub(super) struct Peer {
+    mcp: McpVersion,
+    pub(super) greeting: Greeting,
+    /// Calls that wait for the greeting.
+    waiting: VecDeque<u64>,
+    /// The level of log lines it was told.
+    level: Option<LogLevel>,
+    pub(super) lists: Lists,
+    /// It told this client alone that a list changed: what it lists to others may be something else.
+    pub(super) lists_apart: bool,
+}
+
+impl Peer {
+    fn new(mcp: McpVersion) -> Self {
+        Self {
+            mcp,
+            greeting: Greeting::Stranger,
+            waiting: VecDeque::new(),
+            level: None,
+            lists: BTreeMap::new(),
+            lists_apart: false,
+        }
+    }
+
+    /// The era it is spoken to in: the client's own where it can.
+    pub(super) fn era_for(&self, client: Era) -> Era {
+        client.with(&self.mcp)
+    }
+
+    pub(super) fn is_met(&self) -> bool {
+        matches!(self.greeting, Greeting::Met { .. })
+    }
+
+    pub(super) fn server(&self) -> Option<&Server> {
+        match &self.greeting {
+            Greeting::Met { server, .. } => Some(server),
+            _ => None,
+        }
+    }
+}
+
+impl Door {
+    /// Takes note of who is in the room.
+    pub(super) fn meet(&mut self, roster: &[Arc<Participant>]) {
+        for participant in roster {
+            if self.is_peer(&participant.id) {
+                self.peers.insert(participant.id.clone(), Peer::new(participant.mcp.clone()));
+            }
+        }
+        // The host is in every room and on nobody's list.
+        let host = ParticipantId::host();
+        if self.is_peer(&host) {
+            self.peers.insert(host, Peer::new(McpVersion::default()));
+        }
+    }
+
+    fn is_peer(&self, who: &ParticipantId) -> bool {
+        match &self.options.scope {
+            Scope::Room => *who != self.options.me,
+            Scope::One(one) => who == one,
+        }
+    }
+
+    /// Somebody came or went.
+    pub(super) fn presence(&mut self, event: PresenceEvent, participant: Participant, now: Instant) {
+        let who = participant.id.clone();
+        if !self.is_peer(&who) {
+            return;
+        }
+        match event {
+            PresenceEvent::Heartbeat => {}
+            PresenceEvent::Leave => {
+                self.peers.remove(&who);
+                self.drop_asks_from(&who);
+                for request in std::mem::take(&mut self.introducing) {
+                    self.introduce_one(request, &who, now);
+                }
+                for listing in self.shelf.remove(&who) {
+                    self.list_changed(listing, now);
+                }
+                self.settle_gathers(now);
+                let waiting: Vec<u64> = self
+                    .calls
+                    .iter()
+                    .filter(|(_, call)| call.to == who && call.state == State::Waiting)
+                    .map(|(n, _)| *n)
+                    .collect();
+                for number in waiting {
+                    let error = self.absent(&who);
+                    self.fail(number, &error, now);
+                }
+            }
+            PresenceEvent::Join => {
+                // Whoever joins again has forgotten us: its open handshakes and lists are void.
+                let errands: Vec<u64> = self
+                    .calls
+                    .iter()
+                    .filter(|(_, call)| call.to == who && !matches!(call.errand, Errand::Client(_)))
+                    .map(|(number, _)| *number)
+                    .collect();
+                for number in errands {
+                    self.drop_call(number);
+                }
+                self.drop_asks_from(&who);
+                let old = self.peers.insert(who.clone(), Peer::new(participant.mcp));
+                let interested: Vec<Listing> = self.interest.iter().copied().collect();
+                if let Some(manner) = self.manner.clone() {
+                    for listing in interested {
+                        self.ask_list(&who, listing, &manner, now);
+                    }
+                    self.resume_news(&who, &manner, now);
+                    // What waited for the one before waits for this one.
+                    for number in old.map(|old| old.waiting).unwrap_or_default() {
+                        self.dispatch(number, now);
+                    }
+                    for request in std::mem::take(&mut self.introducing) {
+                        self.introduce_one(request, &who, now);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn absent(&self, who: &ParticipantId) -> RpcError {
+        let data = json!({ "code": salon_protocol::Code::RecipientNotFound });
+        RpcError::new(code::GONE, format!("`{who}` is not in the room {}", self.options.topic)).with_data(&data)
+    }
+
+    /// Shakes hands, unless that is under way: whoever was to be greeted otherwise waits for its end, for two at once would undo each other.
+    pub(super) fn greet(&mut self, who: &ParticipantId, manner: &Arc<Manner>, now: Instant) {
+        let Some(peer) = self.peers.get_mut(who) else { return };
+        if matches!(&peer.greeting, Greeting::Greeted { .. }) {
+            return;
+        }
+        peer.greeting = Greeting::Greeted { told: manner.capabilities.clone() };
+        // Where there is no handshake, discovery says the same.
+        if peer.era_for(manner.era()) == Era::Modern {
+            self.run(who, Errand::Greet, "server/discover", None, manner, now);
+            return;
+        }
+        let hello = manner.hello();
+        let revision = if manner.era() == Era::Modern { Revision::R2025_11_25 } else { manner.revision };
+        let params = hello.params(revision, &self.info());
+        self.run(who, Errand::Greet, "initialize", Some(params), manner, now);
+    }
+
+    /// Who the client is, where it has not said so itself.
+    pub(super) fn info(&self) -> Box<RawValue> {
+        let info = json!({ "name": self.options.me.as_str(), "version": "" });
+        to_raw_value(&info).expect("two strings")
+    }
+
+    /// Asks somebody something for the door's own sake.
+    pub(super) fn run(
+        &mut self,
+        who: &ParticipantId,
+        errand: Errand,
+        method: &str,
+        params: Option<Box<RawValue>>,
+        manner: &Arc<Manner>,
+        now: Instant,
+    ) -> u64 {
+        let number = self.fresh();
+        let call = Call {
+            to: who.clone(),
+            method: method.into(),
+            params,
+            manner: manner.clone(),
+            errand,
+            state: State::Waiting,
+        };
+        self.calls.insert(number, call);
+        self.after(LONGEST_ERRAND, Due::Errand(number), now);
+        self.dispatch(number, now);
+        number
+    }
+
+    /// A handshake was answered.
+    pub(super) fn greeted(
+        &mut self,
+        who: &ParticipantId,
+        outcome: Result<&RawValue, RpcError>,
+        manner: &Arc<Manner>,
+        now: Instant,
+    ) {
+        let Some(peer) = self.peers.get_mut(who) else { return };
+        let Greeting::Greeted { told } = &peer.greeting else { return };
+        let told = told.clone();
+        let era = peer.era_for(manner.era());
+        let server = outcome.and_then(|result| {
+            let server = match era {
+                Era::Legacy => Server::from_initialize(result),
+                Era::Modern => Server::from_discover(result),
+            };
+            server.map_err(|unfit| {
+                RpcError::internal(match unfit {
+                    Unfit::Unreadable => format!("`{who}` introduced itself in a way that cannot be read"),
+                    Unfit::Revision(named) => format!("`{who}` speaks MCP {named}, which is not known here"),
+                })
+            })
+        });
+        match server {
+            Ok(server) => {
+                peer.greeting = Greeting::Met { told, server };
+                peer.level = None;
+                if era == Era::Legacy {
+                    self.tell(who, None, "notifications/initialized", None, now);
+                }
+                if let Some(level) = self.level.filter(|_| manner.era() == Era::Legacy) {
+                    self.want_level(who, level, manner, now);
+                }
+            }
+            Err(error) => {
+                // Whoever has no such method is no server, and stays none until it joins again.
+                let quiet = if error.code == RpcError::METHOD_NOT_FOUND { PEACE * 60 } else { PEACE };
+                peer.greeting = Greeting::Mute { until: now + quiet, error };
+            }
+        }
+        self.acquainted(who, now);
+        if self.peers.get(who).is_some_and(Peer::is_met) {
+            self.list_met(who, manner, now);
+        }
+    }
+
+    /// Goes on with what waited for a handshake.
+    fn acquainted(&mut self, who: &ParticipantId, now: Instant) {
+        let Some(peer) = self.peers.get_mut(who) else { return };
+        let waiting: Vec<u64> = std::mem::take(&mut peer.waiting).into();
+        // Those whom this handshake serves go first: the next one may undo it.
+        let (served, others): (Vec<_>, Vec<_>) = match &peer.greeting {
+            Greeting::Met { told, .. } => waiting.into_iter().partition(|number| {
+                self.calls.get(number).is_some_and(|call| call.manner.capabilities.get() == told.get())
+            }),
+            _ => (waiting, Vec::new()),
+        };
+        for number in served {
+            self.dispatch(number, now);
+        }
+        for request in std::mem::take(&mut self.introducing) {
+            self.introduce_one(request, who, now);
+        }
+        for number in others {
+            self.dispatch(number, now);
+        }
+    }
+
+    /// Another session of the same participant shook hands with somebody, who knows only the newest handshake: if it said something
+    /// else, this session's next call begins with one of its own.
+    pub(super) fn greeted_elsewhere(&mut self, who: &ParticipantId, params: Option<&RawValue>) {
+        let Some(peer) = self.peers.get_mut(who) else { return };
+        let said = Hello::read(params).capabilities;
+        if matches!(&peer.greeting, Greeting::Met { told, .. } if told.get() != said.get()) {
+            peer.greeting = Greeting::Stranger;
+        }
+    }
+
+    /// Whether a call may be made now: with a handshake where its era wants one. Otherwise it waits, or the error says why it never can.
+    pub(super) fn is_acquainted(
+        &mut self,
+        who: &ParticipantId,
+        number: u64,
+        manner: &Arc<Manner>,
+        now: Instant,
+    ) -> Result<bool, RpcError> {
+        let Some(peer) = self.peers.get_mut(who) else { return Err(self.absent(who)) };
+        match &peer.greeting {
+            Greeting::Met { told, .. } if told.get() == manner.capabilities.get() => return Ok(true),
+            Greeting::Mute { until, error } if *until > now => return Err(error.clone()),
+            _ => {}
+        }
+        peer.waiting.push_back(number);
+        self.greet(who, manner, now);
+        Ok(false)
+    }
+
+    /// Has somebody log at a level, if it can.
+    pub(super) fn want_level(&mut self, who: &ParticipantId, level: LogLevel, manner: &Arc<Manner>, now: Instant) {
+        let Some(peer) = self.peers.get_mut(who) else { return };
+        let logs = peer.server().is_some_and(|server| server.has("logging"));
+        // The modern era says the level with each request.
+        if !logs || peer.level == Some(level) || peer.era_for(manner.era()) == Era::Modern {
+            return;
+        }
+        peer.level = Some(level);
+        let params = to_raw_value(&json!({ "level": level.word() })).expect("a word");
+        self.run(who, Errand::Duty, "logging/setLevel", Some(params), manner, now);
+    }
+
+    /// Tells everybody whose acquaintance was made by a handshake.
+    pub(super) fn tell_met(&mut self, method: &str, params: Option<&RawValue>, now: Instant) {
+        let is_greeted = |peer: &Peer| peer.is_met() && peer.era_for(Era::Legacy) == Era::Legacy;
+        let met: Vec<_> = self.peers.iter().filter(|(_, peer)| is_greeted(peer)).map(|(who, _)| who.clone()).collect();
+        for who in met {
+            self.tell(&who, None, method, params, now);
+        }
+    }
+
+    /// An errand has taken too long: nothing is expected of it any more.
+    pub(super) fn errand_due(&mut self, number: u64, now: Instant) {
+        let lasts = self.calls.get(&number).is_none_or(|call| matches!(call.errand, Errand::Listen(_)));
+        if !lasts {
+            let who = self.calls[&number].to.clone();
+            self.fail(number, &RpcError::internal(format!("`{who}` did not answer in time")), now);
+        }
+    }
+
+    /// A list that was not to be had is not asked for again for a while.
+    pub(super) fn list_lacking(&mut self, who: &ParticipantId, listing: Listing, now: Instant) {
+        if let Some(peer) = self.peers.get_mut(who) {
+            peer.lists.insert(listing, List::Lacking { until: now + PEACE });
+        }
+    }
+}

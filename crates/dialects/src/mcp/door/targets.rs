@@ -1,0 +1,73 @@
+//! What a request is about, and what an answer says of things that the room names differently.
+
+use salon_protocol::{Members, ParticipantId, RpcError};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::incoming::text_of;
+use crate::mcp::Era;
+use crate::mcp::listing::Listing;
+
+/// What of a request names its target.
+pub(super) enum Target {
+    Name(Listing, String),
+    Uri(String),
+    Template(String),
+}
+
+pub(super) fn completed(params: Option<&RawValue>) -> Option<Target> {
+    let params = Members::parse(params?.get())?;
+    let named = params.get("ref")?;
+    match text_of(Some(named), "type")?.as_str() {
+        "ref/prompt" => text_of(Some(named), "name").map(|name| Target::Name(Listing::Prompts, name)),
+        "ref/resource" => text_of(Some(named), "uri").map(Target::Template),
+        _ => None,
+    }
+}
+
+pub(super) fn ambiguous(target: &Target, owners: &[ParticipantId]) -> RpcError {
+    let owners: Vec<_> = owners.iter().map(|owner| format!("`{owner}`")).collect();
+    let owners = owners.join(", ");
+    RpcError::invalid_params(match target {
+        Target::Name(_, name) => format!("`{name}` is offered by {owners}; name the one you mean: `owner__{name}`"),
+        Target::Uri(uri) | Target::Template(uri) => {
+            format!("`{uri}` is offered by {owners}; name the one you mean: `salon://owner/{uri}`")
+        }
+    })
+}
+
+pub(super) fn unknown(target: &Target, era: Era) -> RpcError {
+    const NOT_FOUND: i64 = -32002;
+    match target {
+        Target::Name(Listing::Tools, name) => RpcError::invalid_params(format!("nobody here offers a tool `{name}`")),
+        Target::Name(_, name) => RpcError::invalid_params(format!("nobody here offers a prompt `{name}`")),
+        Target::Uri(uri) | Target::Template(uri) => {
+            let code = if era == Era::Legacy { NOT_FOUND } else { RpcError::INVALID_PARAMS };
+            let told = format!("nobody here offers a resource `{uri}`");
+            RpcError::new(code, told).with_data(&json!({ "uri": uri }))
+        }
+    }
+}
+
+/// The contents of a resource under the URI it was asked for by.
+pub(super) fn renamed_contents(result: &RawValue, theirs: &str, asked: &str) -> Option<Box<RawValue>> {
+    let mut result = Members::parse(result.get())?;
+    let mut contents: Vec<Members> = serde_json::from_str(result.get("contents")?.get()).ok()?;
+    for content in &mut contents {
+        let uri = content.get("uri").and_then(|uri| serde_json::from_str::<String>(uri.get()).ok());
+        if uri.as_deref() == Some(theirs) {
+            content.set("uri", asked);
+        }
+    }
+    result.set("contents", &contents);
+    Some(result.to_raw())
+}
+
+/// The resources that a tool's result links to.
+pub(super) fn links(result: &RawValue) -> Vec<String> {
+    let content = Members::parse(result.get()).and_then(|mut result| result.remove("content"));
+    let blocks: Vec<Members> = content.and_then(|content| serde_json::from_str(content.get()).ok()).unwrap_or_default();
+    let is_link = |block: &&Members| block.get("type").is_some_and(|kind| kind.get() == "\"resource_link\"");
+    let uri = |block: &Members| serde_json::from_str(block.get("uri")?.get()).ok();
+    blocks.iter().filter(is_link).filter_map(uri).collect()
+}

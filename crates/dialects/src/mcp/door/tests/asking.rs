@@ -1,0 +1,218 @@
+//! From the others to a client of the legacy era: sampling, elicitation, roots.
+
+use super::*;
+
+#[test]
+fn a_question_is_put_and_its_answer_goes_back() {
+    let script = r#"
+        call 1 tools/call {"name":"bob__t"}
+        bob? "q" @tools/call sampling/createMessage {"messages":[],"n": 12345678901234567890,"_meta":{"progressToken":"mine","k":1}}
+        bob? 8 @- elicitation/create {"message":"?","requestedSchema":{"type":"object","properties":{}}}
+        tell notifications/progress {"progressToken":9,"progress":1}
+        reply @elicitation/create {"action":"accept","content":{"n": 12345678901234567890}}
+        reply @sampling/createMessage error {"code":-1,"message":"no","data":1.0,"x":2}
+        reply 9 {"again":true}
+        bob: tools/call {}
+        bob? 9 @- roots/list
+        reply @roots/list {"roots":[]}
+        reply 77 {}
+        reply "18" {}
+    "#;
+    assert_snapshot!(askable().act(script), @r#"
+    ⇒ bob {"id":"s-9","method":"tools/call","params":{"name":"t"}}
+    ← {"id":9,"method":"sampling/createMessage","params":{"messages":[],"n":12345678901234567890,"_meta":{"progressToken":9,"k":1}}}
+    ← {"id":10,"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}
+    ⇒ bob re e7 {"method":"notifications/progress","params":{"progressToken":"mine","progress":1}}
+    ⇒ bob re e8 {"id":8,"result":{"action":"accept","content":{"n": 12345678901234567890}}}
+    ⇒ bob re e7 {"id":"q","error":{"code":-1,"message":"no","data":1.0,"x":2}}
+    ← {"id":1,"result":{}}
+    ← {"id":11,"method":"roots/list"}
+    ⇒ bob re e10 {"id":9,"result":{"roots":[]}}
+    "#);
+}
+
+#[test]
+fn who_may_not_ask_is_told_so() {
+    let script = r#"
+        bob? 1 @- sampling/createMessage {}
+        dave? 2 @- sampling/createMessage {}
+        bob? 3 @- nonsense
+        bob? 4 @- ping
+        dave? 5 @- initialize {"protocolVersion":"2025-11-25"}
+        bob? 6 @- tools/list
+    "#;
+    assert_snapshot!(room().act(script), @r#"
+    ⇒ bob re e5 {"id":1,"error":{"code":-32601,"message":"the client of `alice` does not offer `sampling/createMessage`"}}
+    ⇒ dave re e6 {"id":2,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    ⇒ bob re e7 {"id":3,"error":{"code":-32601,"message":"the method `nonsense` is not offered here"}}
+    ⇒ bob re e8 {"id":4,"result":{}}
+    ⇒ dave re e9 {"id":5,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"c","version":"1"}}}
+    ⇒ bob re e10 {"id":6,"error":{"code":-32601,"message":"the method `tools/list` is not offered here"}}
+    "#);
+    let strangers = Play::introduced(Scope::Room, "bob", "2025-06-18", ASKABLE);
+    assert_snapshot!(strangers.act("bob? 1 @- roots/list"), @r#"⇒ bob re e1 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}"#);
+    let mut play = askable().after(r#"call 1 tools/call {"name":"bob__t"}"#);
+    let call = play.open[0].id.clone().unwrap();
+    play.line(&format!("carol? 7 @={call} sampling/createMessage {{}}"));
+    play.line(&format!("dave? 8 @={call} sampling/createMessage {{}}"));
+    assert_snapshot!(play.act(""), @r#"
+    ← {"id":9,"method":"sampling/createMessage","params":{}}
+    ⇒ dave re e8 {"id":8,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    "#);
+}
+
+#[test]
+fn what_belongs_to_another_session_is_left_to_it() {
+    assert_snapshot!(askable().act("bob? 1 @=other-1 roots/list"), @"");
+}
+
+#[test]
+fn a_question_may_be_withdrawn() {
+    let script = r#"
+        call 1 tools/call {"name":"bob__t"}
+        bob? 7 @tools/call roots/list
+        carol! @- notifications/cancelled {"requestId":7}
+        bob! @tools/call notifications/cancelled {"requestId":7,"reason":"never mind"}
+        reply @roots/list {"roots":[]}
+    "#;
+    assert_snapshot!(askable().act(script), @r#"
+    ⇒ bob {"id":"s-9","method":"tools/call","params":{"name":"t"}}
+    ← {"id":9,"method":"roots/list"}
+    ← {"method":"notifications/cancelled","params":{"reason":"never mind","requestId":9}}
+    "#);
+}
+
+#[test]
+fn a_question_outlives_the_call_that_it_came_with() {
+    let script = r#"
+        call 1 tools/call {"name":"bob__t"}
+        bob? 7 @tools/call roots/list
+        bob? 8 @- sampling/createMessage {}
+        bob: tools/call {}
+        reply @roots/list {"roots":[]}
+        reply @sampling/createMessage {"text":"hi"}
+    "#;
+    assert_snapshot!(askable().act(script), @r#"
+    ⇒ bob {"id":"s-9","method":"tools/call","params":{"name":"t"}}
+    ← {"id":9,"method":"roots/list"}
+    ← {"id":10,"method":"sampling/createMessage","params":{}}
+    ← {"id":1,"result":{}}
+    ⇒ bob re e7 {"id":7,"result":{"roots":[]}}
+    ⇒ bob re e8 {"id":8,"result":{"text":"hi"}}
+    "#);
+}
+
+#[test]
+fn a_question_ends_with_a_call_that_is_taken_back_or_fails() {
+    let script = r#"
+        call 1 tools/call {"name":"bob__t"}
+        bob? 7 @tools/call roots/list
+        tell notifications/cancelled {"requestId":1}
+        reply @roots/list {"roots":[]}
+        call 2 tools/call {"name":"carol__u"}
+        carol? 7 @tools/call roots/list
+        leave carol
+        gone carol tools/call
+        reply @roots/list {"roots":[]}
+    "#;
+    assert_snapshot!(askable().act(script), @r#"
+    ⇒ bob {"id":"s-9","method":"tools/call","params":{"name":"t"}}
+    ← {"id":9,"method":"roots/list"}
+    ⇒ bob re e7 {"id":7,"error":{"code":-32603,"message":"the call that this was asked with is over"}}
+    ⇒ bob re s-9 {"method":"notifications/cancelled","params":{"requestId":"s-9"}}
+    ← {"method":"notifications/cancelled","params":{"requestId":9}}
+    ⇒ carol {"id":"s-12","method":"tools/call","params":{"name":"u"}}
+    ← {"id":11,"method":"roots/list"}
+    ← {"method":"notifications/cancelled","params":{"requestId":11}}
+    ← {"id":2,"error":{"code":-32000,"message":"`carol` left before it answered","data":{"code":"recipient_not_found"}}}
+    "#);
+}
+
+#[test]
+fn what_a_revision_cannot_be_asked_is_answered_for_it() {
+    let of = |revision: &str| {
+        let play = with_tools(Play::introduced(Scope::Room, "bob carol", revision, ASKABLE));
+        play.act(
+            r#"call 1 tools/call {"name":"bob__t"}
+            bob? 7 @tools/call elicitation/create {"message":"?","requestedSchema":{"type":"object","properties":{"c":{"type":"string","oneOf":[{"const":"r","title":"Red"}]}}}}
+            bob? 8 @tools/call elicitation/create {"mode":"url","url":"https://a.example","elicitationId":"theirs"}"#,
+        )
+    };
+    assert_snapshot!(of("2025-03-26"), @r#"
+    ⇒ bob {"id":"s-9","method":"tools/call","params":{"name":"t"}}
+    ⇒ bob re e7 {"id":7,"result":{"action":"decline"}}
+    ⇒ bob re e8 {"id":8,"result":{"action":"decline"}}
+    "#);
+    assert_snapshot!(of("2025-06-18"), @r#"
+    ⇒ bob {"id":"s-9","method":"tools/call","params":{"name":"t"}}
+    ← {"id":9,"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{"c":{"type":"string","enum":["r"],"enumNames":["Red"]}}}}}
+    ⇒ bob re e8 {"id":8,"result":{"action":"decline"}}
+    "#);
+    assert_snapshot!(of("2025-11-25"), @r#"
+    ⇒ bob {"id":"s-9","method":"tools/call","params":{"name":"t"}}
+    ← {"id":9,"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{"c":{"type":"string","oneOf":[{"const":"r","title":"Red"}]}}}}}
+    ← {"id":10,"method":"elicitation/create","params":{"mode":"url","url":"https://a.example","elicitationId":"theirs"}}
+    "#);
+}
+
+#[test]
+fn only_so_many_questions_are_open_at_once() {
+    let mut play = askable();
+    for number in 0..64 {
+        play.line(&format!("bob? {number} @- roots/list"));
+    }
+    play.told.clear();
+    assert_snapshot!(play.act("bob? 64 @- roots/list"), @r#"⇒ bob re e71 {"id":64,"error":{"code":-32603,"message":"64 questions are open already"}}"#);
+}
+
+#[test]
+fn roots_that_changed_are_told_to_those_who_know_the_client() {
+    assert_snapshot!(askable().act("join dave/2025-06-18\ntell notifications/roots/list_changed {\"x\":1.0}"), @r#"
+    consult dave tools/list
+    ⇒ bob {"method":"notifications/roots/list_changed","params":{"x":1.0}}
+    ⇒ carol {"method":"notifications/roots/list_changed","params":{"x":1.0}}
+    "#);
+}
+
+#[test]
+fn a_question_comes_on_the_stream_of_its_call() {
+    let play = Play::new(Scope::Room, "bob", |_| {}).after(&format!(
+        r#"1 call 0 initialize {{"protocolVersion":"2025-06-18","capabilities":{ASKABLE}}}
+        seat
+        2 call 1 tools/call {{"name":"bob__t"}}
+        bob: initialize {SERVER}"#
+    ));
+    let script = r#"
+        bob? 7 @tools/call roots/list
+        bob? 8 @- sampling/createMessage {}
+        3 reply 4 {"roots":[]}
+        bob! @tools/call notifications/message {"level":"info","data":1}
+        bob: tools/call {}
+        bob? 9 @- roots/list
+        get 5
+    "#;
+    assert_snapshot!(play.act(script), @r#"
+    begin 2 200 events
+    2← #2-1 {"id":3,"method":"roots/list"}
+    2← #2-2 {"id":4,"method":"sampling/createMessage","params":{}}
+    ⇒ bob re e3 {"id":8,"result":{"roots":[]}}
+    begin 3 202 empty
+    finish 3
+    2← #2-3 {"method":"notifications/message","params":{"level":"info","data":1}}
+    2← #2-4 {"id":1,"result":{}}
+    finish 2
+    begin 5 200 events
+    5← #0-1 {"id":5,"method":"roots/list"}
+    "#);
+}
+
+#[test]
+fn whoever_hung_up_for_good_cannot_be_asked() {
+    let play = Play::new(Scope::Room, "bob", |_| {}).after(&format!(
+        r#"1 call 0 initialize {{"protocolVersion":"2025-06-18","capabilities":{ASKABLE}}}
+        seat
+        2 call 1 tools/call {{"name":"bob__t"}}
+        bob: initialize {SERVER}"#
+    ));
+    assert_snapshot!(play.act("hangup 2\nbob? 7 @tools/call roots/list\nbob: tools/call {}"), @r#"⇒ bob re e2 {"id":7,"error":{"code":-32603,"message":"the client has gone away and cannot be asked"}}"#);
+}

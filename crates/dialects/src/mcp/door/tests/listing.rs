@@ -1,0 +1,304 @@
+//! What everybody offers, as one list.
+
+use super::*;
+
+#[test]
+fn lists_are_merged_the_hosts_first() {
+    let play = Play::introduced(Scope::Room, "carol bob alice", "2025-06-18", ASKABLE);
+    let script = r#"
+        call 1 tools/list
+        carol: tools/list {"tools":[{"name":"t","n":12345678901234567890, "x":{"a":1.0}}]}
+        bob: tools/list {"tools":[{"name":"t"},{"name":"v"}]}
+        system:gateway: tools/list {"tools":[{"name":"chat.say"}]}
+        call 2 tools/list
+        call 3 tools/list {"cursor":"none of ours"}
+    "#;
+    assert_snapshot!(play.act(script), @r#"
+    consult bob tools/list
+    consult carol tools/list
+    consult system:gateway tools/list
+    ← {"id":1,"result":{"tools":[{"name":"chat_say"},{"name":"bob__t"},{"name":"bob__v"},{"name":"carol__t","n":12345678901234567890,"x":{"a":1.0}}]}}
+    ← {"id":2,"result":{"tools":[{"name":"chat_say"},{"name":"bob__t"},{"name":"bob__v"},{"name":"carol__t","n":12345678901234567890,"x":{"a":1.0}}]}}
+    ← {"id":3,"error":{"code":-32602,"message":"`cursor` is none that was given out here"}}
+    "#);
+}
+
+#[test]
+fn whoever_is_slow_is_told_of_later_and_not_waited_for_twice() {
+    let play = Play::introduced(Scope::Room, "bob carol", "2025-06-18", "{}");
+    let script = r#"
+        call 1 tools/list
+        system:gateway: tools/list {"tools":[]}
+        bob: tools/list {"tools":[{"name":"t"}]}
+        tick 2999
+        mark almost
+        tick 1
+        call 2 tools/list
+        tick 60000
+        call 3 tools/list
+        carol: tools/list {"tools":[{"name":"late"}]}
+        tick 50
+        call 4 tools/list
+    "#;
+    assert_snapshot!(play.act(script), @r#"
+    consult bob tools/list
+    consult carol tools/list
+    consult system:gateway tools/list
+    · almost
+    ← {"id":1,"result":{"tools":[{"name":"bob__t"}]}}
+    ← {"id":2,"result":{"tools":[{"name":"bob__t"}]}}
+    ← {"id":3,"result":{"tools":[{"name":"bob__t"}]}}
+    ← {"method":"notifications/tools/list_changed"}
+    ← {"id":4,"result":{"tools":[{"name":"bob__t"},{"name":"carol__late"}]}}
+    "#);
+}
+
+#[test]
+fn what_is_not_to_be_had_is_left_out_for_a_while() {
+    let play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let script = r#"
+        call 1 tools/list
+        system:gateway: tools/list {"tools":[]}
+        bob: tools/list error {}
+        tick 59999
+        call 2 tools/list
+        tick 1
+        call 3 tools/list
+        bob: tools/list {"tools":[{"name":"t"}]}
+    "#;
+    assert_snapshot!(play.act(script), @r#"
+    consult bob tools/list
+    consult system:gateway tools/list
+    ← {"id":1,"result":{"tools":[]}}
+    ← {"id":2,"result":{"tools":[]}}
+    consult bob tools/list
+    ← {"id":3,"result":{"tools":[{"name":"bob__t"}]}}
+    "#);
+}
+
+#[test]
+fn who_has_met_the_client_and_may_ask_it_things_is_listed_in_its_name() {
+    let mut play = Play::introduced(Scope::Room, "bob carol", "2025-06-18", ASKABLE);
+    play.offers = vec![("bob", "tools/list", r#"{"tools":[{"name":"t"}]}"#)];
+    let play = play.after("call 0 tools/list\nsettle");
+    let script = format!(
+        r#"call 1 tools/call {{"name":"bob__t"}}
+        bob: initialize {SERVER}
+        bob: tools/list {{"tools":[{{"name":"t"}}],"nextCursor":"more"}}
+        call 2 tools/list
+        bob: tools/list {{"tools":[{{"name":"only for those who can be asked"}}]}}
+        call 3 prompts/list
+        bob: prompts/list error {{"code":-32601,"message":"no prompts"}}
+        carol: prompts/list {{"prompts":[]}}
+        system:gateway: prompts/list {{"prompts":[]}}
+        bob! @- notifications/tools/list_changed
+        carol! @- notifications/tools/list_changed"#
+    );
+    assert_snapshot!(play.act(&script), @r#"
+    ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{},"elicitation":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}}}
+    ⇒ bob {"method":"notifications/initialized"}
+    ⇒ bob {"id":"s-3","method":"tools/call","params":{"name":"t"}}
+    ⇒ bob {"id":"s-4","method":"tools/list"}
+    ⇒ bob {"id":"s-5","method":"tools/list","params":{"cursor":"more"}}
+    ← {"id":2,"result":{"tools":[{"name":"bob__t"},{"name":"bob__only_for_those_who_can_be_asked_7985ad8a"}]}}
+    ⇒ bob {"id":"s-6","method":"prompts/list"}
+    consult carol prompts/list
+    consult system:gateway prompts/list
+    ← {"id":3,"result":{"prompts":[]}}
+    ⇒ bob {"id":"s-7","method":"tools/list"}
+    ⇒ carol {"id":"s-8","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{},"elicitation":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}}}
+    "#);
+}
+
+#[test]
+fn who_has_no_such_thing_is_not_asked_for_it() {
+    let play = Play::introduced(Scope::Room, "bob carol", "2025-06-18", ASKABLE);
+    let script = r#"
+        call 1 tools/call {"name":"bob__t"}
+        bob: initialize {"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"b","version":"1"}}
+        call 2 tools/call {"name":"carol__t"}
+        carol: initialize error {"code":-32601,"message":"I am no server"}
+        call 3 prompts/list
+        carol: prompts/list {"prompts":[]}
+        system:gateway: prompts/list {"prompts":[]}
+        call 4 tools/list
+        carol: tools/list {"tools":[{"name":"t"}]}
+        system:gateway: tools/list {"tools":[]}
+        bob: tools/list error {"code":-1,"message":"no"}
+        call 5 tools/list
+    "#;
+    assert_snapshot!(play.act(script), @r#"
+    ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{},"elicitation":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}}}
+    ⇒ bob {"method":"notifications/initialized"}
+    ⇒ bob {"id":"s-3","method":"tools/call","params":{"name":"t"}}
+    ⇒ carol {"id":"s-4","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{},"elicitation":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}}}
+    ← {"id":2,"error":{"code":-32601,"message":"I am no server"}}
+    consult carol prompts/list
+    consult system:gateway prompts/list
+    ← {"id":3,"result":{"prompts":[]}}
+    ⇒ bob {"id":"s-5","method":"tools/list"}
+    consult carol tools/list
+    consult system:gateway tools/list
+    ← {"id":4,"result":{"tools":[{"name":"carol__t"}]}}
+    ← {"id":5,"result":{"tools":[{"name":"carol__t"}]}}
+    "#);
+}
+
+#[test]
+fn whoever_introduces_itself_in_an_unknown_way_cannot_be_called() {
+    let play = Play::introduced(Scope::Room, "bob carol", "2025-06-18", "{}");
+    let script = r#"
+        call 2 tools/call {"name":"bob__t"}
+        bob: initialize {"protocolVersion":"1999-01-01","capabilities":{"tools":{}}}
+        call 3 tools/call {"name":"carol__t"}
+        carol: initialize 7
+        call 4 tools/call {"name":"carol__t"}
+        tick 60000
+        call 5 tools/call {"name":"carol__t"}
+    "#;
+    assert_snapshot!(play.act(script), @r#"
+    ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    ← {"id":2,"error":{"code":-32603,"message":"`bob` speaks MCP 1999-01-01, which is not known here"}}
+    ⇒ carol {"id":"s-2","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    ← {"id":3,"error":{"code":-32603,"message":"`carol` introduced itself in a way that cannot be read"}}
+    ← {"id":4,"error":{"code":-32603,"message":"`carol` introduced itself in a way that cannot be read"}}
+    ⇒ carol {"id":"s-3","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    "#);
+}
+
+#[test]
+fn a_long_list_has_pages() {
+    let mut play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let tools: Vec<_> = (0..400).map(|n| format!(r#"{{"name":"t{n}"}}"#)).collect();
+    play.run(&format!(
+        r#"call 1 tools/list
+        system:gateway: tools/list {{"tools":[]}}
+        bob: tools/list {{"tools":[{}]}}"#,
+        tools.join(",")
+    ));
+    let cut = |told: &str| {
+        let last = told.lines().last().unwrap();
+        let (head, rest) = last.split_once("bob__").unwrap();
+        let (_, tail) = rest.rsplit_once("bob__").unwrap();
+        format!("{head}… {} …{tail}", rest.matches("bob__").count() + 1)
+    };
+    assert_snapshot!(cut(&play.told), @r#"← {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"… 250 …t249"}],"nextCursor":"250/bob"}}"#);
+    let (_, next) = play.told.rsplit_once(r#""nextCursor":"#).unwrap();
+    let next = next.split_once('}').unwrap().0.to_owned();
+    play.run(&format!(r#"call 2 tools/list {{"cursor":{next}}}"#));
+    assert_snapshot!(cut(&play.told), @r#"← {"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"… 150 …t399"}]}}"#);
+}
+
+#[test]
+fn a_list_without_end_is_not_taken() {
+    let mut play = askable().after("bob! @- notifications/tools/list_changed");
+    for page in 0..65 {
+        play.told.clear();
+        play.run(&format!(r#"bob: tools/list {{"tools":[{{"name":"t{page}"}}],"nextCursor":"again"}}"#));
+    }
+    assert_snapshot!(play.act("call 1 tools/list"), @r#"← {"id":1,"result":{"tools":[{"name":"chat_say"},{"name":"bob__t"},{"name":"bob__same"},{"name":"carol__u"},{"name":"carol__same"}]}}"#);
+}
+
+#[test]
+fn comings_and_goings_change_the_lists() {
+    let script = r#"
+        leave bob
+        call 1 tools/list
+        tick 50
+        join dave
+        dave: tools/list {"tools":[{"name":"d"}]}
+        join bob
+        tick 50
+        leave dave
+        tick 50
+        join alice
+        leave alice
+        tick 1000
+    "#;
+    assert_snapshot!(room().act(script), @r#"
+    ← {"id":1,"result":{"tools":[{"name":"chat_say"},{"name":"carol__u"},{"name":"carol__same"}]}}
+    ← {"method":"notifications/tools/list_changed"}
+    consult dave tools/list
+    consult bob tools/list
+    ← {"method":"notifications/tools/list_changed"}
+    ← {"method":"notifications/tools/list_changed"}
+    "#);
+}
+
+#[test]
+fn a_list_that_changed_is_asked_for_again_and_told_of_if_it_differs() {
+    let script = r#"
+        bob* notifications/tools/list_changed
+        bob: tools/list {"tools":[{"name":"t"},{"name":"same"}]}
+        tick 50
+        mark the same
+        bob* notifications/tools/list_changed
+        bob* notifications/tools/list_changed
+        bob: tools/list {"tools":[{"name":"t2"}]}
+        tick 50
+        bob: tools/list {"tools":[{"name":"t3"}]}
+        tick 50
+        carol* notifications/prompts/list_changed
+        tick 50
+        dave* notifications/tools/list_changed
+        tick 50
+    "#;
+    assert_snapshot!(room().act(script), @r#"
+    consult bob tools/list
+    · the same
+    consult bob tools/list
+    consult bob tools/list
+    ← {"method":"notifications/tools/list_changed"}
+    ← {"method":"notifications/tools/list_changed"}
+    "#);
+}
+
+#[test]
+fn a_change_that_only_the_client_is_told_of_is_looked_for_in_its_name() {
+    let script = r#"
+        carol* notifications/tools/list_changed
+        carol: tools/list {"tools":[{"name":"u"},{"name":"same"}]}
+        carol! @- notifications/tools/list_changed
+        carol: tools/list {"tools":[{"name":"for you"}]}
+        tick 50
+        carol* notifications/tools/list_changed
+    "#;
+    assert_snapshot!(room().act(script), @r#"
+    consult carol tools/list
+    ⇒ carol {"id":"s-7","method":"tools/list"}
+    ← {"method":"notifications/tools/list_changed"}
+    ⇒ carol {"id":"s-8","method":"tools/list"}
+    "#);
+}
+
+#[test]
+fn a_list_keeps_what_a_revision_cannot_take_to_itself() {
+    let play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let script = r#"
+        call 1 tools/list
+        system:gateway: tools/list {"tools":[]}
+        bob: tools/list {"tools":[{"name":"t","outputSchema":{"type":"array"},"icons":[1e400]}]}
+    "#;
+    assert_snapshot!(play.act(script).lines().last().unwrap(), @r#"← {"id":1,"result":{"tools":[{"name":"bob__t","icons":[1e400]}]}}"#);
+}
+
+#[test]
+fn a_room_with_nobody_but_the_host_is_a_server_too() {
+    let play = Play::introduced(Scope::Room, "", "2025-06-18", "{}");
+    let script = r#"
+        call 1 tools/list
+        call 2 resources/list
+        call 3 resources/templates/list
+        system:gateway: resources/list {"resources":[]}
+        system:gateway: resources/templates/list {"resourceTemplates":[]}
+        tell notifications/cancelled {"requestId":1}
+        system:gateway: tools/list {"tools":[]}
+    "#;
+    assert_snapshot!(play.act(script), @r#"
+    consult system:gateway tools/list
+    consult system:gateway resources/list
+    consult system:gateway resources/templates/list
+    ← {"id":2,"result":{"resources":[]}}
+    ← {"id":3,"result":{"resourceTemplates":[]}}
+    "#);
+}

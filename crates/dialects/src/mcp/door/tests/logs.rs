@@ -1,0 +1,74 @@
+//! Log lines, and who wants which.
+
+use super::*;
+
+#[test]
+fn a_level_is_told_to_those_who_are_known_and_to_those_who_will_be() {
+    let play = Play::introduced(Scope::Room, "bob carol", "2025-06-18", "{}").after(&format!(
+        r#"call 0 tools/call {{"name":"bob__t"}}
+        bob: initialize {SERVER}
+        bob: tools/call {{}}"#
+    ));
+    let script = format!(
+        r#"call 1 logging/setLevel {{"level":"warning"}}
+        bob: logging/setLevel {{}}
+        call 2 tools/call {{"name":"carol__u"}}
+        carol: initialize {SERVER}
+        call 3 logging/setLevel {{"level":"loud"}}
+        call 4 logging/setLevel
+        call 5 logging/setLevel {{"level":"warning"}}
+        call 6 logging/setLevel {{"level":"debug"}}
+        join bob
+        call 7 tools/call {{"name":"bob__t"}}
+        bob: initialize {{"protocolVersion":"2025-06-18","capabilities":{{"tools":{{}}}}}}"#
+    );
+    assert_snapshot!(play.act(&script), @r#"
+    ⇒ bob {"id":"s-4","method":"logging/setLevel","params":{"level":"warning"}}
+    ← {"id":1,"result":{}}
+    ⇒ carol {"id":"s-5","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    ⇒ carol {"method":"notifications/initialized"}
+    ⇒ carol {"id":"s-7","method":"logging/setLevel","params":{"level":"warning"}}
+    ⇒ carol {"id":"s-8","method":"tools/call","params":{"name":"u"}}
+    ← {"id":3,"error":{"code":-32602,"message":"`level` must be one of debug, info, notice, warning, error, critical, alert, emergency"}}
+    ← {"id":4,"error":{"code":-32602,"message":"`level` must be one of debug, info, notice, warning, error, critical, alert, emergency"}}
+    ← {"id":5,"result":{}}
+    ⇒ bob {"id":"s-9","method":"logging/setLevel","params":{"level":"debug"}}
+    ⇒ carol {"id":"s-10","method":"logging/setLevel","params":{"level":"debug"}}
+    ← {"id":6,"result":{}}
+    ⇒ bob {"id":"s-11","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    ⇒ bob {"method":"notifications/initialized"}
+    ⇒ bob {"id":"s-13","method":"tools/call","params":{"name":"t"}}
+    "#);
+}
+
+#[test]
+fn lines_come_from_the_level_on() {
+    let script = r#"
+        bob! @- notifications/message {"level":"debug","data":{"n": 12345678901234567890},"x":1.0}
+        call 1 logging/setLevel {"level":"warning"}
+        bob! @- notifications/message {"level":"debug","data":1}
+        bob! @- notifications/message {"level":"warning","data":2}
+        bob! @- notifications/message {"level":"odd","data":3}
+        dave! @- notifications/message {"level":"error","data":4}
+    "#;
+    assert_snapshot!(room().act(script), @r#"
+    ← {"method":"notifications/message","params":{"level":"debug","data":{"n": 12345678901234567890},"x":1.0}}
+    ⇒ bob {"id":"s-7","method":"logging/setLevel","params":{"level":"warning"}}
+    ⇒ carol {"id":"s-8","method":"logging/setLevel","params":{"level":"warning"}}
+    ← {"id":1,"result":{}}
+    ← {"method":"notifications/message","params":{"level":"warning","data":2}}
+    "#);
+}
+
+#[test]
+fn other_news_pass_as_they_are() {
+    let script = r#"
+        bob! @- notifications/elicitation/complete {"elicitationId":"e"}
+        bob! @- notifications/vendor {"n": 1.0}
+        bob! @- notifications/chat/message {"text":"hi"}
+    "#;
+    assert_snapshot!(room().act(script), @r#"
+    ← {"method":"notifications/elicitation/complete","params":{"elicitationId":"e"}}
+    ← {"method":"notifications/vendor","params":{"n": 1.0}}
+    "#);
+}

@@ -1,0 +1,487 @@
+//! Scripts through one entry point: who says what, and what the door then does.
+//!
+//! The client, over a WebSocket: `client TEXT`, or shorter `call 1 METHOD {params}`, `tell METHOD {params}`, `reply 7 {result}` (`reply @METHOD {result}` to the oldest such question), and `ask 1 METHOD {params}` for a request
+//! of the modern era. Over HTTP the same with the stream before it: `3 client TEXT`, `3 [name: value] client TEXT`,
+//! `3 apart client TEXT` where the answer goes elsewhere, and `get 3 [AFTER]`, `hangup 3`.
+//! The others: `bob: METHOD {result}` answers the oldest open request of that method to bob (`bob: METHOD error {error}`), or what the catalogue was consulted for;
+//! `settle` answers every handshake and every list that is open, with what `offers` says. `bob? 5 @METHOD asked/method {params}`
+//! asks the client during such a request (`@-` during none, `@=id` by an envelope's id), `bob! @METHOD told/method {params}` tells it something, `bob* told/method {params}` everybody.
+//! `join`, `leave`, `gone bob METHOD`, `refuse METHOD CODE`, `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events, `mark` is for the reader. What comes out: `⇒` to the room, `←` to the client.
+
+mod asking;
+mod calling;
+mod elicited;
+mod eras;
+mod handshakes;
+mod listing;
+mod logs;
+mod modern_door;
+mod one;
+mod properties;
+mod resources;
+mod streams;
+mod subscriptions;
+
+use super::*;
+use crate::mcp::listing::read_page;
+use crate::{EventFrame, Form, Head, History, Joined, Listen};
+use insta::assert_snapshot;
+use salon_protocol::{Entry, Envelope, McpVersion, Members, Message, Participant, Position, RpcId, Timestamp};
+
+/// What the others introduce themselves with, unless a script says something else.
+const SERVER: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}"#;
+/// The capabilities of a client that can be asked everything.
+const ASKABLE: &str = r#"{"sampling":{},"elicitation":{},"roots":{}}"#;
+
+/// A request of the door's that nobody has answered; without an id, one to the room's catalogue.
+#[derive(Debug, Clone)]
+struct Open {
+    to: String,
+    method: String,
+    id: Option<String>,
+}
+
+struct Play {
+    door: Door,
+    now: Instant,
+    roster: Vec<Arc<Participant>>,
+    /// What a modern client says that it can be asked.
+    capabilities: String,
+    /// What else it says in `_meta`.
+    extra: String,
+    /// What somebody's list has in it when it is settled: owner, method, result.
+    offers: Vec<(&'static str, &'static str, &'static str)>,
+    open: Vec<Open>,
+    /// Questions to the client that it has not answered: method and id.
+    asked: Vec<(String, String)>,
+    said: u32,
+    told: String,
+    /// Whether the door has closed.
+    ended: bool,
+}
+
+fn id(text: &str) -> ParticipantId {
+    ParticipantId::new(text).unwrap()
+}
+
+fn somebody(word: &str) -> Participant {
+    let (who, versions) = word.split_once('/').unwrap_or((word, ""));
+    let versions: Vec<String> = versions.split(',').filter(|date| !date.is_empty()).map(Into::into).collect();
+    let version = versions.first().cloned().unwrap_or_else(|| McpVersion::default().version);
+    Participant { id: id(who), name: None, kind: None, mcp: McpVersion { version, versions } }
+}
+
+impl Play {
+    /// A session of which nothing has been heard, in a room with these: `bob`, or `bob/2026-07-28,2025-11-25` with what it speaks.
+    fn new(scope: Scope, others: &str, change: impl FnOnce(&mut Options)) -> Self {
+        let now = Instant::now();
+        let mut options = Options {
+            me: id("alice"),
+            topic: TopicName::new("room:a").unwrap(),
+            scope,
+            limits: Limits::default(),
+            session: Some("session-1".into()),
+            idle: None,
+            salt: [7; 16],
+            version: "9",
+        };
+        change(&mut options);
+        let roster = others.split_whitespace().map(|word| Arc::new(somebody(word))).collect();
+        let door = Door::new(options, Stamps::new("s", now, Timestamp(0)), now);
+        let (capabilities, extra) = ("{}".into(), String::new());
+        Self {
+            door,
+            now,
+            roster,
+            capabilities,
+            extra,
+            offers: Vec::new(),
+            open: Vec::new(),
+            asked: Vec::new(),
+            said: 0,
+            told: String::new(),
+            ended: false,
+        }
+    }
+
+    fn duplex(scope: Scope, others: &str) -> Self {
+        let mut play = Self::new(scope, others, |_| {});
+        play.event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex));
+        play
+    }
+
+    /// A client that has introduced itself; what that made the door say is left out.
+    fn introduced(scope: Scope, others: &str, revision: &str, capabilities: &str) -> Self {
+        let play = Self::duplex(scope, others);
+        play.after(&format!(
+            r#"call 0 initialize {{"protocolVersion":"{revision}","capabilities":{capabilities},"clientInfo":{{"name":"c","version":"1"}}}}
+            seat"#
+        ))
+    }
+
+    /// Goes on from a script whose outcome is left out.
+    fn after(mut self, script: &str) -> Self {
+        self.run(script);
+        self.told.clear();
+        self
+    }
+
+    fn event(&mut self, event: Event) {
+        self.door.handle_event(event, self.now);
+        self.collect();
+    }
+
+    fn entry(&mut self, from: &str, kind: Kind, correlation: Option<&str>, payload: &str) {
+        self.entry_to(&[id("alice")], from, kind, correlation, payload);
+    }
+
+    fn entry_to(&mut self, to: &[ParticipantId], from: &str, kind: Kind, correlation: Option<&str>, payload: &str) {
+        self.said += 1;
+        let compose = Compose {
+            id: &format!("e{}", self.said),
+            ts: Timestamp(0),
+            from: &id(from),
+            to,
+            kind,
+            correlation_id: correlation,
+            payload: RawValue::from_string(payload.into()).unwrap_or_else(|error| panic!("{payload}: {error}")),
+        };
+        let envelope = compose.envelope();
+        self.event(Event::Entry(Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), envelope })));
+    }
+
+    fn presence(&mut self, event: &str, word: &str) {
+        let participant = serde_json::to_string(&somebody(word)).unwrap();
+        let presence = format!(r#"{{"event":"{event}","participant":{participant}}}"#);
+        self.entry("system:gateway", Kind::Presence, None, &presence);
+    }
+
+    /// Takes the oldest open request of a method to somebody.
+    fn take_open(&mut self, to: Option<&str>, method: &str) -> Open {
+        let is_it = |open: &Open| open.method == method && to.is_none_or(|to| open.to == to);
+        let at =
+            self.open.iter().position(is_it).unwrap_or_else(|| panic!("no open {method} to {to:?}\n{}", self.told));
+        self.open.remove(at)
+    }
+
+    fn join_room(&mut self) {
+        let joined = Joined {
+            topic: TopicName::new("room:a").unwrap(),
+            participant: Arc::new(somebody("alice")),
+            roster: self.roster.clone(),
+            history: History { enabled: true, limit: 1000, recent: None },
+            durability: None,
+        };
+        self.event(Event::Joined(joined));
+    }
+
+    /// Something of the client's: on a stream of its own where the line begins with a number.
+    fn client(&mut self, line: &str) -> bool {
+        let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (stream, said) = match first.parse() {
+            Ok(number) => (Some(StreamId(number)), rest),
+            Err(_) => (None, line),
+        };
+        let mut headers: Vec<(Box<str>, Box<str>)> = Vec::new();
+        let mut said = said;
+        let apart = said.starts_with("apart ");
+        said = said.strip_prefix("apart ").unwrap_or(said);
+        while let Some((header, rest)) = said.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
+            let (name, value) = header.split_once(": ").unwrap();
+            headers.push((name.into(), value.into()));
+            said = rest;
+        }
+        let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
+        let (second, more) = rest.split_once(' ').unwrap_or((rest, ""));
+        let (method, params) = more.split_once(' ').unwrap_or((more, ""));
+        let second = match second.strip_prefix('@').filter(|_| word == "reply") {
+            Some(method) => {
+                let at = self.asked.iter().position(|(asked, _)| asked == method);
+                let at = at.unwrap_or_else(|| panic!("no open {method}\n{}", self.told));
+                self.asked.remove(at).1
+            }
+            None => second.to_owned(),
+        };
+        let with_params =
+            |params: &str| if params.is_empty() { String::new() } else { format!(r#","params":{params}"#) };
+        let text = match word {
+            "client" => rest.to_owned(),
+            "call" => format!(r#"{{"jsonrpc":"2.0","id":{second},"method":"{method}"{}}}"#, with_params(params)),
+            "tell" => format!(r#"{{"jsonrpc":"2.0","method":"{second}"{}}}"#, with_params(more)),
+            "reply" => match more.strip_prefix("error ") {
+                Some(error) => format!(r#"{{"jsonrpc":"2.0","id":{second},"error":{error}}}"#),
+                None => format!(r#"{{"jsonrpc":"2.0","id":{second},"result":{more}}}"#),
+            },
+            "ask" => {
+                let mut members = Members::parse(if params.is_empty() { "{}" } else { params }).unwrap();
+                if stream.is_some() && headers.is_empty() {
+                    headers.push(("mcp-protocol-version".into(), "2026-07-28".into()));
+                    headers.push(("mcp-method".into(), method.into()));
+                    let named = if method == "resources/read" { "uri" } else { "name" };
+                    if let Some(name) =
+                        members.get(named).and_then(|name| serde_json::from_str::<String>(name.get()).ok())
+                    {
+                        headers.push(("mcp-name".into(), name.into()));
+                    }
+                }
+                let meta = format!(
+                    r#"{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{{"name":"c"}},"io.modelcontextprotocol/clientCapabilities":{}{}}}"#,
+                    self.capabilities, self.extra
+                );
+                members.set("_meta", &RawValue::from_string(meta).unwrap());
+                format!(r#"{{"jsonrpc":"2.0","id":{second},"method":"{method}","params":{}}}"#, members.to_raw())
+            }
+            _ => return false,
+        };
+        if let Some(stream) = stream {
+            self.event(Event::StreamOpened(stream, Opening::Post(Post { headers, apart })));
+        }
+        self.door.handle_frame(stream.unwrap_or(StreamId::ONLY), Frame::Text(text.into()), self.now);
+        self.collect();
+        true
+    }
+
+    /// The envelope that `@METHOD` names, and what follows it.
+    fn cause<'a>(&self, from: &str, line: &'a str) -> (Option<String>, &'a str) {
+        let (cause, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let cause = cause.strip_prefix('@').unwrap();
+        let named = self.open.iter().find(|open| open.to == from && open.method == cause);
+        let named = named.and_then(|open| open.id.clone());
+        match cause.strip_prefix('=') {
+            _ if cause == "-" => (None, rest),
+            Some(id) => (Some(id.to_owned()), rest),
+            None => (Some(named.unwrap_or_else(|| panic!("no open {cause} to {from}\n{}", self.told))), rest),
+        }
+    }
+
+    fn answer_open(&mut self, open: &Open, outcome: &str) {
+        let Some(id) = &open.id else {
+            let listing = Listing::of_method(&open.method).unwrap();
+            let items = RawValue::from_string(outcome.into()).ok().and_then(|result| read_page(listing, &result));
+            let items = items.map(|(items, _)| items.into());
+            return self.event(Event::Consulted { who: self::id(&open.to), listing, items });
+        };
+        let outcome = match outcome.strip_prefix("error ") {
+            Some(error) => format!(r#""error":{error}"#),
+            None => format!(r#""result":{outcome}"#),
+        };
+        let payload = format!(r#"{{"jsonrpc":"2.0","id":"{id}",{outcome}}}"#);
+        self.entry(&open.to, Kind::Mcp, Some(id), &payload);
+    }
+
+    /// Answers every handshake and list, whoever has been asked for it.
+    fn settle(&mut self) {
+        let is_list = |open: &Open| Listing::of_method(&open.method).is_some();
+        while let Some(at) = self.open.iter().position(|open| open.method == "initialize" || is_list(open)) {
+            let open = self.open.remove(at);
+            let offered = self.offers.iter().find(|(who, method, _)| *who == open.to && *method == open.method);
+            let outcome = match (offered, Listing::of_method(&open.method)) {
+                (Some((_, _, result)), _) => (*result).to_owned(),
+                (None, Some(listing)) => format!(r#"{{"{}":[]}}"#, listing.key()),
+                (None, None) => SERVER.to_owned(),
+            };
+            self.answer_open(&open, &outcome);
+        }
+    }
+
+    /// Something of somebody else's.
+    fn other(&mut self, line: &str) -> bool {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let with_params =
+            |params: &str| if params.is_empty() { String::new() } else { format!(r#","params":{params}"#) };
+        if let Some(from) = word.strip_suffix(':') {
+            let (method, outcome) = rest.split_once(' ').unwrap_or((rest, "{}"));
+            let open = self.take_open(Some(from), method);
+            self.answer_open(&open, outcome);
+        } else if let Some(from) = word.strip_suffix('?') {
+            let (number, rest) = rest.split_once(' ').unwrap();
+            let (cause, rest) = self.cause(from, rest);
+            let (method, params) = rest.split_once(' ').unwrap_or((rest, ""));
+            let params = with_params(params);
+            let payload = format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"{method}"{params}}}"#);
+            self.entry(from, Kind::Mcp, cause.as_deref(), &payload);
+        } else if let Some(from) = word.strip_suffix('!') {
+            let (cause, rest) = self.cause(from, rest);
+            let (method, params) = rest.split_once(' ').unwrap_or((rest, ""));
+            // `"@"` is the request's own id, which is its progress token too.
+            let params =
+                with_params(params).replace(r#""@""#, &format!(r#""{}""#, cause.as_deref().unwrap_or_default()));
+            self.entry(
+                from,
+                Kind::Mcp,
+                cause.as_deref(),
+                &format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#),
+            );
+        } else if let Some(from) = word.strip_suffix('*') {
+            let (method, params) = rest.split_once(' ').unwrap_or((rest, ""));
+            let payload = format!(r#"{{"jsonrpc":"2.0","method":"{method}"{}}}"#, with_params(params));
+            self.entry_to(&[], from, Kind::Mcp, None, &payload);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn line(&mut self, line: &str) {
+        if self.client(line) || self.other(line) {
+            return;
+        }
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (first, second) = rest.split_once(' ').unwrap_or((rest, ""));
+        let stream = |word: &str| StreamId(word.parse().unwrap());
+        match word {
+            "seat" => self.join_room(),
+            "settle" => self.settle(),
+            "no-seat" => self.event(Event::NotJoined(Refusal::new(Code::Forbidden, "the room is full"))),
+            "join" | "leave" => self.presence(word, rest),
+            "gone" => {
+                let open = self.take_open(Some(first), second);
+                let id = open.id.unwrap();
+                let (request, rpc) = (EnvelopeId::new(&*id).unwrap(), RpcId::String(id.into()));
+                self.event(Event::CallFailed { request, id: rpc, callee: self::id(&open.to) });
+            }
+            "refuse" => {
+                let open = self.take_open(None, first);
+                let code = Code::ALL.into_iter().find(|code| code.word() == second).unwrap();
+                let refusal = Refusal::new(code, format!("refused: {second}"));
+                let refusal = refusal.regarding(open.id.and_then(|id| EnvelopeId::new(id).ok()));
+                self.event(Event::Refused { ticket: Ticket(0), refusal });
+            }
+            "get" => {
+                let after = Some(second).filter(|after| !after.is_empty()).map(Into::into);
+                self.event(Event::StreamOpened(stream(first), Opening::Listen(Listen { after, endpoint: None })));
+            }
+            "hangup" => self.event(Event::StreamClosed(stream(rest))),
+            "gap" => self.event(Event::Gap),
+            "closing" => self.event(Event::Closing(CloseReason::Shutdown)),
+            "mark" => self.told.push_str(&format!("· {rest}\n")),
+            "tick" => self.pass(Duration::from_millis(rest.parse().unwrap())),
+            _ => panic!("{line}"),
+        }
+    }
+
+    /// Lets time go by, stopping wherever something is due.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(due) = self.door.poll_timeout().filter(|due| *due <= end) {
+            self.now = due.max(self.now);
+            self.door.handle_timeout(self.now);
+            assert!(self.door.poll_timeout().is_none_or(|next| next > self.now), "what was due has been seen to");
+            self.collect();
+        }
+        self.now = end;
+    }
+
+    fn collect(&mut self) {
+        while let Some(action) = self.door.poll_action() {
+            let line = match action {
+                Action::Join(introduction) => {
+                    let Introduction { name, mcp } = *introduction;
+                    format!("join {} {}", name.as_deref().unwrap_or("-"), mcp.version)
+                }
+                Action::Consult(who, listing) => {
+                    let (to, method) = (who.to_string(), listing.method().to_owned());
+                    self.open.push(Open { to, method, id: None });
+                    format!("consult {who} {}", listing.method())
+                }
+                Action::Publish(_, draft) => self.published(draft.envelope()),
+                Action::Begin(StreamId(stream), Head { status, form, headers }) => {
+                    let form = match form {
+                        Form::Empty => "empty",
+                        Form::Json => "json",
+                        Form::Events => "events",
+                    };
+                    let headers: String = headers.iter().map(|(name, value)| format!(" [{name}: {value}]")).collect();
+                    format!("begin {stream} {status} {form}{headers}")
+                }
+                Action::Send(StreamId(stream), frame) => {
+                    if let Frame::Text(text) = &frame {
+                        self.note_question(text);
+                    } else if let Frame::Event(event) = &frame {
+                        self.note_question(&event.data);
+                    }
+                    let stream = if stream == 0 { String::new() } else { stream.to_string() };
+                    match frame {
+                        Frame::Text(text) => format!("{stream}← {text}"),
+                        Frame::Event(event) => {
+                            let EventFrame { name, id, retry, data } = *event;
+                            let name = name.filter(|name| *name != "message").map(|name| format!(" {name}"));
+                            let id = id.map(|id| format!(" #{id}")).unwrap_or_default();
+                            let retry = retry.map(|retry| format!(" retry {retry:?}")).unwrap_or_default();
+                            format!("{stream}←{}{id}{retry} {data}", name.unwrap_or_default())
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+                Action::Finish(StreamId(stream)) => format!("finish {stream}"),
+                Action::Close(reason) => {
+                    self.ended = true;
+                    format!("close {}", reason.word())
+                }
+                other => panic!("{other:?}"),
+            };
+            self.told.push_str(&line);
+            self.told.push('\n');
+        }
+    }
+
+    fn note_question(&mut self, text: &str) {
+        if let Some(crate::mcp::Head { id: Some(id), method: Some(method), .. }) = crate::mcp::Head::read(text) {
+            self.asked.push((method.to_string(), id.get().to_owned()));
+        }
+    }
+
+    fn published(&mut self, envelope: &Envelope) -> String {
+        let to: Vec<_> = envelope.to().iter().map(ParticipantId::as_str).collect();
+        let to = to.join(",");
+        let correlation = envelope.correlation().map(|id| format!(" re {id}")).unwrap_or_default();
+        if let Some(Message::Request { method, .. }) = envelope.message() {
+            let id = envelope.id().to_string();
+            self.open.push(Open { to: to.clone(), method: method.to_string(), id: Some(id) });
+        }
+        assert_eq!(envelope.from().as_str(), "alice");
+        format!("⇒ {to}{correlation} {}", envelope.payload())
+    }
+
+    fn run(&mut self, script: &str) {
+        for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            self.line(line);
+        }
+    }
+
+    /// What came of a script, without what every message has.
+    fn act(mut self, script: &str) -> String {
+        self.run(script);
+        self.told
+            .replace(r#""jsonrpc":"2.0","#, "")
+            .replace("io.modelcontextprotocol/", "/")
+            .replace(r#""/protocolVersion":"2026-07-28","/clientInfo":{"name":"c"},"#, "…,")
+    }
+}
+
+/// A legacy client over a WebSocket that nobody can ask anything, in a room with `bob` and `carol`, whom it has met and whose tools it has listed.
+fn room() -> Play {
+    with_tools(Play::introduced(Scope::Room, "bob carol", "2025-06-18", "{}"))
+}
+
+/// The same for a client that can be asked everything.
+fn askable() -> Play {
+    with_tools(Play::introduced(Scope::Room, "bob carol", "2025-06-18", ASKABLE))
+}
+
+fn with_tools(mut play: Play) -> Play {
+    play.offers = vec![
+        ("bob", "tools/list", r#"{"tools":[{"name":"t"},{"name":"same"}]}"#),
+        ("carol", "tools/list", r#"{"tools":[{"name":"u"},{"name":"same"}]}"#),
+        ("system:gateway", "tools/list", r#"{"tools":[{"name":"chat.say"}]}"#),
+    ];
+    play.after(
+        r#"call 0 tools/list
+        settle
+        call 0 tools/call {"name":"bob__t"}
+        call 0 tools/call {"name":"carol__u"}
+        settle
+        bob: tools/call {}
+        carol: tools/call {}"#,
+    )
+}

@@ -1,0 +1,210 @@
+//! Sessions over HTTP: which stream an answer goes out on, and when a session ends.
+
+use super::*;
+
+fn http(revision: &str) -> Play {
+    let play = Play::new(Scope::Room, "bob", |options| options.idle = Some(Duration::from_secs(300)));
+    play.after(&format!(
+        r#"1 call 0 initialize {{"protocolVersion":"{revision}","capabilities":{{}}}}
+        seat
+        2 call 0 tools/call {{"name":"bob__t"}}
+        bob: initialize {SERVER}
+        bob: tools/call {{}}"#
+    ))
+}
+
+#[test]
+fn an_answer_is_plain_json_until_something_else_is_said() {
+    let script = r#"
+        3 call 1 tools/call {"name":"bob__t"}
+        bob: tools/call {"n":1}
+        4 call 2 tools/call {"name":"bob__t","_meta":{"progressToken":1}}
+        bob! @tools/call notifications/progress {"progressToken":"@","progress":1}
+        bob: tools/call {"n":2}
+        5 call 3 tools/call {"name":"bob__t"}
+        tick 4999
+        tick 1
+        bob: tools/call {"n":3}
+        6 call 4 tools/call {"name":"nothing__t"}
+        tick 3000
+        7 call 5 tools/call {"name":"bob__t"}
+        8 tell notifications/cancelled {"requestId":5}
+        tick 5000
+    "#;
+    assert_snapshot!(http("2025-06-18").act(script), @r#"
+    ⇒ bob {"id":"s-4","method":"tools/call","params":{"name":"t"}}
+    begin 3 200 json
+    3← {"id":1,"result":{"n":1}}
+    finish 3
+    ⇒ bob {"id":"s-5","method":"tools/call","params":{"name":"t","_meta":{"progressToken":"s-5"}}}
+    begin 4 200 events
+    4← #4-1 {"method":"notifications/progress","params":{"progressToken":1,"progress":1}}
+    4← #4-2 {"id":2,"result":{"n":2}}
+    finish 4
+    ⇒ bob {"id":"s-6","method":"tools/call","params":{"name":"t"}}
+    begin 5 200 events
+    5← #5-1 {"id":3,"result":{"n":3}}
+    finish 5
+    consult bob tools/list
+    consult system:gateway tools/list
+    begin 6 200 json
+    6← {"id":4,"error":{"code":-32602,"message":"nobody here offers a tool `nothing__t`"}}
+    finish 6
+    ⇒ bob {"id":"s-7","method":"tools/call","params":{"name":"t"}}
+    ⇒ bob re s-7 {"method":"notifications/cancelled","params":{"requestId":"s-7"}}
+    begin 8 202 empty
+    finish 8
+    begin 7 202 empty
+    finish 7
+    "#);
+}
+
+#[test]
+fn a_lost_stream_is_gone_on_with() {
+    let script = r#"
+        3 call 1 tools/call {"name":"bob__t","_meta":{"progressToken":1}}
+        bob! @tools/call notifications/progress {"progressToken":"@","progress":1}
+        hangup 3
+        bob! @tools/call notifications/progress {"progressToken":"@","progress":2}
+        bob: tools/call {"n":1}
+        get 4 3-1
+    "#;
+    assert_snapshot!(http("2025-11-25").act(script), @r#"
+    ⇒ bob {"id":"s-4","method":"tools/call","params":{"name":"t","_meta":{"progressToken":"s-4"}}}
+    begin 3 200 events
+    3← #3-0 retry 1s 
+    3← #3-1 {"method":"notifications/progress","params":{"progressToken":1,"progress":1}}
+    begin 4 200 events
+    4← #3-2 {"method":"notifications/progress","params":{"progressToken":1,"progress":2}}
+    4← #3-3 {"id":1,"result":{"n":1}}
+    finish 4
+    "#);
+}
+
+#[test]
+fn what_belongs_to_no_request_waits_for_a_listener() {
+    let script = r#"
+        bob! @- notifications/message {"level":"error","data":1}
+        get 3
+        bob! @- notifications/message {"level":"error","data":2}
+        get 4
+        bob! @- notifications/message {"level":"error","data":3}
+        hangup 4
+        bob! @- notifications/message {"level":"error","data":4}
+        get 5 0-2
+    "#;
+    assert_snapshot!(http("2025-06-18").act(script), @r#"
+    begin 3 200 events
+    3← #0-1 {"method":"notifications/message","params":{"level":"error","data":1}}
+    3← #0-2 {"method":"notifications/message","params":{"level":"error","data":2}}
+    begin 4 200 events
+    finish 3
+    4← #0-3 {"method":"notifications/message","params":{"level":"error","data":3}}
+    begin 5 200 events
+    5← #0-3 {"method":"notifications/message","params":{"level":"error","data":3}}
+    5← #0-4 {"method":"notifications/message","params":{"level":"error","data":4}}
+    "#);
+}
+
+#[test]
+fn answers_may_go_elsewhere() {
+    let play = Play::new(Scope::Room, "bob", |_| {});
+    let script = r#"
+        get 1
+        2 apart call 1 initialize {"protocolVersion":"2024-11-05"}
+        seat
+        3 apart call 2 ping
+        4 apart client {
+        5 apart tell notifications/initialized
+        6 apart call 3 tools/call {"name":"bob__t"}
+        hangup 1
+    "#;
+    let told = play.act(script);
+    let told: Vec<_> =
+        told.lines().map(|line| line.split_once(r#","capabilities"#).map_or(line, |(head, _)| head)).collect();
+    assert_snapshot!(told.join("\n"), @r#"
+    begin 1 200 events
+    join - 2024-11-05
+    begin 2 202 empty
+    finish 2
+    1← #0-1 {"id":1,"result":{"protocolVersion":"2024-11-05"
+    begin 3 202 empty
+    finish 3
+    1← #0-2 {"id":2,"result":{}}
+    begin 4 400 json
+    4← {"id":null,"error":{"code":-32700,"message":"the body is not valid JSON"}}
+    finish 4
+    begin 5 202 empty
+    finish 5
+    ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2024-11-05"
+    begin 6 202 empty
+    finish 6
+    "#);
+}
+
+#[test]
+fn a_session_ends_when_nothing_is_heard_for_long() {
+    let script = r#"
+        tick 299999
+        3 call 1 ping
+        tick 299999
+        get 4
+        tick 900000
+        hangup 4
+        tick 299999
+        mark almost
+        tick 1
+    "#;
+    assert_snapshot!(http("2025-06-18").act(script), @r#"
+    begin 3 200 json
+    3← {"id":1,"result":{}}
+    finish 3
+    begin 4 200 events
+    · almost
+    close bye
+    "#);
+}
+
+#[test]
+fn a_session_lasts_while_a_request_is_open_and_then_as_long_as_any() {
+    let script = r#"
+        3 call 1 tools/call {"name":"bob__t"}
+        tick 1000000
+        bob: tools/call {}
+        tick 299999
+        mark almost
+        tick 1
+    "#;
+    assert_snapshot!(http("2025-06-18").act(script), @r#"
+    ⇒ bob {"id":"s-4","method":"tools/call","params":{"name":"t"}}
+    begin 3 200 events
+    3← #3-1 {"id":1,"result":{}}
+    finish 3
+    · almost
+    close bye
+    "#);
+}
+
+#[test]
+fn every_stream_is_finished_when_the_session_ends() {
+    let script = r#"
+        3 call 1 tools/call {"name":"bob__t"}
+        4 call 2 tools/list
+        get 5
+        closing
+    "#;
+    assert_snapshot!(http("2025-06-18").act(script), @r#"
+    ⇒ bob {"id":"s-4","method":"tools/call","params":{"name":"t"}}
+    consult bob tools/list
+    consult system:gateway tools/list
+    begin 5 200 events
+    begin 4 200 json
+    4← {"id":2,"error":{"code":-32000,"message":"the gateway is shutting down; connect again and resume"}}
+    finish 4
+    begin 3 200 json
+    3← {"id":1,"error":{"code":-32000,"message":"the gateway is shutting down; connect again and resume"}}
+    finish 3
+    finish 5
+    close shutdown
+    "#);
+}

@@ -1,0 +1,345 @@
+//! The HTTP requests of one session as a carrier: each is a stream, with a response of its own.
+//!
+//! Requests come through an [`Inbox`], which whoever serves HTTP holds; what is answered goes through a pipe to the connection the
+//! request came by. Invariant: no stream waits for another. A request that the session had not heard when it ended is handed back
+//! to its sender, who may try elsewhere.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use salon_dialects::{EventFrame, Form, Frame, Head, Opening, StreamId};
+use salon_protocol::CloseReason;
+use tokio::sync::{mpsc, oneshot};
+
+use super::pipe::{Common, EventBody, Pipe};
+use super::{Carrier, Opened, Received, events};
+
+/// How many requests may wait to be heard.
+const INBOX: usize = 64;
+
+/// How many requests of one session may be open.
+const MOST_STREAMS: usize = 1024;
+
+/// What a request asks for.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) opening: Opening,
+    /// The body, where there is one.
+    pub(crate) text: Option<Box<str>>,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Answered(Response),
+    /// The session had ended before it heard the request.
+    Unheard(Asked),
+    /// The session ended and left it unanswered.
+    Ended,
+    /// Too many others are open.
+    Busy,
+}
+
+enum Call {
+    Request(Request),
+    Goodbye,
+}
+
+struct Request {
+    asked: Asked,
+    expires: Instant,
+    answer: oneshot::Sender<Answer>,
+    pipe: Arc<Pipe>,
+}
+
+enum Answer {
+    Whole(Head, Bytes),
+    Events(Head),
+    Unheard(Asked),
+    Busy,
+}
+
+/// The way into a session. Cloning shares it.
+#[derive(Clone)]
+pub(crate) struct Inbox {
+    calls: mpsc::Sender<Call>,
+    common: Arc<Common>,
+    used: Arc<Mutex<Instant>>,
+}
+
+impl Inbox {
+    /// Sends a request and waits until its answer begins. Dropping this, or the answer's body, hangs up.
+    pub(crate) async fn ask(&self, asked: Asked, expires: Instant) -> Outcome {
+        let (pipe, listener) = Pipe::new(self.common.clone());
+        let (answer, answered) = oneshot::channel();
+        *self.used.lock().expect("no code panics while it holds a moment") = Instant::now();
+        let request = Request { asked, expires, answer, pipe };
+        if let Err(mpsc::error::SendError(call)) = self.calls.send(Call::Request(request)).await {
+            return match call {
+                Call::Request(request) => Outcome::Unheard(request.asked),
+                Call::Goodbye => Outcome::Ended,
+            };
+        }
+        match answered.await {
+            Ok(Answer::Whole(head, body)) => Outcome::Answered(respond(head, Body::from(body))),
+            Ok(Answer::Events(head)) => Outcome::Answered(respond(head, Body::new(EventBody::new(listener)))),
+            Ok(Answer::Unheard(asked)) => Outcome::Unheard(asked),
+            Ok(Answer::Busy) => Outcome::Busy,
+            Err(_) => Outcome::Ended,
+        }
+    }
+
+    /// Asks the session to end.
+    pub(crate) async fn dismiss(&self) {
+        // One that does not hear it has ended.
+        let _ = self.calls.send(Call::Goodbye).await;
+    }
+
+    /// Since when nothing was asked of the session; `None` while anybody waits for an answer or reads one.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let used = *self.used.lock().expect("no code panics while it holds a moment");
+        (!self.common.is_open()).then_some(used)
+    }
+
+    /// Whether the session has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.calls.is_closed()
+    }
+}
+
+fn respond(head: Head, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    let content_type = match head.form {
+        Form::Empty => None,
+        Form::Json => Some("application/json"),
+        Form::Events => Some("text/event-stream"),
+    };
+    if let Some(content_type) = content_type {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    if head.form == Form::Events {
+        // Proxies that gather an answer before they pass it on would gather this one for ever.
+        headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    }
+    for (name, value) in head.headers {
+        if let Ok(value) = HeaderValue::try_from(&*value) {
+            headers.append(HeaderName::from_static(name), value);
+        }
+    }
+    response
+}
+
+/// The requests of one session.
+pub(crate) struct Exchanges {
+    calls: mpsc::Receiver<Call>,
+    common: Arc<Common>,
+    streams: HashMap<StreamId, Stream>,
+    last: StreamId,
+    /// A stream that was cut off, whose end is to be told.
+    cut: Vec<StreamId>,
+}
+
+enum Stream {
+    Waiting {
+        answer: oneshot::Sender<Answer>,
+        pipe: Arc<Pipe>,
+    },
+    /// The head waits for the one frame there will be, so that the answer's length is known.
+    Json {
+        head: Head,
+        answer: oneshot::Sender<Answer>,
+        pipe: Arc<Pipe>,
+    },
+    Events {
+        pipe: Arc<Pipe>,
+    },
+}
+
+impl Exchanges {
+    /// A session's requests, and the way to make them.
+    pub(crate) fn new() -> (Self, Inbox) {
+        let (sender, calls) = mpsc::channel(INBOX);
+        let common = Arc::<Common>::default();
+        let inbox = Inbox { calls: sender, common: common.clone(), used: Arc::new(Mutex::new(Instant::now())) };
+        (Self { calls, common, streams: HashMap::new(), last: StreamId::ONLY, cut: Vec::new() }, inbox)
+    }
+
+    fn open(&mut self, request: Request) -> Option<Received> {
+        let Request { asked, expires, answer, pipe } = request;
+        if self.streams.len() >= MOST_STREAMS {
+            // Whoever does not wait any more needs no answer.
+            let _ = answer.send(Answer::Busy);
+            return None;
+        }
+        loop {
+            self.last = StreamId(self.last.0.wrapping_add(1));
+            if self.last != StreamId::ONLY && !self.streams.contains_key(&self.last) {
+                break;
+            }
+        }
+        let stream = self.last;
+        self.streams.insert(stream, Stream::Waiting { answer, pipe: pipe.clone() });
+        pipe.adopt(stream);
+        let Asked { opening, text } = asked;
+        Some(Received::Opened(Box::new(Opened { stream, opening, text, expires })))
+    }
+
+    fn push(&mut self, stream: StreamId, piece: Bytes) {
+        let Some(Stream::Events { pipe }) = self.streams.get(&stream) else { return };
+        if !pipe.push(piece) {
+            self.streams.remove(&stream);
+            self.cut.push(stream);
+        }
+    }
+
+    /// Hands back what nobody will hear.
+    fn turn_away(&mut self) {
+        self.calls.close();
+        while let Ok(call) = self.calls.try_recv() {
+            if let Call::Request(Request { asked, answer, .. }) = call {
+                let _ = answer.send(Answer::Unheard(asked));
+            }
+        }
+    }
+}
+
+impl Drop for Exchanges {
+    fn drop(&mut self) {
+        self.turn_away();
+        // A session that was cut short finishes nothing, but its readers must not wait for more.
+        for (_, stream) in self.streams.drain() {
+            if let Stream::Events { pipe } = stream {
+                pipe.finish();
+            }
+        }
+    }
+}
+
+impl Carrier for Exchanges {
+    const DUPLEX: bool = false;
+
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
+        if let Some(stream) = self.cut.pop() {
+            return Poll::Ready(Received::HungUp(stream));
+        }
+        while let Poll::Ready(stream) = self.common.poll_hung_up(cx) {
+            if self.streams.remove(&stream).is_some() {
+                return Poll::Ready(Received::HungUp(stream));
+            }
+        }
+        loop {
+            return match self.calls.poll_recv(cx) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Some(Call::Request(request))) => match self.open(request) {
+                    Some(received) => Poll::Ready(received),
+                    None => continue,
+                },
+                Poll::Ready(Some(Call::Goodbye)) => Poll::Ready(Received::End(CloseReason::Bye)),
+                // Nobody can reach the session any more.
+                Poll::Ready(None) => Poll::Ready(Received::End(CloseReason::Bye)),
+            };
+        }
+    }
+
+    fn begin(&mut self, stream: StreamId, head: Head) {
+        let Some(state) = self.streams.remove(&stream) else { return };
+        let Stream::Waiting { answer, pipe } = state else {
+            self.streams.insert(stream, state);
+            return;
+        };
+        match head.form {
+            Form::Empty => {
+                pipe.finish();
+                let _ = answer.send(Answer::Whole(head, Bytes::new()));
+            }
+            Form::Json => drop(self.streams.insert(stream, Stream::Json { head, answer, pipe })),
+            Form::Events => {
+                // Who does not wait any more has hung up, and is told so.
+                let _ = answer.send(Answer::Events(head));
+                self.streams.insert(stream, Stream::Events { pipe });
+            }
+        }
+    }
+
+    fn send(&mut self, stream: StreamId, frame: Frame) {
+        if let Some(Stream::Json { .. }) = self.streams.get(&stream) {
+            let Some(Stream::Json { head, answer, pipe }) = self.streams.remove(&stream) else { return };
+            pipe.finish();
+            let _ = answer.send(Answer::Whole(head, text(frame)));
+            return;
+        }
+        let event = match frame {
+            Frame::Event(event) => *event,
+            other => EventFrame { name: None, id: None, retry: None, data: lossy(&text(other)) },
+        };
+        self.push(stream, events::encode(&event));
+    }
+
+    fn finish(&mut self, stream: StreamId) {
+        match self.streams.remove(&stream) {
+            Some(Stream::Waiting { pipe, .. } | Stream::Events { pipe }) => pipe.finish(),
+            Some(Stream::Json { head, answer, pipe }) => {
+                pipe.finish();
+                let _ = answer.send(Answer::Whole(head, Bytes::new()));
+            }
+            None => {}
+        }
+    }
+
+    fn close(&mut self, _: CloseReason) {
+        self.turn_away();
+        let open: Vec<StreamId> = self.streams.keys().copied().collect();
+        for stream in open {
+            self.finish(stream);
+        }
+    }
+
+    /// What waits does so in the pipes, which are bounded one by one.
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn is_drained(&self) -> bool {
+        true
+    }
+
+    fn queued(&self) -> usize {
+        0
+    }
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// The connections take what is left from the pipes, whether there is a session or not.
+    fn poll_farewell(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+}
+
+/// What a frame says.
+fn text(frame: Frame) -> Bytes {
+    match frame {
+        Frame::Text(text) => Bytes::from(text.into_string()),
+        Frame::Binary(bytes) => Bytes::from(bytes.into_vec()),
+        Frame::Entry(entry) => Bytes::copy_from_slice(entry.envelope.text().as_bytes()),
+        Frame::Event(event) => Bytes::from(event.data.into_string()),
+    }
+}
+
+fn lossy(bytes: &[u8]) -> Box<str> {
+    String::from_utf8_lossy(bytes).into()
+}
+
+#[cfg(test)]
+#[path = "exchanges_tests.rs"]
+mod tests;

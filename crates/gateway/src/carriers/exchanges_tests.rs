@@ -1,0 +1,240 @@
+use std::future::poll_fn;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use salon_dialects::Listen;
+use tokio::task::JoinHandle;
+
+use super::super::pipe::MOST_WAITING;
+use super::*;
+
+/// A session's requests, and those who make them.
+struct Wire {
+    exchanges: Exchanges,
+    inbox: Inbox,
+}
+
+impl Wire {
+    fn new() -> Self {
+        let (exchanges, inbox) = Exchanges::new();
+        Self { exchanges, inbox }
+    }
+
+    /// Makes a request, and has the session hear it.
+    async fn ask(&mut self, text: &str) -> (StreamId, JoinHandle<Outcome>) {
+        let inbox = self.inbox.clone();
+        let asked = Asked { opening: Opening::Listen(Listen::default()), text: Some(text.into()) };
+        let asking = tokio::spawn(async move { inbox.ask(asked, Instant::now()).await });
+        match self.next().await {
+            Received::Opened(opened) => {
+                assert_eq!(opened.text.as_deref(), Some(text));
+                (opened.stream, asking)
+            }
+            other => panic!("expected the request, came {other:?}"),
+        }
+    }
+
+    /// A request that is being answered by events.
+    async fn stream(&mut self) -> (StreamId, Response) {
+        let (stream, asking) = self.ask("listen").await;
+        self.exchanges.begin(stream, head(200, Form::Events));
+        (stream, answered(asking).await)
+    }
+
+    async fn next(&mut self) -> Received {
+        let next = poll_fn(|cx| self.exchanges.poll_receive(cx));
+        tokio::time::timeout(Duration::from_secs(60), next).await.expect("something comes")
+    }
+
+    fn say(&mut self, stream: StreamId, data: &str) {
+        let event = EventFrame { name: None, id: None, retry: None, data: data.into() };
+        self.exchanges.send(stream, Frame::Event(Box::new(event)));
+    }
+
+    /// Whether nothing waits to be heard.
+    async fn is_quiet(&mut self) -> bool {
+        poll_fn(|cx| Poll::Ready(self.exchanges.poll_receive(cx).is_pending())).await
+    }
+}
+
+fn head(status: u16, form: Form) -> Head {
+    Head { status, form, headers: vec![("mcp-session-id", "abc".into())] }
+}
+
+async fn answered(asking: JoinHandle<Outcome>) -> Response {
+    match asking.await.expect("it does not panic") {
+        Outcome::Answered(response) => response,
+        other => panic!("expected an answer, came {other:?}"),
+    }
+}
+
+/// The next piece of a body; `None` at its end.
+async fn piece(response: &mut Response) -> Option<Result<String, axum::Error>> {
+    let frame = response.body_mut().frame().await?;
+    Some(frame.map(|frame| String::from_utf8(frame.into_data().expect("data").to_vec()).expect("text")))
+}
+
+fn header(response: &Response, name: &str) -> String {
+    response.headers().get(name).map(|value| value.to_str().expect("text").to_owned()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn an_answer_in_json_comes_whole() {
+    let mut wire = Wire::new();
+    let (stream, asking) = wire.ask("{}").await;
+    wire.exchanges.begin(stream, head(400, Form::Json));
+    wire.exchanges.send(stream, Frame::Text("{\"a\":1}".into()));
+    wire.exchanges.finish(stream);
+    let response = answered(asking).await;
+    assert_eq!(response.status(), 400);
+    assert_eq!(header(&response, "content-type"), "application/json");
+    assert_eq!(header(&response, "mcp-session-id"), "abc");
+    let body = response.into_body().collect().await.expect("a body").to_bytes();
+    assert_eq!(body, "{\"a\":1}");
+    assert!(wire.is_quiet().await, "a finished stream cannot be hung up");
+}
+
+#[tokio::test]
+async fn an_empty_answer_needs_no_frame() {
+    let mut wire = Wire::new();
+    let (stream, asking) = wire.ask("{}").await;
+    wire.exchanges.begin(stream, head(202, Form::Empty));
+    wire.exchanges.finish(stream);
+    let response = answered(asking).await;
+    assert_eq!((response.status().as_u16(), header(&response, "content-type")), (202, String::new()));
+    assert!(wire.is_quiet().await, "a finished stream cannot be hung up");
+}
+
+#[tokio::test]
+async fn events_come_as_they_are_said_and_end_when_the_session_says_so() {
+    let mut wire = Wire::new();
+    let (stream, mut response) = wire.stream().await;
+    assert_eq!(header(&response, "content-type"), "text/event-stream");
+    wire.say(stream, "1");
+    assert_eq!(piece(&mut response).await.expect("more").expect("whole"), "data: 1\n\n");
+    wire.say(stream, "2");
+    wire.exchanges.finish(stream);
+    wire.say(stream, "too late");
+    assert_eq!(piece(&mut response).await.expect("more").expect("whole"), "data: 2\n\n");
+    assert!(piece(&mut response).await.is_none());
+    drop(response);
+    assert!(wire.is_quiet().await, "a finished stream cannot be hung up");
+}
+
+#[tokio::test]
+async fn who_hangs_up_is_told_of_once() {
+    let mut wire = Wire::new();
+    let (waiting, asking) = wire.ask("{}").await;
+    asking.abort();
+    assert!(matches!(wire.next().await, Received::HungUp(stream) if stream == waiting));
+    wire.exchanges.begin(waiting, head(200, Form::Json));
+    wire.exchanges.finish(waiting);
+
+    let (reading, response) = wire.stream().await;
+    assert_ne!(reading, waiting);
+    wire.say(reading, "unread");
+    drop(response);
+    assert!(matches!(wire.next().await, Received::HungUp(stream) if stream == reading));
+    wire.say(reading, "to nobody");
+    assert!(wire.is_quiet().await);
+    assert!(wire.inbox.idle_since().is_some(), "nobody is there any more");
+}
+
+#[tokio::test]
+async fn who_hung_up_before_being_heard_is_heard_all_the_same() {
+    let mut wire = Wire::new();
+    let asked = Asked { opening: Opening::Listen(Listen::default()), text: Some("{}".into()) };
+    let mut asking = Box::pin(wire.inbox.ask(asked, Instant::now()));
+    assert!(poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await);
+    drop(asking);
+    let Received::Opened(opened) = wire.next().await else { panic!("it was said") };
+    assert!(matches!(wire.next().await, Received::HungUp(stream) if stream == opened.stream));
+}
+
+#[tokio::test]
+async fn a_reader_that_takes_nothing_is_cut_off_alone() {
+    let mut wire = Wire::new();
+    let (slow, mut slow_response) = wire.stream().await;
+    let (other, mut other_response) = wire.stream().await;
+    let large = "x".repeat(MOST_WAITING + 1);
+    wire.say(slow, &large);
+    assert!(wire.is_quiet().await, "one message may be as long as it likes");
+    wire.say(slow, "one more");
+    assert!(matches!(wire.next().await, Received::HungUp(stream) if stream == slow));
+    assert!(piece(&mut slow_response).await.expect("more").is_err(), "it must not look like an end");
+    drop(slow_response);
+    wire.say(other, "unharmed");
+    assert_eq!(piece(&mut other_response).await.expect("more").expect("whole"), "data: unharmed\n\n");
+    assert!(wire.is_quiet().await, "it is told once");
+}
+
+#[tokio::test]
+async fn what_waits_for_all_readers_together_is_bounded() {
+    let mut wire = Wire::new();
+    let mut readers = Vec::new();
+    for _ in 0..8 {
+        readers.push(wire.stream().await);
+    }
+    let half = "x".repeat(MOST_WAITING / 2 - 100);
+    for (stream, _) in &readers {
+        wire.say(*stream, &half);
+        wire.say(*stream, "and a little");
+    }
+    assert!(wire.is_quiet().await);
+    let (last, _) = readers[7];
+    wire.say(last, &half);
+    assert!(matches!(wire.next().await, Received::HungUp(stream) if stream == last));
+    // What was read makes room again.
+    let (first, response) = &mut readers[0];
+    assert_eq!(piece(response).await.expect("more").expect("whole").len(), half.len() + "data: \n\n".len());
+    wire.say(*first, &half);
+    assert!(wire.is_quiet().await);
+}
+
+#[tokio::test]
+async fn the_end_finishes_what_is_open_and_hands_back_what_was_not_heard() {
+    let mut wire = Wire::new();
+    let (stream, mut response) = wire.stream().await;
+    let (_, unanswered) = wire.ask("unanswered").await;
+    let ask = |text: &str| Asked { opening: Opening::Listen(Listen::default()), text: Some(text.into()) };
+    let inbox = wire.inbox.clone();
+    let mut unheard = Box::pin(inbox.ask(ask("unheard"), Instant::now()));
+    assert!(poll_fn(|cx| Poll::Ready(unheard.as_mut().poll(cx).is_pending())).await);
+    wire.say(stream, "last");
+    wire.exchanges.close(CloseReason::Bye);
+    assert_eq!(piece(&mut response).await.expect("more").expect("whole"), "data: last\n\n");
+    assert!(piece(&mut response).await.is_none());
+    assert!(matches!(unanswered.await, Ok(Outcome::Ended)));
+    let handed_back = |outcome| matches!(outcome, Outcome::Unheard(asked) if asked.text.as_deref() == Some("unheard"));
+    assert!(handed_back(unheard.await));
+    assert!(wire.inbox.is_closed());
+    assert!(handed_back(wire.inbox.ask(ask("unheard"), Instant::now()).await));
+}
+
+#[tokio::test]
+async fn a_session_ends_when_it_is_asked_to_and_when_nobody_can_reach_it() {
+    let (exchanges, inbox) = Exchanges::new();
+    inbox.dismiss().await;
+    let mut wire = Wire { exchanges, inbox };
+    assert!(matches!(wire.next().await, Received::End(CloseReason::Bye)));
+    assert!(wire.is_quiet().await);
+    let Wire { mut exchanges, inbox } = wire;
+    drop(inbox);
+    let received = poll_fn(|cx| exchanges.poll_receive(cx));
+    let received = tokio::time::timeout(Duration::from_secs(60), received).await;
+    assert!(matches!(received, Ok(Received::End(CloseReason::Bye))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_hears_something_every_fifteen_seconds() {
+    let mut wire = Wire::new();
+    let (stream, mut response) = wire.stream().await;
+    let began = tokio::time::Instant::now();
+    assert_eq!(piece(&mut response).await.expect("more").expect("whole"), ": \n\n");
+    assert_eq!(began.elapsed(), Duration::from_secs(15));
+    tokio::time::advance(Duration::from_secs(10)).await;
+    wire.say(stream, "1");
+    assert_eq!(piece(&mut response).await.expect("more").expect("whole"), "data: 1\n\n");
+    assert_eq!(piece(&mut response).await.expect("more").expect("whole"), ": \n\n");
+    assert_eq!(began.elapsed(), Duration::from_secs(40));
+}

@@ -1,0 +1,86 @@
+//! The addresses of MCP: Streamable HTTP and WebSocket at `/mcp/{topic}`, HTTP+SSE at `/sse` and `/message`.
+//!
+//! What a request means is the grammar's business (`salon_dialects::mcp::door`); here it is decided who makes it and which session
+//! it belongs to. Every request has a token of its own, and a session is found only by who began it.
+
+mod refusals;
+mod requests;
+mod socket;
+mod table;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::{MethodRouter, get, post};
+
+use super::upgrade::Upgrade;
+use crate::gateway::Gateway;
+use refusals::No;
+use requests::Arrived;
+
+pub(crate) use table::Sessions;
+
+/// Every address of MCP.
+pub(crate) fn router() -> Router<Arc<Gateway>> {
+    let others = || async { No::Method("GET, POST, DELETE") };
+    // A look at the headers alone would begin a session.
+    let session = || -> MethodRouter<Arc<Gateway>> { get(listen).post(send).delete(end).head(others).fallback(others) };
+    Router::new()
+        .route("/mcp/{topic}", session())
+        .route("/mcp/{topic}/{participant}", session())
+        .route("/sse", session())
+        .route("/message", post(message).fallback(|| async { No::Method("POST") }))
+}
+
+#[utoipa::path(get, path = "/mcp/{topic}", tag = "MCP", summary = "Listen to a room as an MCP client",
+    description = "The stream of a session, or a new one of HTTP+SSE (2024-11-05) where no session is named; a WebSocket where it is asked for. The same at \
+        /mcp/{topic}/{participant}, where one participant is the server, and at /sse.",
+    params(("topic" = String, Path),
+        ("mcp-session-id" = Option<String>, Header, description = "The session, from the answer to `initialize`"),
+        ("last-event-id" = Option<String>, Header, description = "The last event seen: what came after it comes first"),
+        ("ticket" = Option<String>, Query, description = "A ticket from POST /v0/tickets in place of a token")),
+    responses((status = 200, description = "One event a JSON-RPC message", content_type = "text/event-stream", body = String),
+        (status = 101, description = "One text frame a JSON-RPC message, both ways; the subprotocol is `mcp`"),
+        (status = "4XX", description = "Refused, as JSON-RPC says it")),
+    security(("bearer" = []), ()))]
+pub(crate) async fn listen(arrived: Arrived, mut request: Request) -> Result<Response, No> {
+    if !Upgrade::is_wanted(request.headers()) {
+        return arrived.listen(request.headers()).await;
+    }
+    let upgrade = Upgrade::take(&mut request).map_err(No::Problem)?;
+    let (visitor, place) = arrived.newcomer()?;
+    socket::connect(visitor, place, upgrade, request.headers())
+}
+
+#[utoipa::path(post, path = "/mcp/{topic}", tag = "MCP", summary = "Send MCP messages to a room, which is one server",
+    description = "Every revision: `initialize` begins a session, and requests of 2026-07-28 need none. The same at /mcp/{topic}/{participant}, where one \
+        participant is the server, and at /sse.",
+    params(("topic" = String, Path),
+        ("mcp-session-id" = Option<String>, Header, description = "The session, from the answer to `initialize`"),
+        ("mcp-protocol-version" = Option<String>, Header, description = "The revision")),
+    request_body(content = Object, description = "A JSON-RPC message; several in an array where the revision has that", content_type = "application/json"),
+    responses((status = 200, description = "The answer, as JSON or as a stream of events", body = Object), (status = 202, description = "Taken; nothing is to be answered"),
+        (status = "4XX", description = "Refused, as JSON-RPC says it", body = Object), (status = 503, description = "Not now", body = crate::http::ProblemBody)),
+    security(("bearer" = [])))]
+pub(crate) async fn send(arrived: Arrived, request: Request) -> Result<Response, No> {
+    arrived.post(request).await
+}
+
+#[utoipa::path(delete, path = "/mcp/{topic}", tag = "MCP", summary = "End an MCP session",
+    params(("topic" = String, Path), ("mcp-session-id" = String, Header, description = "The session")),
+    responses((status = 204, description = "It has ended"), (status = "4XX", description = "Refused, as JSON-RPC says it", body = Object)),
+    security(("bearer" = [])))]
+pub(crate) async fn end(arrived: Arrived, request: Request) -> Result<Response, No> {
+    arrived.delete(request.headers()).await
+}
+
+#[utoipa::path(post, path = "/message", tag = "MCP", summary = "Send an MCP message that is answered on the session's stream",
+    params(("sessionId" = Option<String>, Query, description = "The session, as the stream's first event names it; the header Mcp-Session-Id says the same")),
+    request_body(content = Object, description = "A JSON-RPC message", content_type = "application/json"),
+    responses((status = 202, description = "Taken"), (status = "4XX", description = "Refused, as JSON-RPC says it", body = Object)),
+    security(("bearer" = [])))]
+pub(crate) async fn message(arrived: Arrived, request: Request) -> Result<Response, No> {
+    arrived.message(request).await
+}

@@ -1,0 +1,101 @@
+//! How the MCP door says no: as JSON-RPC where MCP says what a status means, else as the gateway says it everywhere.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use salon_dialects::mcp::door::Fault;
+use salon_protocol::{Code, Refusal, RpcError, rpc};
+use serde_json::value::RawValue;
+
+use crate::http::{Problem, RefusedWith};
+
+/// The JSON-RPC code of a request that is wrong in a way no other code says.
+const WRONG: i64 = -32000;
+
+/// The JSON-RPC code of a session that is not there.
+const NO_SESSION: i64 = -32001;
+
+/// The JSON-RPC code of something that is no message.
+const NOT_JSON: i64 = -32700;
+
+/// An answer that is a no.
+pub(crate) enum No {
+    /// As everywhere.
+    Problem(Problem),
+    /// As a JSON-RPC error that answers no request in particular.
+    Rpc { status: StatusCode, error: i64, code: Code, message: String },
+    /// The grammar's own.
+    Fault(Box<Fault>),
+    /// This address does not take the method; it takes these.
+    Method(&'static str),
+}
+
+impl No {
+    fn rpc(status: StatusCode, error: i64, code: Code, message: impl Into<String>) -> Self {
+        Self::Rpc { status, error, code, message: message.into() }
+    }
+
+    pub(super) fn wrong(status: StatusCode, message: impl Into<String>) -> Self {
+        Self::rpc(status, WRONG, Code::InvalidParameters, message)
+    }
+
+    pub(super) fn bad(message: impl Into<String>) -> Self {
+        Self::wrong(StatusCode::BAD_REQUEST, message)
+    }
+
+    pub(super) fn not_json(message: impl Into<String>) -> Self {
+        Self::rpc(StatusCode::BAD_REQUEST, NOT_JSON, Code::InvalidJson, message)
+    }
+
+    /// Whoever hears this begins a new session.
+    pub(super) fn no_session() -> Self {
+        Self::rpc(StatusCode::NOT_FOUND, NO_SESSION, Code::NotFound, "there is no such session, or not any more")
+    }
+}
+
+impl From<Problem> for No {
+    fn from(problem: Problem) -> Self {
+        let status = match problem.code() {
+            Code::InvalidParameters => StatusCode::BAD_REQUEST,
+            Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Code::Timeout => StatusCode::REQUEST_TIMEOUT,
+            _ => return Self::Problem(problem),
+        };
+        Self::rpc(status, WRONG, problem.code(), problem.message())
+    }
+}
+
+impl From<Refusal> for No {
+    fn from(refusal: Refusal) -> Self {
+        Problem::from(refusal).into()
+    }
+}
+
+impl IntoResponse for No {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Problem(problem) => problem.into_response(),
+            Self::Rpc { status, error, code, message } => answer(status, code, rpc_error(error, &message)),
+            Self::Fault(fault) => {
+                let status = StatusCode::from_u16(fault.status).unwrap_or(StatusCode::BAD_REQUEST);
+                answer(status, Code::InvalidParameters, fault.body.into_string())
+            }
+            Self::Method(allowed) => {
+                let message = format!("this address takes only {allowed} in this revision of MCP");
+                let body = rpc_error(WRONG, &message);
+                let mut response = answer(StatusCode::METHOD_NOT_ALLOWED, Code::InvalidParameters, body);
+                response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+                response
+            }
+        }
+    }
+}
+
+fn rpc_error(code: i64, message: &str) -> String {
+    rpc::failure(RawValue::NULL, &RpcError::new(code, message)).get().to_owned()
+}
+
+fn answer(status: StatusCode, code: Code, body: String) -> Response {
+    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
+    response.extensions_mut().insert(RefusedWith(code));
+    response
+}

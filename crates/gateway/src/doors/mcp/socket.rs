@@ -1,0 +1,59 @@
+//! MCP over WebSocket: one JSON-RPC message a text frame.
+
+use std::pin::Pin;
+
+use axum::http::HeaderMap;
+use axum::response::Response;
+use hyper::upgrade::OnUpgrade;
+use salon_dialects::mcp::door::Door;
+
+use super::super::upgrade::{self, Upgrade};
+use super::super::{self as doors};
+use super::refusals::No;
+use super::table::{self, Place, Visitor};
+use crate::carriers::WebSocket;
+use crate::clock;
+use crate::ledger::Ledger;
+use crate::session::{Beginning, Session};
+
+/// What MCP clients offer, and what is echoed to those that do.
+const SUBPROTOCOL: &str = "mcp";
+
+/// Says how long a message may be: a client that knows can refuse what is longer before the connection suffers for it.
+const LIMIT_HEADER: &str = "salon-message-limit";
+
+/// Makes the connection a WebSocket and its session.
+pub(super) fn connect(visitor: Visitor, place: Place, upgrade: Upgrade, headers: &HeaderMap) -> Result<Response, No> {
+    let gateway = visitor.gateway.clone();
+    let ledger = gateway.ledger(&visitor.grant, &place.topic, visitor.peer.ip());
+    let counted = gateway.count(&visitor.grant, &visitor.peer);
+    let counted = counted.inspect_err(|refusal| ledger.told_no(refusal.code))?;
+    let (mut response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
+    let limit = gateway.config.limits.message;
+    if limit > 0 {
+        response.headers_mut().insert(LIMIT_HEADER, limit.into());
+    }
+    // What only the beginning needs is let go of before the long wait.
+    let beginning = Box::pin(begin(visitor, place, ledger.clone(), upgrade));
+    gateway.spawn(async move {
+        let _counted = counted;
+        let Some(session) = beginning.await else { return };
+        doors::run(session, &ledger).await;
+    });
+    Ok(response)
+}
+
+async fn begin(
+    visitor: Visitor,
+    place: Place,
+    ledger: Ledger,
+    upgrade: OnUpgrade,
+) -> Option<Pin<Box<Session<Door, WebSocket>>>> {
+    let Visitor { gateway, grant, .. } = visitor;
+    let carrier = upgrade::socket(&gateway, upgrade).await?;
+    let dialect = table::door(&gateway, &place, None, None);
+    let patience = Some(upgrade::patience(&gateway));
+    let expires = clock::instant(grant.expires);
+    let entrance = table::entrance(&gateway, &grant, &place.topic);
+    Some(Box::pin(Session::outside(entrance, Beginning { dialect, carrier, patience, expires, ledger })))
+}

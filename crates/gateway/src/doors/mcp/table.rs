@@ -1,0 +1,232 @@
+//! The sessions of MCP over HTTP: which there are, whose they are, and how to reach them.
+//!
+//! Invariants: nobody reaches a session with another's token or at another address. Each counts as a connection of its participant
+//! until it is forgotten here; who may have no more makes room by ending the one that has been idle the longest.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use salon_dialects::mcp::door::{Door, Options, Scope};
+use salon_dialects::{Introduction, Stamps};
+use salon_log::Claim;
+use salon_protocol::{Participant, ParticipantId, Refusal, TopicName};
+use salon_rooms::{Admission, Deliver};
+
+use super::super::{self as doors, MOST_NAME_CHARS};
+use crate::auth::{self, Grant};
+use crate::carriers::{Exchanges, Inbox};
+use crate::clock;
+use crate::entrance::Entrance;
+use crate::gateway::{Counts, Gateway};
+use crate::http::Peer;
+use crate::session::{Beginning, Session};
+
+/// How long a session may be silent that begins with a handshake and ends when its client says so.
+const IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// How long somebody stays whose requests belong to no session.
+const IDLE_WITHOUT_SESSION: Duration = Duration::from_secs(5 * 60);
+
+/// How long a session may be silent that lasts as long as its one stream.
+const IDLE_WITHOUT_STREAM: Duration = Duration::from_secs(10);
+
+/// Where a session belongs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) participant: ParticipantId,
+    pub(super) topic: TopicName,
+    pub(super) scope: Scope,
+}
+
+/// How long a session lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Life {
+    /// From a handshake to a farewell.
+    Session,
+    /// As long as the stream it begins with (HTTP+SSE).
+    Stream,
+}
+
+/// Who makes a request.
+pub(super) struct Visitor {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) peer: Peer,
+    pub(super) grant: Grant,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Id(Box<str>),
+    /// The requests of the stateless revision: one session for all of a participant's at one address.
+    Shared(Place),
+}
+
+struct Known {
+    place: Place,
+    inbox: Inbox,
+    number: u64,
+    _counted: Counts,
+}
+
+/// Every session.
+#[derive(Default)]
+pub(crate) struct Sessions(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    known: HashMap<Key, Known>,
+    number: u64,
+}
+
+impl Sessions {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().expect("no code panics while it holds the sessions")
+    }
+
+    /// The session of an id, if it is this participant's.
+    pub(super) fn find(&self, id: &str, participant: &ParticipantId) -> Option<(Place, Inbox)> {
+        let table = self.table();
+        let known = table.known.get(&Key::Id(id.into()))?;
+        (known.place.participant == *participant).then(|| (known.place.clone(), known.inbox.clone()))
+    }
+
+    /// Begins a session; gives its id.
+    pub(super) fn begin(&self, visitor: &Visitor, place: Place, life: Life) -> Result<(Box<str>, Inbox), Refusal> {
+        let id: Box<str> = auth::hex(&auth::random::<24>()).into();
+        let idle = match life {
+            Life::Session => IDLE,
+            Life::Stream => IDLE_WITHOUT_STREAM,
+        };
+        let inbox = self.table().begin(visitor, Key::Id(id.clone()), place, idle)?;
+        Ok((id, inbox))
+    }
+
+    /// The session that all requests share which belong to none. One that has just ended is replaced.
+    pub(super) fn shared(&self, visitor: &Visitor, place: &Place) -> Result<Inbox, Refusal> {
+        let mut table = self.table();
+        let key = Key::Shared(place.clone());
+        match table.known.get(&key) {
+            Some(known) if !known.inbox.is_closed() => Ok(known.inbox.clone()),
+            _ => table.begin(visitor, key, place.clone(), IDLE_WITHOUT_SESSION),
+        }
+    }
+
+    /// Nobody finds the session any more.
+    pub(super) fn remove(&self, id: &str) {
+        self.table().known.remove(&Key::Id(id.into()));
+    }
+
+    fn forget(&self, key: &Key, number: u64) {
+        let mut table = self.table();
+        if table.known.get(key).is_some_and(|known| known.number == number) {
+            table.known.remove(key);
+        }
+    }
+}
+
+impl Table {
+    fn begin(&mut self, visitor: &Visitor, key: Key, place: Place, idle: Duration) -> Result<Inbox, Refusal> {
+        let Visitor { gateway, peer, grant } = visitor;
+        let counted = match gateway.count(grant, peer) {
+            Err(_) if self.end_idlest(&grant.participant) => gateway.count(grant, peer),
+            counted => counted,
+        };
+        let ledger = gateway.ledger(grant, &place.topic, peer.ip());
+        let counted = counted.inspect_err(|refusal| ledger.told_no(refusal.code))?;
+        let session_id = match &key {
+            Key::Id(id) => Some(id.clone()),
+            Key::Shared(_) => None,
+        };
+        let (carrier, inbox) = Exchanges::new();
+        let dialect = door(gateway, &place, session_id, Some(idle));
+        let expires = clock::instant(grant.expires);
+        let entrance = entrance(gateway, grant, &place.topic);
+        let beginning = Beginning { dialect, carrier, patience: None, expires, ledger: ledger.clone() };
+        let session = Box::pin(Session::outside(entrance, beginning));
+        self.number += 1;
+        let number = self.number;
+        self.known.insert(key.clone(), Known { place, inbox: inbox.clone(), number, _counted: counted });
+        let owner = gateway.clone();
+        gateway.spawn(async move {
+            doors::run(session, &ledger).await;
+            owner.mcp.forget(&key, number);
+        });
+        Ok(inbox)
+    }
+
+    /// Ends the session of a participant that nobody waits for, the one unused for the longest. Says whether there was one.
+    fn end_idlest(&mut self, participant: &ParticipantId) -> bool {
+        let own = self.known.iter().filter(|(_, known)| known.place.participant == *participant);
+        let idle = own.filter_map(|(key, known)| Some((known.inbox.idle_since()?, key)));
+        let Some(key) = idle.min_by_key(|(since, _)| *since).map(|(_, key)| key.clone()) else { return false };
+        // A session that nobody can reach ends by itself.
+        self.known.remove(&key).is_some()
+    }
+}
+
+/// The grammar of one session.
+pub(super) fn door(gateway: &Gateway, place: &Place, session: Option<Box<str>>, idle: Option<Duration>) -> Door {
+    let began = Instant::now();
+    let stamps = Stamps::new(uuid::Uuid::new_v4().simple().to_string(), began, clock::now());
+    let options = Options {
+        me: place.participant.clone(),
+        topic: place.topic.clone(),
+        scope: place.scope.clone(),
+        limits: gateway.config.limits.envelope(),
+        session,
+        idle,
+        salt: auth::random(),
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    Door::new(options, stamps, began)
+}
+
+/// The way into the room for a client that is yet to introduce itself. It sits beside its participant's other sessions.
+pub(super) fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entrance {
+    let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
+    let (gateway, topic) = (gateway.clone(), topic.clone());
+    let mut shutdown = gateway.shutdown.subscribe();
+    let (library, room) = (gateway.library.clone(), topic.clone());
+    let consult: crate::entrance::Consult = Box::new(move |who, listing| library.consult(&room, who, listing));
+    let enter = move |introduction: Introduction| -> crate::entrance::Entering {
+        let own_name = || introduction.name.as_deref().and_then(display_name);
+        let name = name.clone().or_else(own_name);
+        let admission = Admission {
+            participant: Participant { id: id.clone(), name, kind, mcp: introduction.mcp },
+            claim: Claim::Shared,
+            after: None,
+            recent: None,
+            deliver: Deliver::Directed,
+            // What another session of the same participant says to somebody can concern this one.
+            echo: true,
+        };
+        let (gateway, topic) = (gateway.clone(), topic.clone());
+        Box::pin(async move {
+            let arrival = gateway.rooms.enter(&topic, admission).await?;
+            Ok(doors::welcome(&gateway, topic, arrival))
+        })
+    };
+    let dismissed = async move { drop(shutdown.wait_for(|stop| *stop).await) };
+    Entrance::new(enter, dismissed).with_catalogue(consult)
+}
+
+/// A name that a client gave itself, as far as it can be shown.
+fn display_name(given: &str) -> Option<String> {
+    let clean: String = given.chars().filter(|character| !character.is_control()).take(MOST_NAME_CHARS).collect();
+    let clean = clean.trim();
+    (!clean.is_empty()).then(|| clean.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_cleaned_and_cut_rather_than_refused() {
+        assert_eq!(display_name("Claude Code").as_deref(), Some("Claude Code"));
+        assert_eq!(display_name(" a\nb\u{7}c ").as_deref(), Some("abc"));
+        assert_eq!(display_name("é".repeat(300).as_str()).map(|name| name.chars().count()), Some(256));
+        assert_eq!(display_name("\n \t"), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! From an HTTP request to a WebSocket. Every refusal comes before the upgrade, as an HTTP answer.
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+
+use crate::carriers::{Socket, WebSocket};
+use crate::gateway::{Gateway, MOST_MESSAGE};
+use crate::http::{Problem, credentials, invalid};
+use crate::session::Patience;
+
+/// A request that may become a WebSocket.
+pub(super) struct Upgrade {
+    accept: HeaderValue,
+    upgrade: OnUpgrade,
+}
+
+impl Upgrade {
+    /// Whether a request asks for a WebSocket at all.
+    pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
+        has(headers, header::UPGRADE, "websocket")
+    }
+
+    /// Checks that the request is a WebSocket's, and derives the answer to its key.
+    pub(super) fn take(request: &mut Request) -> Result<Self, Problem> {
+        let headers = request.headers();
+        let wrong = |message: &str| Err(invalid(message).with_status(StatusCode::UPGRADE_REQUIRED));
+        if !has(headers, header::CONNECTION, "upgrade") || !Self::is_wanted(headers) {
+            return wrong("this address speaks WebSocket: connect with an `Upgrade: websocket` request");
+        }
+        if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+            return wrong("`Sec-WebSocket-Version` must be 13");
+        }
+        let key = headers.get(header::SEC_WEBSOCKET_KEY).ok_or_else(|| invalid("`Sec-WebSocket-Key` is missing"))?;
+        let accept = tungstenite::handshake::derive_accept_key(key.as_bytes());
+        let accept = HeaderValue::try_from(accept).map_err(|_| invalid("`Sec-WebSocket-Key` is not acceptable"))?;
+        let upgrade = request.extensions_mut().remove::<OnUpgrade>();
+        Ok(Self { accept, upgrade: upgrade.ok_or_else(|| invalid("this connection cannot be upgraded"))? })
+    }
+
+    /// The answer that begins the WebSocket, which names the subprotocol only where it was offered; and what becomes the connection.
+    pub(super) fn answer(self, headers: &HeaderMap, subprotocol: &'static str) -> (Response, OnUpgrade) {
+        let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
+        let answer = response.headers_mut();
+        answer.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        answer.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        answer.insert(header::SEC_WEBSOCKET_ACCEPT, self.accept);
+        if credentials::subprotocols(headers).any(|offered| offered == subprotocol) {
+            answer.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));
+        }
+        (response, self.upgrade)
+    }
+}
+
+fn has(headers: &HeaderMap, name: HeaderName, wanted: &str) -> bool {
+    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|token| token.trim().eq_ignore_ascii_case(wanted))
+}
+
+/// Waits for the connection to become a WebSocket.
+pub(super) async fn socket(gateway: &Gateway, upgrade: OnUpgrade) -> Option<WebSocket> {
+    let upgraded = upgrade.await.ok()?;
+    let Ok(parts) = upgraded.downcast::<TokioIo<Socket>>() else {
+        tracing::error!("an upgraded connection is not one of ours");
+        return None;
+    };
+    // Twice the limit is still read, so that a message just over it gets its refusal and the connection stays usable.
+    let limit = gateway.config.limits.envelope().message;
+    let hard_limit = if limit > 0 { limit.saturating_mul(2) } else { MOST_MESSAGE };
+    Some(WebSocket::new(parts.io.into_inner(), &parts.read_buf, hard_limit))
+}
+
+/// The times a WebSocket is held to.
+pub(super) fn patience(gateway: &Gateway) -> Patience {
+    let times = gateway.config.times;
+    Patience { ping: times.ping_interval, silence: times.silence_limit }
+}

@@ -1,0 +1,80 @@
+//! The moments a session must not miss, all by one timer.
+
+use std::task::Context;
+use std::time::{Duration, Instant};
+
+use salon_dialects::Dialect;
+use salon_protocol::CloseReason;
+use salon_rooms::Seat;
+
+use super::Session;
+use crate::carriers::Carrier;
+
+/// How long reading pauses, at the most, for one message too many.
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+
+/// The times a connection is held to whose silence says something.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// How often the peer is pinged.
+    pub(crate) ping: Duration,
+    /// How long it may say nothing at all.
+    pub(crate) silence: Duration,
+}
+
+impl<D: Dialect, C: Carrier> Session<D, C> {
+    /// Reads nothing for a while: whoever sends too much is slowed down rather than answered ever faster.
+    pub(super) fn pause(&mut self, wait: Duration, now: Instant) {
+        let until = now + wait.min(LONGEST_PAUSE);
+        self.paused = Some(until);
+        self.timer.as_mut().reset(until.into());
+    }
+
+    /// Looks after pings, silence, the token's end and the dialect's own timer.
+    pub(super) fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> bool {
+        // The dialect may have set itself an earlier deadline since the timer was.
+        if let Some(at) = self.dialect.poll_timeout()
+            && self.ending.is_none()
+            && at < self.timer.deadline().into_std()
+        {
+            self.timer.as_mut().reset(at.into());
+        }
+        if self.timer.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        let now = Instant::now();
+        if self.ending.is_some() {
+            return true;
+        }
+        if self.paused.is_some_and(|until| now >= until) {
+            self.paused = None;
+        }
+        if now >= self.expires {
+            self.close(CloseReason::TokenExpired, now);
+            return true;
+        }
+        if let Some(patience) = self.patience {
+            if now >= self.heard + patience.silence {
+                self.close(CloseReason::Unresponsive, now);
+                return true;
+            }
+            if now >= self.next_ping {
+                self.next_ping = now + patience.ping;
+                self.carrier.ping();
+                self.ledger.meters.lag.record(self.seat.as_ref().map_or(0, Seat::lag) as f64);
+            }
+        }
+        if self.dialect.poll_timeout().is_some_and(|at| now >= at) {
+            self.dialect.handle_timeout(now);
+        }
+        let next = self.next_deadline();
+        self.timer.as_mut().reset(next.into());
+        true
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let patience = self.patience.map(|patience| self.next_ping.min(self.heard + patience.silence));
+        let deadlines = [patience, self.dialect.poll_timeout(), self.paused];
+        deadlines.into_iter().flatten().fold(self.expires, Instant::min)
+    }
+}

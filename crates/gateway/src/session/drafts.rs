@@ -1,0 +1,115 @@
+//! Drafts on their way into the log: in order, and not too many at once.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use futures_util::future::BoxFuture;
+use salon_dialects::{Dialect, Event, Ticket};
+use salon_log::Appended;
+use salon_protocol::{Code, Draft, Refusal};
+use salon_rooms::{Publishing, Submission};
+
+use super::Session;
+use crate::carriers::Carrier;
+
+/// How many drafts of one session may be on their way into the log.
+const MOST_IN_FLIGHT: usize = 256;
+
+/// How many bytes of text they may have, but for the last of them.
+const MOST_BYTES_IN_FLIGHT: usize = 2 << 20;
+
+/// A draft on its way into the log.
+pub(super) struct Awaited {
+    ticket: Ticket,
+    since: Instant,
+    bytes: usize,
+    submission: Submission,
+}
+
+/// A draft about which the log must be asked, and those that wait their turn meanwhile.
+pub(super) struct LookingUp {
+    ticket: Ticket,
+    outcome: BoxFuture<'static, Result<Appended, Refusal>>,
+    pub(super) behind: VecDeque<(Ticket, Draft)>,
+}
+
+impl<D: Dialect, C: Carrier> Session<D, C> {
+    /// Whether more drafts may be made of what the peer says.
+    pub(super) fn may_publish(&self) -> bool {
+        self.in_flight.len() < MOST_IN_FLIGHT
+            && self.bytes_in_flight < MOST_BYTES_IN_FLIGHT
+            && self.looking_up.is_none()
+    }
+
+    pub(super) fn publish(&mut self, ticket: Ticket, draft: Draft, now: Instant) {
+        let Some(seat) = &self.seat else { return self.refuse_outside(ticket, now) };
+        if let Some(looking_up) = &mut self.looking_up {
+            return looking_up.behind.push_back((ticket, draft));
+        }
+        let bytes = draft.envelope().text().len();
+        match seat.publish(draft) {
+            Publishing::Submitted(submission) => {
+                self.bytes_in_flight += bytes;
+                self.in_flight.push_back(Awaited { ticket, since: now, bytes, submission });
+            }
+            Publishing::LookUp(outcome) => {
+                self.looking_up = Some(Box::new(LookingUp { ticket, outcome, behind: VecDeque::new() }));
+            }
+            Publishing::Refused(refusal) => self.dialect.handle_event(Event::Refused { ticket, refusal }, now),
+            Publishing::Limited(refusal, wait) => {
+                self.pause(wait, now);
+                self.dialect.handle_event(Event::Refused { ticket, refusal }, now);
+            }
+        }
+    }
+
+    /// Nobody speaks in a room without a seat. Who had one and left it is not told any more.
+    fn refuse_outside(&mut self, ticket: Ticket, now: Instant) {
+        if self.ending.is_none() {
+            let refusal = Refusal::new(Code::Forbidden, "only who has joined the room may speak in it");
+            self.dialect.handle_event(Event::Refused { ticket, refusal }, now);
+        }
+    }
+
+    /// Tells the dialect what became of its drafts, in the order they were published.
+    pub(super) fn poll_outcomes(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let mut progress = false;
+        while let Some(first) = self.in_flight.front_mut() {
+            let Poll::Ready(outcome) = Pin::new(&mut first.submission).poll(cx) else { break };
+            let (ticket, since) = (first.ticket, first.since);
+            self.bytes_in_flight -= first.bytes;
+            self.in_flight.pop_front();
+            self.ledger.meters.append_seconds.record(since.elapsed().as_secs_f64());
+            self.settle(ticket, outcome, now);
+            progress = true;
+        }
+        // What had to be looked up was published last, so its outcome comes last as well.
+        if self.in_flight.is_empty()
+            && let Some(looking_up) = &mut self.looking_up
+            && let Poll::Ready(outcome) = looking_up.outcome.as_mut().poll(cx)
+        {
+            let ticket = looking_up.ticket;
+            let behind = std::mem::take(&mut looking_up.behind);
+            self.looking_up = None;
+            self.settle(ticket, outcome, now);
+            for (ticket, draft) in behind {
+                self.publish(ticket, draft, now);
+            }
+            progress = true;
+        }
+        progress
+    }
+
+    fn settle(&mut self, ticket: Ticket, outcome: Result<Appended, Refusal>, now: Instant) {
+        match outcome {
+            Ok(Appended { entry, repeated }) => {
+                // One that lies ahead is still to be delivered in its place.
+                let repeated = repeated && self.seat.as_ref().is_none_or(|seat| seat.has_passed(&entry));
+                self.dialect.handle_event(Event::Accepted { ticket, entry, repeated }, now);
+            }
+            Err(refusal) => self.dialect.handle_event(Event::Refused { ticket, refusal }, now),
+        }
+    }
+}

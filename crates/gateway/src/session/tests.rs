@@ -1,0 +1,270 @@
+use std::sync::{Arc, Mutex};
+
+use salon_dialects::{Form, Head, History, Listen, Opening, Post, Ticket};
+use salon_log::sqlite::{Options, Sqlite};
+use salon_log::{Claim, Durability, RetentionRules};
+use salon_protocol::{Draft, Limits, McpVersion, Participant, ParticipantId, TopicName};
+use salon_rooms::{Admission, Deliver, Rate, Rooms, Settings};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::audit::Audit;
+use crate::carriers::{Asked, Exchanges, Inbox, Outcome};
+use crate::meters::Meters;
+use crate::scratch::Scratch;
+
+/// A dialect that does what it is told, one word a request, and notes what happens.
+struct Script {
+    actions: VecDeque<Action>,
+    noted: Arc<Mutex<Vec<String>>>,
+    due: Option<Instant>,
+}
+
+impl Script {
+    fn note(&self, what: impl Into<String>) {
+        self.noted.lock().expect("no code panics while it holds the notes").push(what.into());
+    }
+
+    fn publish(&mut self, ticket: u64, to: &str, payload: &str) {
+        let text = format!(
+            r#"{{"protocol":"mcp-x/v0","id":"m{ticket}","ts":"2025-08-17T14:00:00Z","from":"alice",{to}"kind":"mcp","payload":{{"jsonrpc":"2.0",{payload}}}}}"#
+        );
+        let draft = Draft::parse(text, &Limits::default()).expect("a draft");
+        self.actions.push_back(Action::Publish(Ticket(ticket), Box::new(draft)));
+    }
+
+    fn answer(&mut self, stream: StreamId, text: &str) {
+        let head = Head { status: 200, form: Form::Json, headers: Vec::new() };
+        self.actions.push_back(Action::Begin(stream, head));
+        self.actions.push_back(Action::Send(stream, Frame::Text(text.into())));
+        self.actions.push_back(Action::Finish(stream));
+    }
+}
+
+impl Dialect for Script {
+    fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
+        let Frame::Text(word) = frame else { return };
+        match &*word {
+            "join" => {
+                let introduction = Introduction { name: None, mcp: McpVersion::default() };
+                self.actions.push_back(Action::Join(Box::new(introduction)));
+            }
+            "call ghosts" => {
+                for ticket in 1..=3 {
+                    self.publish(ticket, r#""to":["ghost"],"#, r#""id":1,"method":"ping""#);
+                }
+                self.publish(4, "", r#""method":"notifications/note""#);
+            }
+            "soon" => self.due = Some(now),
+            "close" => self.actions.push_back(Action::Close(CloseReason::Bye)),
+            _ => {}
+        }
+        self.answer(stream, &word);
+    }
+
+    fn handle_event(&mut self, event: Event, _: Instant) {
+        match event {
+            Event::Joined(_) => self.note("joined"),
+            Event::NotJoined(refusal) => self.note(format!("not joined: {}", refusal.code)),
+            Event::Accepted { ticket, .. } => self.note(format!("{} accepted", ticket.0)),
+            Event::Refused { ticket, refusal } => self.note(format!("{} refused: {}", ticket.0, refusal.code)),
+            Event::StreamOpened(_, Opening::Listen(_)) => self.note("listening"),
+            Event::StreamClosed(_) => self.note("closed"),
+            Event::Closing(reason) => self.note(format!("closing: {}", reason.word())),
+            _ => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, _: Instant) {
+        self.due = None;
+        self.note("due");
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+}
+
+/// A session of alice's that has not joined.
+struct Stage {
+    inbox: Inbox,
+    noted: Arc<Mutex<Vec<String>>>,
+    dismiss: Option<oneshot::Sender<()>>,
+    running: JoinHandle<CloseReason>,
+    rooms: Rooms,
+    _scratch: Scratch,
+}
+
+impl Stage {
+    fn new(participants: usize, expires: Duration) -> Self {
+        let scratch = Scratch::new();
+        let options = Options { durability: Durability::Os, retention: RetentionRules::default() };
+        let log = Arc::new(Sqlite::open(scratch.path(), options).expect("a log"));
+        let settings = Settings {
+            ring: 1 << 20,
+            rings: 1 << 20,
+            rate: Rate { per_second: 0, burst: 0 },
+            participants,
+            grace: Duration::ZERO,
+            witness: None,
+        };
+        let rooms = Rooms::new(log, settings, Box::new(|_| Box::pin(std::future::pending())));
+        let topic = TopicName::new("room:a").expect("a name");
+        let (dismiss, dismissed) = oneshot::channel();
+        let entered = rooms.clone();
+        let enter_topic = topic.clone();
+        let enter = move |introduction: Introduction| -> crate::entrance::Entering {
+            let (rooms, topic) = (entered.clone(), enter_topic.clone());
+            Box::pin(async move {
+                let arrival = rooms.enter(&topic, admission("alice", introduction.mcp)).await?;
+                let joined = Joined {
+                    topic,
+                    participant: arrival.seat.participant().clone(),
+                    roster: arrival.roster,
+                    history: History { enabled: true, limit: 1, recent: None },
+                    durability: None,
+                };
+                Ok((arrival.seat, joined))
+            })
+        };
+        let entrance = Entrance::new(enter, async { drop(dismissed.await) });
+        let noted = Arc::<Mutex<Vec<String>>>::default();
+        let dialect = Script { actions: VecDeque::new(), noted: noted.clone(), due: None };
+        let (carrier, inbox) = Exchanges::new();
+        let ledger = Ledger {
+            meters: Meters::new().expect("meters"),
+            audit: Audit::off(),
+            participant: ParticipantId::new("alice").expect("an id"),
+            topic,
+            address: std::net::Ipv4Addr::LOCALHOST.into(),
+        };
+        let expires = Instant::now() + expires;
+        let session = Session::outside(entrance, Beginning { dialect, carrier, patience: None, expires, ledger });
+        let running = tokio::spawn(session);
+        Self { inbox, noted, dismiss: Some(dismiss), running, rooms, _scratch: scratch }
+    }
+
+    /// Says a word and hears it back.
+    async fn say(&self, word: &str) {
+        let asked = Asked { opening: Opening::Post(Post::default()), text: Some(word.into()) };
+        match within(self.inbox.ask(asked, Instant::now())).await {
+            Outcome::Answered(_) => {}
+            other => panic!("expected an answer to `{word}`, came {other:?}"),
+        }
+    }
+
+    /// Goes on until so much has been noted, and gives it.
+    async fn noted(&self, count: usize) -> String {
+        let enough = async {
+            loop {
+                let noted = self.noted.lock().expect("no code panics while it holds the notes").clone();
+                if noted.len() >= count {
+                    return noted.join(", ");
+                }
+                self.say("and?").await;
+            }
+        };
+        within(enough).await
+    }
+
+    async fn ends(self) -> (CloseReason, String) {
+        let reason = within(self.running).await.expect("it does not panic");
+        let noted = self.noted.lock().expect("no code panics while it holds the notes").join(", ");
+        (reason, noted)
+    }
+}
+
+fn admission(id: &str, mcp: McpVersion) -> Admission {
+    let participant = Participant { id: ParticipantId::new(id).expect("an id"), name: None, kind: None, mcp };
+    Admission { participant, claim: Claim::Shared, after: None, recent: None, deliver: Deliver::Directed, echo: false }
+}
+
+async fn within<T>(wait: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), wait).await.expect("it happens in time")
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[tokio::test]
+async fn nothing_is_published_without_a_seat_and_everything_in_its_turn_with_one() {
+    let stage = Stage::new(10, HOUR);
+    stage.say("call ghosts").await;
+    assert_eq!(
+        stage.noted(4).await,
+        "1 refused: forbidden, 2 refused: forbidden, 3 refused: forbidden, 4 refused: forbidden"
+    );
+    stage.noted.lock().expect("no code panics while it holds the notes").clear();
+    stage.say("join").await;
+    stage.noted(1).await;
+    // Each of the ghosts has to be looked up in the log, and each draft waits for the one before it.
+    stage.say("call ghosts").await;
+    assert_eq!(
+        stage.noted(5).await,
+        "joined, 1 refused: recipient_not_found, 2 refused: recipient_not_found, 3 refused: recipient_not_found, 4 accepted"
+    );
+}
+
+#[tokio::test]
+async fn who_is_not_let_in_may_try_again() {
+    let stage = Stage::new(1, HOUR);
+    let topic = TopicName::new("room:a").expect("a name");
+    let bob = stage.rooms.enter(&topic, admission("bob", McpVersion::default())).await.expect("a seat");
+    stage.say("join").await;
+    assert_eq!(stage.noted(1).await, "not joined: rate_limited");
+    drop(bob);
+    // His leave is stored in its own time.
+    let let_in = async {
+        while !stage.noted(2).await.ends_with(", joined") {
+            stage.say("join").await;
+        }
+    };
+    stage.say("join").await;
+    within(let_in).await;
+}
+
+#[tokio::test]
+async fn a_deadline_that_the_dialect_sets_itself_is_kept() {
+    let stage = Stage::new(10, HOUR);
+    stage.say("soon").await;
+    assert_eq!(stage.noted(1).await, "due");
+}
+
+#[tokio::test]
+async fn who_waits_outside_is_told_that_the_gateway_stops() {
+    let mut stage = Stage::new(10, HOUR);
+    drop(stage.dismiss.take());
+    assert_eq!(stage.ends().await, (CloseReason::Shutdown, "closing: shutdown".into()));
+}
+
+#[tokio::test]
+async fn a_farewell_ends_a_session_and_so_does_the_dialect() {
+    let stage = Stage::new(10, HOUR);
+    stage.inbox.dismiss().await;
+    assert_eq!(stage.ends().await, (CloseReason::Bye, "closing: bye".into()));
+    let stage = Stage::new(10, HOUR);
+    let asked = Asked { opening: Opening::Post(Post::default()), text: Some("close".into()) };
+    assert!(matches!(within(stage.inbox.ask(asked, Instant::now())).await, Outcome::Ended));
+    assert_eq!(stage.ends().await, (CloseReason::Bye, String::new()));
+}
+
+#[tokio::test]
+async fn the_last_token_seen_decides_when_a_session_ends() {
+    let stage = Stage::new(10, Duration::ZERO);
+    assert_eq!(stage.ends().await, (CloseReason::TokenExpired, "closing: token_expired".into()));
+}
+
+#[tokio::test]
+async fn a_listener_that_hangs_up_is_told_of() {
+    let stage = Stage::new(10, HOUR);
+    let asked = Asked { opening: Opening::Listen(Listen::default()), text: None };
+    let mut listening = Box::pin(stage.inbox.ask(asked, Instant::now()));
+    assert!(std::future::poll_fn(|cx| Poll::Ready(listening.as_mut().poll(cx).is_pending())).await);
+    stage.noted(1).await;
+    drop(listening);
+    assert_eq!(stage.noted(2).await, "listening, closed");
+}

@@ -1,0 +1,357 @@
+//! Sessions of MCP clients over real connections: how they begin and end, whose they are, and what the room sees of them.
+
+use libtest_mimic::Trial;
+use salon_testkit::http::{Answer, Call, EventStream};
+use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
+use serde_json::{Value, json};
+
+use crate::room::{join, next};
+
+const ROOM: &str = "/mcp/room:alpha";
+
+type Shown = std::pin::Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
+type Show = fn(Engine) -> Shown;
+
+pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+    let table: [(&str, Show); 11] = [
+        ("begins, is seen and ends", |engine| Box::pin(begins_and_ends(engine))),
+        ("is only its participant's, at its own address", |engine| Box::pin(is_only_its_own(engine))),
+        ("is not needed without a handshake", |engine| Box::pin(stateless(engine))),
+        ("over HTTP+SSE", |engine| Box::pin(http_and_sse(engine))),
+        ("over HTTP+SSE that begins with a POST", |engine| Box::pin(sse_by_post(engine))),
+        ("over WebSocket", |engine| Box::pin(websocket(engine))),
+        ("makes room by ending the idlest", |engine| Box::pin(too_many(engine))),
+        ("ends with its token", |engine| Box::pin(token_ends(engine))),
+        ("ends with the gateway", |engine| Box::pin(shutdown(engine))),
+        ("has no seat in a full room", |engine| Box::pin(full_room(engine))),
+        ("goes on where its stream broke off", |engine| Box::pin(resumes(engine))),
+    ];
+    let trial = |(name, show): (&str, Show)| {
+        Trial::test(format!("{}::mcp::session::{name}", engine.name()), move || Ok(salon_testkit::run(show(engine))?))
+    };
+    table.into_iter().map(trial).collect()
+}
+
+fn initialize(revision: &str) -> String {
+    let client = json!({ "name": "An editor", "version": "1" });
+    let params = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": client });
+    json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }).to_string()
+}
+
+fn ping(id: u32) -> String {
+    json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }).to_string()
+}
+
+/// Somebody with a token and perhaps a session.
+struct Client<'g> {
+    gateway: &'g Gateway,
+    token: String,
+    session: Option<String>,
+}
+
+impl<'g> Client<'g> {
+    fn new(gateway: &'g Gateway, name: &str) -> Result<Self, Failure> {
+        Ok(Self { gateway, token: gateway.token(&Token::new(name))?, session: None })
+    }
+
+    /// One whose handshake is done.
+    async fn initialized(gateway: &'g Gateway, name: &str) -> Result<Self, Failure> {
+        let mut client = Self::new(gateway, name)?;
+        client.initialize(ROOM).await?;
+        Ok(client)
+    }
+
+    async fn initialize(&mut self, path: &str) -> Result<(), Failure> {
+        let answer = expect(200, self.post(path, &initialize("2025-06-18")).await?)?;
+        let id = answer.header("mcp-session-id").ok_or("there is no session")?;
+        if id.len() < 32 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(format!("`{id}` can be guessed"));
+        }
+        self.session = Some(id.to_owned());
+        expect(202, self.post(path, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await?).map(drop)
+    }
+
+    fn call(&self, method: &str, path: &str) -> Call {
+        let call = Call::new(method, path).bearer(&self.token).header("Accept", "application/json, text/event-stream");
+        match &self.session {
+            Some(id) => call.header("Mcp-Session-Id", id),
+            None => call,
+        }
+    }
+
+    async fn post(&self, path: &str, body: &str) -> Result<Answer, Failure> {
+        self.call("POST", path).body(body).send(self.gateway.address()).await
+    }
+
+    async fn delete(&self) -> Result<Answer, Failure> {
+        self.call("DELETE", ROOM).send(self.gateway.address()).await
+    }
+
+    async fn listen(&self, path: &str) -> Result<EventStream, Failure> {
+        let opened = EventStream::open(self.gateway.address(), &self.call("GET", path)).await?;
+        opened.map_err(|answer| format!("expected a stream, came {answer:?}"))
+    }
+}
+
+fn expect(status: u16, answer: Answer) -> Result<Answer, Failure> {
+    if answer.status == status { Ok(answer) } else { Err(format!("expected {status}, came {answer:?}")) }
+}
+
+fn read(text: &str) -> Result<Value, Failure> {
+    serde_json::from_str(text).map_err(|error| format!("{error}: {text}"))
+}
+
+/// The next presence of the room.
+async fn presence(socket: &mut Socket) -> Result<Value, Failure> {
+    loop {
+        let frame = read(&next(socket).await?)?;
+        if frame["kind"] == "presence" {
+            return Ok(frame["payload"].clone());
+        }
+    }
+}
+
+async fn sees(socket: &mut Socket, event: &str, name: &str) -> Result<(), Failure> {
+    let seen = presence(socket).await?;
+    let participant = &seen["participant"];
+    if seen["event"] == event && participant["id"] == "alice" && participant["name"] == name {
+        return Ok(());
+    }
+    Err(format!("expected to see alice {event} as {name}, saw {seen}"))
+}
+
+async fn ends(mut stream: EventStream) -> Result<(), Failure> {
+    while stream.next().await?.is_some() {}
+    Ok(())
+}
+
+async fn begins_and_ends(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let mut bob = join(&gateway, "bob").await?;
+    let alice = Client::initialized(&gateway, "alice").await?;
+    sees(&mut bob, "join", "An editor").await?;
+    let stream = alice.listen(ROOM).await?;
+    let pong = expect(200, alice.post(ROOM, &ping(1)).await?)?;
+    if read(&pong.body)? != json!({ "jsonrpc": "2.0", "id": 1, "result": {} }) {
+        return Err(format!("that is no answer to a ping: {pong:?}"));
+    }
+    expect(204, alice.delete().await?)?;
+    ends(stream).await?;
+    sees(&mut bob, "leave", "An editor").await?;
+    expect(404, alice.post(ROOM, &ping(2)).await?)?;
+    expect(404, alice.delete().await?)?;
+    drop(bob);
+    gateway.stop().await
+}
+
+async fn is_only_its_own(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let alice = Client::initialized(&gateway, "alice").await?;
+    let mallory = Client { session: alice.session.clone(), ..Client::new(&gateway, "mallory")? };
+    expect(404, mallory.post(ROOM, &ping(1)).await?)?;
+    expect(404, mallory.delete().await?)?;
+    expect(404, mallory.call("GET", ROOM).send(gateway.address()).await?)?;
+    expect(404, mallory.post("/message", &ping(1)).await?)?;
+    for elsewhere in ["/mcp/room:beta", "/mcp/room:alpha/bob", "/sse?topic=room:beta", "/sse?participant=bob"] {
+        expect(404, alice.post(elsewhere, &ping(2)).await?)?;
+    }
+    expect(200, alice.post("/sse?topic=room:alpha", &ping(3)).await?)?;
+    expect(200, alice.post(ROOM, &ping(4)).await?)?;
+    gateway.stop().await
+}
+
+fn discover() -> String {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": { "name": "A modern editor", "version": "1" },
+    });
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": { "_meta": meta } }).to_string()
+}
+
+async fn stateless(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let mut bob = join(&gateway, "bob").await?;
+    let alice = Client::new(&gateway, "alice")?;
+    for session in [None, Some("whatever".to_owned())] {
+        let alice = Client { session, token: alice.token.clone(), gateway: &gateway };
+        let call = alice.call("POST", ROOM).header("MCP-Protocol-Version", "2026-07-28");
+        let call = call.header("Mcp-Method", "server/discover").body(discover());
+        let answer = expect(200, call.send(gateway.address()).await?)?;
+        if answer.header("mcp-session-id").is_some() || read(&answer.body)?["result"]["resultType"] != "complete" {
+            return Err(format!("that is no answer of the stateless revision: {answer:?}"));
+        }
+    }
+    sees(&mut bob, "join", "A modern editor").await?;
+    let metrics = expect(200, Call::new("GET", "/metrics").send(gateway.address()).await?)?;
+    if !metrics.body.lines().any(|line| line == "salon_connections 2") {
+        return Err(format!("bob is one and alice another, however much she asks: {}", metrics.body));
+    }
+    drop(bob);
+    gateway.stop().await
+}
+
+async fn http_and_sse(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let mut token = Token::new("alice");
+    token.claim("topics", "room:alpha")?;
+    let alice = Client { token: gateway.token(&token)?, ..Client::new(&gateway, "alice")? };
+    let mut stream = alice.listen("/sse").await?;
+    let first = stream.next().await?.ok_or("the stream ended")?;
+    if first.event.as_deref() != Some("endpoint") || !first.data.starts_with("/message?sessionId=") {
+        return Err(format!("expected the endpoint, came {first:?}"));
+    }
+    expect(202, alice.post(&first.data, &initialize("2024-11-05")).await?)?;
+    let answer = stream.next().await?.ok_or("the stream ended")?;
+    let result = &read(&answer.data)?["result"];
+    if answer.event.as_deref() != Some("message") || result["protocolVersion"] != "2024-11-05" {
+        return Err(format!("expected the answer to initialize, came {answer:?}"));
+    }
+    expect(202, alice.post(&first.data, &ping(1)).await?)?;
+    let answer = stream.next().await?.ok_or("the stream ended")?;
+    if read(&answer.data)? != json!({ "jsonrpc": "2.0", "id": 1, "result": {} }) {
+        return Err(format!("expected the answer to the ping, came {answer:?}"));
+    }
+    gateway.stop().await?;
+    ends(stream).await
+}
+
+async fn sse_by_post(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let mut alice = Client::new(&gateway, "alice")?;
+    alice.initialize("/sse?topic=room:alpha").await?;
+    let mut stream = alice.listen("/sse").await?;
+    expect(202, alice.post("/message", &ping(7)).await?)?;
+    let answer = stream.next().await?.ok_or("the stream ended")?;
+    if read(&answer.data)?["id"] != 7 {
+        return Err(format!("expected the answer to the ping, came {answer:?}"));
+    }
+    expect(204, alice.call("DELETE", "/sse").send(gateway.address()).await?)?;
+    ends(stream).await?;
+    gateway.stop().await
+}
+
+async fn websocket(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let mut bob = join(&gateway, "bob").await?;
+    let token = gateway.token(&Token::new("alice"))?;
+    let ticket = Call::new("POST", "/v0/tickets").bearer(&token).body(r#"{"topic":"room:alpha"}"#);
+    let ticket = read(&expect(201, ticket.send(gateway.address()).await?)?.body)?;
+    let by_ticket = format!("{ROOM}?ticket={}", ticket["ticket"].as_str().unwrap_or_default());
+    let ways = [
+        (Call::new("GET", ROOM).bearer(&token).header("Sec-WebSocket-Protocol", "mcp"), Some("mcp")),
+        (Call::new("GET", ROOM).header("Sec-WebSocket-Protocol", format!("mcp, bearer.{token}")), Some("mcp")),
+        (Call::new("GET", ROOM).bearer(&token), None),
+        (Call::new("GET", by_ticket), None),
+    ];
+    for (call, subprotocol) in ways {
+        let connected = Socket::connect(gateway.address(), call).await?;
+        let mut alice = connected.map_err(|answer| format!("expected a WebSocket, came {answer:?}"))?;
+        if alice.subprotocol.as_deref() != subprotocol {
+            return Err(format!("expected {subprotocol:?}, came {:?}", alice.subprotocol));
+        }
+        alice.text(initialize("2025-06-18")).await?;
+        let answer = read(&next(&mut alice).await?)?;
+        if answer["result"]["protocolVersion"] != "2025-06-18" {
+            return Err(format!("expected the answer to initialize, came {answer}"));
+        }
+        sees(&mut bob, "join", "An editor").await?;
+        alice.text(ping(1)).await?;
+        while read(&next(&mut alice).await?)?["id"] != 1 {}
+        alice.close().await?;
+        sees(&mut bob, "leave", "An editor").await?;
+    }
+    drop(bob);
+    gateway.stop().await
+}
+
+async fn too_many(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine).set("max-connections-per-participant", "2")?).await?;
+    let first = Client::initialized(&gateway, "alice").await?;
+    let second = Client::initialized(&gateway, "alice").await?;
+    expect(200, first.post(ROOM, &ping(1)).await?)?;
+    // The second has been idle for longer.
+    let third = Client::initialized(&gateway, "alice").await?;
+    expect(404, second.post(ROOM, &ping(2)).await?)?;
+    expect(200, first.post(ROOM, &ping(3)).await?)?;
+    let streams = (first.listen(ROOM).await?, third.listen(ROOM).await?);
+    expect(429, Client::new(&gateway, "alice")?.post(ROOM, &initialize("2025-06-18")).await?)?;
+    expect(200, first.post(ROOM, &ping(4)).await?)?;
+    expect(200, third.post(ROOM, &ping(5)).await?)?;
+    Client::initialized(&gateway, "bob").await?;
+    drop(streams);
+    gateway.stop().await
+}
+
+async fn token_ends(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let mut short = Token::new("alice");
+    short.claim("expires", "2")?;
+    let short = gateway.token(&short)?;
+    let mut extended = Client { token: short.clone(), ..Client::new(&gateway, "alice")? };
+    extended.initialize(ROOM).await?;
+    let mut ending = Client { token: short, ..Client::new(&gateway, "alice")? };
+    ending.initialize(ROOM).await?;
+    let long = gateway.token(&Token::new("alice"))?;
+    extended.token = long.clone();
+    expect(200, extended.post(ROOM, &ping(1)).await?)?;
+    ends(ending.listen(ROOM).await?).await?;
+    ending.token = long;
+    expect(404, ending.post(ROOM, &ping(2)).await?)?;
+    expect(200, extended.post(ROOM, &ping(3)).await?)?;
+    gateway.stop().await
+}
+
+async fn shutdown(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let alice = Client::initialized(&gateway, "alice").await?;
+    let stream = alice.listen(ROOM).await?;
+    // One that has not introduced itself is told as well.
+    let call = Call::new("GET", ROOM).bearer(&alice.token);
+    let connected = Socket::connect(gateway.address(), call).await?;
+    let mut socket = connected.map_err(|answer| format!("expected a WebSocket, came {answer:?}"))?;
+    let unintroduced = Client::new(&gateway, "bob")?.listen("/sse?topic=room:alpha").await?;
+    gateway.stop().await?;
+    match socket.next().await? {
+        Event::Closed(1001, _) => {}
+        other => return Err(format!("expected to be told that the gateway goes, came {other:?}")),
+    }
+    ends(stream).await?;
+    ends(unintroduced).await
+}
+
+async fn full_room(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine).set("max-participants", "1")?).await?;
+    let bob = join(&gateway, "bob").await?;
+    let alice = Client::new(&gateway, "alice")?;
+    let answer = alice.post(ROOM, &initialize("2025-06-18")).await?;
+    let refused = read(&answer.body)?;
+    let message = refused["error"]["message"].as_str().unwrap_or_default();
+    if refused["id"] != 0 || !message.contains("full") {
+        return Err(format!("expected to be told that the room is full, came {answer:?}"));
+    }
+    drop(bob);
+    gateway.stop().await
+}
+
+/// What was said on a stream after the last event its reader has seen is said again.
+async fn resumes(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let alice = Client::initialized(&gateway, "alice").await?;
+    let mut stream = alice.listen(ROOM).await?;
+    for id in [1, 2] {
+        expect(202, alice.post("/message", &ping(id)).await?)?;
+    }
+    let first = stream.next().await?.ok_or("the stream ended")?;
+    drop(stream);
+    let after = first.id.ok_or("an event has no id")?;
+    let call = alice.call("GET", ROOM).header("Last-Event-ID", after);
+    let again = EventStream::open(gateway.address(), &call).await?;
+    let mut again = again.map_err(|answer| format!("expected a stream, came {answer:?}"))?;
+    let came = again.next().await?.ok_or("the stream ended")?;
+    if read(&first.data)?["id"] != 1 || read(&came.data)?["id"] != 2 {
+        return Err(format!("expected 1 and then 2, came {} and {}", first.data, came.data));
+    }
+    drop(again);
+    gateway.stop().await
+}

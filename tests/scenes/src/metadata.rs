@@ -1,0 +1,105 @@
+//! What a refused MCP client is told (RFC 6750), and where it is pointed to (RFC 9728).
+
+use libtest_mimic::Trial;
+use salon_testkit::http::Call;
+use salon_testkit::{Engine, Failure, Gateway, Options, Token};
+
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+    let trial = |name: &str, test: fn(Engine) -> Result<(), Failure>| {
+        Trial::test(format!("{}::metadata::{name}", engine.name()), move || Ok(test(engine)?))
+    };
+    vec![
+        trial("describes what is protected", |engine| salon_testkit::run(described(engine))),
+        trial("challenges who has no good token", |engine| salon_testkit::run(challenged(engine))),
+        trial("begins with the public URL", |engine| salon_testkit::run(public(engine))),
+    ]
+}
+
+fn same(what: &str, found: &str, expected: &str) -> Result<(), Failure> {
+    if found == expected { Ok(()) } else { Err(format!("{what}:\n  {found}\ninstead of\n  {expected}")) }
+}
+
+async fn described(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine).set("allow-origin", "https://app.example")?).await?;
+    let base = format!("http://{}", gateway.address());
+    for path in ["", "/sse", "/mcp/room:alpha", "/mcp/room%3Aalpha", "/mcp/room:alpha/robot-1"] {
+        let answer = Call::new("GET", format!("{WELL_KNOWN}{path}")).send(gateway.address()).await?;
+        let expected =
+            format!(r#"{{"resource":"{base}{path}","bearer_methods_supported":["header"],"resource_name":"Salon"}}"#);
+        same(path, &format!("{} {}", answer.status, answer.body), &format!("200 {expected}"))?;
+    }
+    for (path, status) in [
+        ("/", 404),
+        ("/v0/ws", 404),
+        ("/mcp", 404),
+        ("/mcp/", 404),
+        ("/mcp/room:alpha/a/b", 404),
+        ("/mcp/room%20alpha", 400),
+        ("/mcp/room:alpha/a%22b", 400),
+        ("/mcp/%ff", 400),
+    ] {
+        let answer = Call::new("GET", format!("{WELL_KNOWN}{path}")).send(gateway.address()).await?;
+        same(path, &answer.status.to_string(), &status.to_string())?;
+    }
+    let page = Call::new("GET", WELL_KNOWN).header("Origin", "https://app.example").send(gateway.address()).await?;
+    same("CORS", page.header("access-control-allow-origin").unwrap_or("-"), "https://app.example")?;
+    gateway.stop().await
+}
+
+async fn challenged(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let base = format!("http://{}", gateway.address());
+    let token = |claim, value| {
+        let mut token = Token::new("alice");
+        token.claim(claim, value)?;
+        gateway.token(&token)
+    };
+    let (expired, elsewhere) = (token("expires", "-10")?, token("topics", "room:beta")?);
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let invalid = r#"error="invalid_token", error_description="the token has expired""#;
+    let scope = r#"error="insufficient_scope", error_description="topic `room:alpha` is not open to this token""#;
+    let none = "Bearer realm=\"salon\"";
+    for (method, path, token, expected) in [
+        ("POST", "/mcp/room:alpha", None, format!("401 {none}, META/mcp/room:alpha")),
+        ("GET", "/mcp/room:alpha", None, format!("401 {none}, META/mcp/room:alpha")),
+        ("DELETE", "/mcp/room:alpha", None, format!("401 {none}, META/mcp/room:alpha")),
+        ("POST", "/mcp/room%3Aalpha/bob", None, format!("401 {none}, META/mcp/room%3Aalpha/bob")),
+        ("POST", "/mcp/room:alpha", Some(&expired), format!("401 {none}, {invalid}, META/mcp/room:alpha")),
+        ("POST", "/mcp/room:alpha", Some(&elsewhere), format!("403 {none}, {scope}, META/mcp/room:alpha")),
+        ("GET", "/sse?topic=room:alpha", None, format!("401 {none}, META/sse")),
+        ("POST", "/message?sessionId=x", Some(&expired), format!("401 {none}, {invalid}, META/sse")),
+        ("GET", "/v0/topics", None, format!("401 {none}")),
+        ("GET", "/v0/topics", Some(&expired), format!("401 {none}, {invalid}")),
+        ("GET", "/v0/topics/room:alpha/participants", Some(&elsewhere), format!("403 {none}, {scope}")),
+    ] {
+        let mut call = Call::new(method, path).header("Accept", "application/json, text/event-stream");
+        call.headers.extend(token.map(|token| ("Authorization".into(), format!("Bearer {token}"))));
+        if method == "POST" {
+            call = call.body(body);
+        }
+        let answer = call.send(gateway.address()).await?;
+        let challenge = answer.header("www-authenticate").unwrap_or("-");
+        let expected = match expected.split_once("META") {
+            Some((before, path)) => format!("{before}resource_metadata=\"{base}{WELL_KNOWN}{path}\""),
+            None => expected,
+        };
+        same(&format!("{method} {path}"), &format!("{} {challenge}", answer.status), &expected)?;
+    }
+    gateway.stop().await
+}
+
+async fn public(engine: Engine) -> Result<(), Failure> {
+    let options = Options::new(engine).set("public-url", "https://example.org/salon/")?;
+    let options = options.set("authorization-server", "https://id.example")?;
+    let gateway = Gateway::start(options.set("authorization-server", "https://id.example/b/")?).await?;
+    let answer = Call::new("GET", format!("{WELL_KNOWN}/mcp/room:alpha")).send(gateway.address()).await?;
+    let expected = r#"{"resource":"https://example.org/salon/mcp/room:alpha","authorization_servers":["https://id.example","https://id.example/b/"],"bearer_methods_supported":["header"],"resource_name":"Salon"}"#;
+    same("the description", &answer.body, expected)?;
+    let answer = Call::new("POST", "/mcp/room:alpha").body("{}").send(gateway.address()).await?;
+    let expected =
+        format!(r#"Bearer realm="salon", resource_metadata="https://example.org/salon{WELL_KNOWN}/mcp/room:alpha""#);
+    same("the challenge", answer.header("www-authenticate").unwrap_or("-"), &expected)?;
+    gateway.stop().await
+}
