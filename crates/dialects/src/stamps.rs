@@ -17,6 +17,11 @@ impl Stamps {
         Self { prefix: prefix.into(), count: 0, began, began_at }
     }
 
+    /// Whether an id is one of these.
+    pub fn made(&self, id: &str) -> bool {
+        id.strip_prefix(&*self.prefix).is_some_and(|rest| rest.starts_with('-'))
+    }
+
     /// The id and time for one envelope.
     pub fn next(&mut self, now: Instant) -> (String, Timestamp) {
         self.count += 1;

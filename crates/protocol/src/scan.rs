@@ -210,6 +210,7 @@ impl<'a> Scanner<'a> {
         self.at += 1;
         let mut escaped = false;
         loop {
+            self.at += plain(&self.bytes[self.at..]);
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -319,6 +320,25 @@ impl<'a> Keys<'a> {
             true
         };
         if fresh { Ok(()) } else { Err(ScanError::DuplicateKey { key: key.chars().take(64).collect() }) }
+    }
+}
+
+/// How many of the first bytes surely stand for themselves in a string, looked at eight by eight: a few at the end may do so too.
+fn plain(bytes: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    /// The high bit of every byte that is less than `than`; beyond the first such byte it may be wrong.
+    fn less(word: u64, than: u64) -> u64 {
+        word.wrapping_sub(ONES * than) & !word & HIGHS
+    }
+    let (words, _) = bytes.as_chunks::<8>();
+    let special = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word);
+        less(word, 0x20) | less(word ^ (ONES * u64::from(b'"')), 1) | less(word ^ (ONES * u64::from(b'\\')), 1)
+    };
+    match words.iter().map(special).enumerate().find(|(_, special)| *special != 0) {
+        Some((at, special)) => at * 8 + special.trailing_zeros() as usize / 8,
+        None => words.len() * 8,
     }
 }
 

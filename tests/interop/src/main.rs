@@ -13,6 +13,7 @@ mod door;
 mod each_other;
 mod features;
 mod fidelity;
+mod merged;
 mod mishaps;
 mod origin;
 mod process;
@@ -86,6 +87,8 @@ fn main() -> std::process::ExitCode {
     for (name, era) in [("legacy", Era::Legacy), ("modern", Era::Modern)] {
         let test = move |installed| salon_testkit::run(fidelity::both_ways(installed, era));
         trial(format!("fidelity::{name}"), Box::new(test));
+        let test = move |installed| salon_testkit::run(merged::all(installed, era));
+        trial(format!("merged::{name}"), Box::new(test));
     }
     if let Err(missing) = &installed
         && !required()

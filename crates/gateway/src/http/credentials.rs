@@ -44,6 +44,21 @@ impl Asking<'_> {
         }
     }
 
+    /// Verifies one of many requests of a session. Only a no is kept in the audit trail; the yes is with the session's beginning.
+    pub(crate) fn in_passing(&self, is_stream: bool) -> Result<Grant, Problem> {
+        if is_stream && self.query.get("ticket").is_some() {
+            return self.for_stream();
+        }
+        let verified = self.verify(subprotocol_token(self.headers).filter(|_| is_stream));
+        if verified.is_err() { self.noted(verified) } else { verified }
+    }
+
+    /// Keeps in the audit trail that somebody was let in.
+    pub(crate) fn note_entry(gateway: &Gateway, peer: IpAddr, grant: &Grant, topic: &TopicName) {
+        let event = AuditEvent::new(AuditKind::AuthOk, clock::now()).grant(grant);
+        gateway.audit.record(event.address(peer).topic(topic));
+    }
+
     fn verify(&self, otherwise: Option<&str>) -> Result<Grant, Problem> {
         refuse_tokens_in_url(self.gateway, self.query)?;
         let token = bearer(self.headers)?.or(otherwise).or_else(|| dev_token(self.gateway, self.query));

@@ -5,11 +5,11 @@
 
 use std::time::Instant;
 
-use salon_protocol::{Envelope, EnvelopeId, McpVersion, Members, ParticipantId, RpcError, RpcId, rpc};
+use salon_protocol::{Code, Envelope, EnvelopeId, McpVersion, Members, ParticipantId, Refusal, RpcError, RpcId, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{Call, Errand, State, read_error};
+use super::calls::{Call, Errand, PAUSE, State, read_error};
 use super::incoming::{text_of, token_of};
 use super::outlets::Channel;
 use super::{Door, Due};
@@ -31,6 +31,14 @@ pub(super) struct Ask {
     call: Option<u64>,
     /// The asker's own progress token.
     token: Option<Box<RawValue>>,
+}
+
+/// An answer of the client's.
+#[derive(Debug)]
+pub(super) struct Reply {
+    to: ParticipantId,
+    envelope: EnvelopeId,
+    payload: Box<RawValue>,
 }
 
 #[derive(Debug)]
@@ -67,10 +75,8 @@ impl Door {
         outcome: &Result<Box<RawValue>, RpcError>,
         now: Instant,
     ) {
-        let id = id.to_raw();
-        if let Err(refusal) = self.publish(to, Some(envelope), |_| rpc::outcome(&id, outcome), now) {
-            let _ = self.publish(to, Some(envelope), |_| rpc::failure(&id, &super::told(&refusal)), now);
-        }
+        let payload = rpc::outcome(&id.to_raw(), outcome);
+        self.pass_answer(to, envelope, id, payload, now);
     }
 
     /// The client is a server too, with nothing to offer unless it is asked back.
@@ -102,9 +108,9 @@ impl Door {
         let call = match named {
             // Not every name is one's own to give: ids are seen by everybody in the room.
             Some(Some(number)) => self.calls.get(&number).filter(|call| is_of(call)).map(|_| number),
-            // Of a call that is over, or of another session's.
-            Some(None) => return None,
-            None => self.calls.iter().find(|(_, call)| is_of(call)).map(|(number, _)| *number),
+            // Of another session's call. Of one that is over, it may still be about something else that is going on.
+            Some(None) if !envelope.correlation().is_some_and(|named| self.stamps.made(named.as_str())) => return None,
+            Some(None) | None => self.calls.iter().find(|(_, call)| is_of(call)).map(|(number, _)| *number),
         };
         let refused = |told: String| Some(Err(RpcError::new(RpcError::METHOD_NOT_FOUND, told)));
         let is_met = self.peers.get(from).is_some_and(|peer| peer.is_met());
@@ -228,8 +234,38 @@ impl Door {
         message: Box<RawValue>,
         now: Instant,
     ) {
-        if let Err(refusal) = self.publish(to, Some(envelope), |_| message, now) {
-            self.reply(to, envelope, id, &Err(super::told(&refusal)), now);
+        let said = self.say_reply(Reply { to: to.clone(), envelope: envelope.clone(), payload: message }, now);
+        if let Err(refusal) = said {
+            // What the room does not take of this one is not its size.
+            let payload = rpc::failure(&id.to_raw(), &super::told(&refusal));
+            let _ = self.say_reply(Reply { to: to.clone(), envelope: envelope.clone(), payload }, now);
+        }
+    }
+
+    fn say_reply(&mut self, reply: Reply, now: Instant) -> Result<(), Refusal> {
+        let said = self.publish(&reply.to, Some(&reply.envelope), |_| reply.payload.clone(), now)?;
+        if self.replies.len() < MOST_ASKS {
+            self.replies.insert(said, reply);
+        }
+        Ok(())
+    }
+
+    /// The room did not take an answer. One that came too fast is said again; the others nobody waits for any more.
+    pub(super) fn reply_not_taken(&mut self, refusal: &Refusal, now: Instant) -> bool {
+        let Some(reply) = refusal.regarding.as_ref().and_then(|said| self.replies.remove(said)) else { return false };
+        if refusal.code == Code::RateLimited {
+            if self.late_replies.is_empty() {
+                self.after(PAUSE, Due::Replies, now);
+            }
+            self.late_replies.push(reply);
+        }
+        true
+    }
+
+    pub(super) fn reply_again(&mut self, now: Instant) {
+        for reply in std::mem::take(&mut self.late_replies) {
+            // It was taken for well-formed before.
+            let _ = self.say_reply(reply, now);
         }
     }
 
@@ -258,6 +294,11 @@ impl Door {
             let message = rpc::response(&id.to_raw(), answer);
             self.pass_answer(&from, &envelope, &id, message, now);
         }
+    }
+
+    /// Whether the client thinks about a question of a call.
+    pub(super) fn is_asking(&self, call: u64) -> bool {
+        self.asks.values().any(|ask| ask.call == Some(call))
     }
 
     fn asks_of(&self, call: u64) -> Vec<u64> {

@@ -19,7 +19,10 @@ use crate::mcp::listing::Listing;
 use crate::mcp::{Era, downgrade, meta, same_id, upgrade};
 
 /// How long an errand of the door's own waits when the room has had too much.
-const PAUSE: Duration = Duration::from_millis(250);
+pub(super) const PAUSE: Duration = Duration::from_millis(250);
+
+/// How long a call may go on without progress. Clients give up sooner, by cancelling; this is for those that never do.
+pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(600);
 
 /// Subscriptions that are made again when whoever has the resource comes back.
 const MOST_SUBSCRIPTIONS: usize = 1024;
@@ -244,6 +247,10 @@ impl Door {
         let asked = Asked { request, token, uri, pause: Pause::default(), rounds: 0, pages: Vec::new() };
         let number = self.fresh();
         let errand = Errand::Client(Box::new(asked));
+        // The gateway's own participant answers always, and a subscription lasts.
+        if !who.is_host() && &*method != "subscriptions/listen" {
+            self.after(LONGEST_SILENCE, Due::Errand(number), now);
+        }
         self.calls.insert(number, Call { to: who.clone(), method, params, manner, errand, state: State::Waiting });
         self.dispatch(number, now);
     }
@@ -327,6 +334,9 @@ impl Door {
 
     /// The room did not take something.
     pub(super) fn not_taken(&mut self, refusal: &Refusal, now: Instant) {
+        if self.reply_not_taken(refusal, now) {
+            return;
+        }
         let Some(number) = refusal.regarding.as_ref().and_then(|envelope| self.sent.remove(envelope)) else { return };
         let Some(call) = self.calls.get_mut(&number) else { return };
         let again = refusal.code == Code::RateLimited && !matches!(call.errand, Errand::Client(_));
@@ -523,18 +533,23 @@ impl Door {
         self.outlets.skip(request.channel);
     }
 
+    /// Tells whom a call asked that nobody waits for it any more.
+    pub(super) fn withdraw_from(&mut self, number: u64, reason: Option<&RawValue>, now: Instant) {
+        let Some(Call { to, state: State::Sent(envelope, _), .. }) = self.calls.get(&number) else { return };
+        let (to, envelope) = (to.clone(), envelope.clone());
+        let mut params = Members::default();
+        params.set("requestId", envelope.as_str());
+        if let Some(reason) = reason {
+            params.set("reason", reason);
+        }
+        self.tell(&to, Some(&envelope), "notifications/cancelled", Some(&params.to_raw()), now);
+    }
+
     /// Takes a call back from whom it asked.
     pub(super) fn cancel(&mut self, number: u64, reason: Option<&RawValue>, now: Instant) {
         self.drop_asks_of(number, now);
+        self.withdraw_from(number, reason, now);
         let Some(call) = self.drop_call(number) else { return };
-        if let State::Sent(envelope, _) = &call.state {
-            let mut params = Members::default();
-            params.set("requestId", envelope.as_str());
-            if let Some(reason) = reason {
-                params.set("reason", reason);
-            }
-            self.tell(&call.to, Some(envelope), "notifications/cancelled", Some(&params.to_raw()), now);
-        }
         if let Errand::Client(asked) = call.errand
             && !asked.pause.is_parked()
         {

@@ -276,6 +276,11 @@ impl Door {
             let id = &listening.request.id;
             let nothing = upgrade::result("subscriptions/listen", &super::empty(), None);
             let result = meta::with_subscription(&nothing, id).unwrap_or(nothing);
+            if self.duplex.is_some() {
+                let mut params = Members::default();
+                params.set("requestId", id);
+                self.say(Channel::SESSION, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
+            }
             self.answer(&listening.request, &Ok(result));
         }
     }

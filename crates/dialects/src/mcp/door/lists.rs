@@ -99,11 +99,23 @@ impl Door {
                 Some(List::Known | List::Lacking { .. }) | None => true,
             })
         };
+        let is_done = |gather: &Gather| is_settled(gather.needs) || self.is_found(&gather.request);
         let settled: Vec<u64> =
-            self.gathers.iter().filter(|(_, gather)| is_settled(gather.needs)).map(|(number, _)| *number).collect();
+            self.gathers.iter().filter(|(_, gather)| is_done(gather)).map(|(number, _)| *number).collect();
         for number in settled {
             self.gathered(number, now);
         }
+    }
+
+    /// Whether what a request names is on a list, so that nobody else's lists matter.
+    fn is_found(&self, request: &Request) -> bool {
+        let listing = match &*request.method {
+            "tools/call" => Listing::Tools,
+            "prompts/get" => Listing::Prompts,
+            _ => return false,
+        };
+        let name = text_of(request.params.as_deref(), "name");
+        self.is_room() && name.is_some_and(|name| self.shelf.has_listed(listing, &name))
     }
 
     /// Goes on with a request, whether everything has come or not.

@@ -39,7 +39,7 @@ use super::handshake::Hello;
 use super::listing::Listing;
 use super::{Era, Revision};
 use crate::{Action, Dialect, Event, Frame, Introduction, Opening, Post, Stamps, StreamId, Ticket};
-use asks::Ask;
+use asks::{Ask, Reply};
 use calls::{Call, Errand};
 use listens::Listening;
 use lists::Gather;
@@ -150,6 +150,8 @@ enum Due {
     Again(u64),
     /// Lists have changed.
     Changed,
+    /// Answers of the client's that the room did not take are said again.
+    Replies,
     /// Nothing has been heard for long.
     Idle,
 }
@@ -181,6 +183,9 @@ pub struct Door {
     calls: BTreeMap<u64, Call>,
     sent: HashMap<EnvelopeId, u64>,
     asks: BTreeMap<u64, Ask>,
+    /// Answers of the client's on their way into the room, and those that it had too much to take.
+    replies: HashMap<EnvelopeId, Reply>,
+    late_replies: Vec<Reply>,
     listens: BTreeMap<u64, Listening>,
     subscriptions: BTreeSet<(ParticipantId, String)>,
     changed: BTreeSet<&'static str>,
@@ -219,6 +224,8 @@ impl Door {
             calls: BTreeMap::new(),
             sent: HashMap::new(),
             asks: BTreeMap::new(),
+            replies: HashMap::new(),
+            late_replies: Vec::new(),
             listens: BTreeMap::new(),
             subscriptions: BTreeSet::new(),
             changed: BTreeSet::new(),
@@ -307,6 +314,10 @@ impl Door {
             Err(error) if request.is_modern() => route::status(error.code),
             _ => 200,
         };
+        if outcome.is_err() {
+            // A handshake that failed began no session.
+            self.outlets.unname(request.channel);
+        }
         let message = rpc::outcome(&request.id, outcome);
         self.say_answer(request.channel, status, &message);
     }
@@ -363,18 +374,20 @@ impl Door {
         }
     }
 
-    /// What was seen of the room has a hole: whoever waits may wait for what was in it.
-    fn lost_track(&mut self, now: Instant) {
+    /// Answers everything that is open, and ends the session.
+    fn close(&mut self, why: &str, reason: CloseReason, now: Instant) {
+        let error = RpcError::new(code::GONE, why);
+        self.end_listens();
+        let gathers = std::mem::take(&mut self.gathers).into_values().map(|gather| gather.request);
+        let waiting: Vec<_> = gathers.chain(self.early.drain(..)).chain(self.introducing.drain(..)).collect();
+        for request in waiting {
+            self.refuse(&request, error.clone());
+        }
         let open: Vec<u64> = self.calls.keys().copied().collect();
         for number in open {
-            let error =
-                RpcError::internal("the answer may have been among messages of the room that are no longer kept");
             self.fail(number, &error, now);
         }
-        let peers: Vec<_> = self.peers.keys().cloned().collect();
-        for who in peers {
-            self.list_stale(&who, &Listing::ALL, now);
-        }
+        self.end(reason);
     }
 }
 
@@ -395,7 +408,7 @@ impl Dialect for Door {
                 self.seated(now);
             }
             Event::NotJoined(refusal) => self.not_seated(&refusal),
-            Event::Accepted { .. } => {}
+            Event::Accepted { entry, .. } => drop(self.replies.remove(entry.envelope.id())),
             Event::Refused { refusal, .. } => self.not_taken(&refusal, now),
             Event::Entry(entry) => self.overhear(&entry.envelope, now),
             Event::CallFailed { request, callee, .. } => {
@@ -404,7 +417,7 @@ impl Dialect for Door {
                     self.fail(number, &error.with_data(&json!({ "code": Code::RecipientNotFound })), now);
                 }
             }
-            Event::Gap => self.lost_track(now),
+            Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
             Event::Consulted { who, listing, items } => self.consulted(&who, listing, items, now),
             Event::StreamOpened(stream, opening) => match opening {
                 Opening::Duplex => {
@@ -424,20 +437,7 @@ impl Dialect for Door {
                     self.hung_up(channel, now);
                 }
             }
-            Event::Closing(reason) => {
-                let error = RpcError::new(code::GONE, reason.to_string());
-                self.end_listens();
-                let gathers = std::mem::take(&mut self.gathers).into_values().map(|gather| gather.request);
-                let waiting: Vec<_> = gathers.chain(self.early.drain(..)).chain(self.introducing.drain(..)).collect();
-                for request in waiting {
-                    self.refuse(&request, error.clone());
-                }
-                let open: Vec<u64> = self.calls.keys().copied().collect();
-                for number in open {
-                    self.fail(number, &error, now);
-                }
-                self.end(reason);
-            }
+            Event::Closing(reason) => self.close(&reason.to_string(), reason, now),
         }
     }
 
@@ -454,6 +454,7 @@ impl Dialect for Door {
                 Due::Parked(number) => self.not_resumed(number, now),
                 Due::Again(number) => self.dispatch(number, now),
                 Due::Changed => self.tell_changes(),
+                Due::Replies => self.reply_again(now),
                 Due::Idle => self.idle(now),
             }
         }

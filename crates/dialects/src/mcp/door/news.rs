@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use salon_protocol::{CHAT_METHOD, Envelope, Kind, LogLevel, Members, Message, ParticipantId, rpc};
+use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, LogLevel, Members, Message, ParticipantId, rpc};
 use serde_json::value::RawValue;
 
-use super::Door;
-use super::calls::{Call, Errand};
+use super::calls::{Call, Errand, LONGEST_SILENCE};
 use super::incoming::text_of;
 use super::outlets::Channel;
+use super::{Door, Due};
 use crate::mcp::listing::Listing;
 use crate::mcp::{Era, meta};
 
@@ -61,7 +61,11 @@ impl Door {
         if !self.peers.contains_key(from) {
             return;
         }
-        let is_addressed = envelope.to().contains(&self.options.me);
+        // What names a call of another session of the same participant is for that one.
+        let is_elsewhere =
+            |request: &EnvelopeId| !self.sent.contains_key(request) && !self.stamps.made(request.as_str());
+        let is_addressed =
+            envelope.to().contains(&self.options.me) && !envelope.correlation().is_some_and(is_elsewhere);
         let call = envelope.correlation().and_then(|request| self.sent.get(request)).copied();
         let call = call.filter(|number| self.calls.get(number).is_some_and(|call| call.to == *from));
         if let Some(listen) = call.and_then(|number| self.listen_of(number)) {
@@ -82,7 +86,7 @@ impl Door {
             // A handshake that somebody makes with the client's participant ends here.
             "notifications/initialized" => {}
             _ if !is_addressed || method == CHAT_METHOD => {}
-            "notifications/progress" => self.progressed(from, params),
+            "notifications/progress" => self.progressed(from, params, now),
             "notifications/cancelled" => self.ask_withdrawn(from, params),
             "notifications/message" => self.logged(from, call, params),
             "notifications/resources/updated" => self.updated(from, params),
@@ -103,17 +107,21 @@ impl Door {
         self.list_stale(from, listings, now);
     }
 
-    fn progressed(&mut self, from: &ParticipantId, params: Option<&RawValue>) {
+    fn progressed(&mut self, from: &ParticipantId, params: Option<&RawValue>, now: Instant) {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let token = params.get("progressToken").and_then(|token| serde_json::from_str::<String>(token.get()).ok());
-        let number = token
-            .and_then(|token| salon_protocol::EnvelopeId::new(token).ok())
-            .and_then(|id| self.sent.get(&id).copied());
-        let Some(Call { errand: Errand::Client(asked), to, .. }) = number.and_then(|number| self.calls.get(&number))
-        else {
+        let number = token.and_then(|token| EnvelopeId::new(token).ok()).and_then(|id| self.sent.get(&id).copied());
+        let Some(number) = number.filter(|number| self.calls.get(number).is_some_and(|call| call.to == *from)) else {
             return;
         };
-        if let Some(token) = asked.token.as_ref().filter(|_| to == from && !asked.pause.is_parked()) {
+        // Whoever gets on with it is not silent.
+        let due = Due::Errand(number);
+        if self.timers.iter().any(|(_, known)| *known == due) {
+            self.forget_timer(due);
+            self.after(LONGEST_SILENCE, due, now);
+        }
+        let Some(Call { errand: Errand::Client(asked), .. }) = self.calls.get(&number) else { return };
+        if let Some(token) = asked.token.as_ref().filter(|_| !asked.pause.is_parked()) {
             params.set("progressToken", token);
             let channel = asked.request.channel;
             self.say(channel, &rpc::notification("notifications/progress", Some(&params.to_raw())));

@@ -219,6 +219,13 @@ impl Outlets {
         self.finish(stream);
     }
 
+    /// Its answer does not name the session after all.
+    pub(super) fn unname(&mut self, channel: Channel) {
+        if let Some(line) = self.lines.get_mut(&channel) {
+            line.style.session_header = false;
+        }
+    }
+
     /// It takes long: opens the event stream now, where none is.
     pub(super) fn quicken(&mut self, channel: Channel) {
         if let Some(line) = self.lines.get_mut(&channel)

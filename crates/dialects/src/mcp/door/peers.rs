@@ -8,7 +8,7 @@ use salon_protocol::{LogLevel, McpVersion, Participant, ParticipantId, PresenceE
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{Call, Errand, State};
+use super::calls::{Call, Errand, LONGEST_SILENCE, State};
 use super::lists::{List, Lists};
 use super::{Door, Due, Manner, Scope, code};
 use crate::mcp::handshake::{Hello, Server, Unfit};
@@ -235,11 +235,15 @@ impl Door {
                 Era::Legacy => Server::from_initialize(result),
                 Era::Modern => Server::from_discover(result),
             };
-            server.map_err(|unfit| {
-                RpcError::internal(match unfit {
-                    Unfit::Unreadable => format!("`{who}` introduced itself in a way that cannot be read"),
-                    Unfit::Revision(named) => format!("`{who}` speaks MCP {named}, which is not known here"),
-                })
+            server.map_err(|unfit| match unfit {
+                Unfit::Unreadable => {
+                    RpcError::internal(format!("`{who}` introduced itself in a way that cannot be read"))
+                }
+                Unfit::Revision(named) => {
+                    let data = json!({ "supported": Revision::all_dates(), "requested": named });
+                    RpcError::invalid_params(format!("`{who}` speaks MCP {named}, which is not known here"))
+                        .with_data(&data)
+                }
             })
         });
         match server {
@@ -338,12 +342,22 @@ impl Door {
         }
     }
 
-    /// An errand has taken too long: nothing is expected of it any more.
+    /// Somebody has been silent for too long: nothing is expected of it any more.
     pub(super) fn errand_due(&mut self, number: u64, now: Instant) {
-        let lasts = self.calls.get(&number).is_none_or(|call| matches!(call.errand, Errand::Listen(_)));
-        if !lasts {
-            let who = self.calls[&number].to.clone();
-            self.fail(number, &RpcError::internal(format!("`{who}` did not answer in time")), now);
+        let Some(call) = self.calls.get(&number) else { return };
+        let who = call.to.clone();
+        let error = RpcError::internal(format!("`{who}` did not answer in time"));
+        match &call.errand {
+            Errand::Listen(_) => {}
+            // Whoever has asked the client something rightly waits.
+            Errand::Client(asked) if asked.pause.is_parked() || self.is_asking(number) => {
+                self.after(LONGEST_SILENCE, Due::Errand(number), now);
+            }
+            Errand::Client(_) => {
+                self.withdraw_from(number, None, now);
+                self.fail(number, &error.with_data(&json!({ "code": salon_protocol::Code::Timeout })), now);
+            }
+            _ => self.fail(number, &error, now),
         }
     }
 

@@ -76,8 +76,7 @@ impl FromRequestParts<Arc<Gateway>> for Arrived {
         let wanted = Wanted::read(&path, &query)?;
         let (headers, topic) = (&parts.headers, wanted.topic.as_ref());
         let asking = Asking { gateway, peer: peer.ip(), headers, query: &query, topic };
-        let verified = if parts.method == Method::GET { asking.for_stream() } else { asking.by_header() };
-        let grant = verified.map_err(No::Problem)?;
+        let grant = asking.in_passing(parts.method == Method::GET).map_err(No::Problem)?;
         let expires = clock::instant(grant.expires);
         Ok(Self { visitor: Visitor { gateway: gateway.clone(), peer, grant }, wanted, query, expires })
     }

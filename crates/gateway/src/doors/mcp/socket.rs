@@ -13,6 +13,7 @@ use super::refusals::No;
 use super::table::{self, Place, Visitor};
 use crate::carriers::WebSocket;
 use crate::clock;
+use crate::http::credentials::Asking;
 use crate::ledger::Ledger;
 use crate::session::{Beginning, Session};
 
@@ -28,6 +29,7 @@ pub(super) fn connect(visitor: Visitor, place: Place, upgrade: Upgrade, headers:
     let ledger = gateway.ledger(&visitor.grant, &place.topic, visitor.peer.ip());
     let counted = gateway.count(&visitor.grant, &visitor.peer);
     let counted = counted.inspect_err(|refusal| ledger.told_no(refusal.code))?;
+    Asking::note_entry(&gateway, visitor.peer.ip(), &visitor.grant, &place.topic);
     let (mut response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
     let limit = gateway.config.limits.message;
     if limit > 0 {

@@ -20,6 +20,7 @@ use crate::clock;
 use crate::entrance::Entrance;
 use crate::gateway::{Counts, Gateway};
 use crate::http::Peer;
+use crate::http::credentials::Asking;
 use crate::session::{Beginning, Session};
 
 /// How long a session may be silent that begins with a handshake and ends when its client says so.
@@ -134,6 +135,7 @@ impl Table {
         };
         let ledger = gateway.ledger(grant, &place.topic, peer.ip());
         let counted = counted.inspect_err(|refusal| ledger.told_no(refusal.code))?;
+        Asking::note_entry(gateway, peer.ip(), grant, &place.topic);
         let session_id = match &key {
             Key::Id(id) => Some(id.clone()),
             Key::Shared(_) => None,

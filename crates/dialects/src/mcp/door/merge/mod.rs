@@ -134,6 +134,11 @@ impl Shelf {
         }
     }
 
+    /// Whether a tool or prompt is listed under this very name, whatever else may come.
+    pub(super) fn has_listed(&self, listing: Listing, name: &str) -> bool {
+        self.names(listing).has(name)
+    }
+
     fn names(&self, listing: Listing) -> &Names {
         let cell = if listing == Listing::Tools { &self.index.tools } else { &self.index.prompts };
         cell.get_or_init(|| Names::new(self.all(listing)))

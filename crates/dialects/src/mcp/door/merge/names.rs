@@ -60,6 +60,11 @@ impl Names {
         self.listed.get(who)?.get(index)?.as_deref()
     }
 
+    /// Whether the room lists something under this very name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.owners.contains_key(name)
+    }
+
     pub(super) fn find(&self, name: &str) -> Found {
         if let Some((owner, own)) = self.owners.get(name) {
             return Found::One(owner.clone(), own.to_string());

@@ -241,14 +241,46 @@ fn only_so_many_requests_are_open_at_once() {
 }
 
 #[test]
-fn a_hole_in_the_room_fails_what_may_have_been_in_it() {
-    assert_snapshot!(room().act("call 1 tools/call {\"name\":\"bob__t\"}\ngap\nbob: tools/list {\"tools\":[]}\ntick 50"), @r#"
+fn a_hole_in_the_room_ends_the_session() {
+    assert_snapshot!(room().act("call 1 tools/call {\"name\":\"bob__t\"}\ngap"), @r#"
     ⇒ bob {"id":"s-7","method":"tools/call","params":{"name":"t"}}
+    ← {"id":1,"error":{"code":-32000,"message":"messages of the room that concern you are no longer kept"}}
+    close bye
+    "#);
+}
+
+#[test]
+fn who_is_silent_for_too_long_is_given_up_and_who_gets_on_is_not() {
+    let script = r#"
+        call 1 tools/call {"name":"bob__t","_meta":{"progressToken":1}}
+        tick 599999
+        bob! @tools/call notifications/progress {"progressToken":"s-7","progress":1}
+        tick 599999
+        mark almost
+        tick 1
+    "#;
+    assert_snapshot!(room().act(script), @r#"
+    ⇒ bob {"id":"s-7","method":"tools/call","params":{"name":"t","_meta":{"progressToken":"s-7"}}}
+    ← {"method":"notifications/progress","params":{"progressToken":1,"progress":1}}
+    · almost
+    ⇒ bob re s-7 {"method":"notifications/cancelled","params":{"requestId":"s-7"}}
+    ← {"id":1,"error":{"code":-32603,"message":"`bob` did not answer in time","data":{"code":"timeout"}}}
+    "#);
+}
+
+#[test]
+fn what_the_host_has_waits_for_nobody() {
+    let play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let script = r#"
+        call 1 tools/call {"name":"presence_get"}
+        system:gateway: tools/list {"tools":[{"name":"presence.get"}]}
+        mark called without waiting for bob's list
+    "#;
+    assert_snapshot!(play.act(script), @r#"
     consult bob tools/list
-    consult carol tools/list
     consult system:gateway tools/list
-    ← {"id":1,"error":{"code":-32603,"message":"the answer may have been among messages of the room that are no longer kept"}}
-    ← {"method":"notifications/tools/list_changed"}
+    ⇒ system:gateway {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    · called without waiting for bob's list
     "#);
 }
 

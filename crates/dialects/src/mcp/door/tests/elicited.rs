@@ -137,6 +137,7 @@ fn who_cannot_be_asked_is_not() {
     ⇒ bob {"method":"notifications/initialized"}
     ⇒ bob {"id":"s-7","method":"tools/call","params":{"name":"t"}}
     ⇒ bob re e5 {"id":2,"error":{"code":-32601,"message":"the client of `alice` does not offer `roots/list`"}}
+    ⇒ carol re e6 {"id":3,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
     "#);
 }
 

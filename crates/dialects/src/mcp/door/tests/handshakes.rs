@@ -95,7 +95,7 @@ fn without_a_seat_there_is_no_session() {
     let script = format!("1 call 1 initialize {}\nno-seat", hello("2025-06-18"));
     assert_snapshot!(Play::new(Scope::Room, "bob", |_| {}).act(&script), @r#"
     join The C 2025-06-18
-    begin 1 200 json [mcp-session-id: session-1]
+    begin 1 200 json
     1← {"id":1,"error":{"code":-32000,"message":"the room is full","data":{"code":"forbidden"}}}
     finish 1
     close bye

@@ -158,7 +158,7 @@ fn whoever_introduces_itself_in_an_unknown_way_cannot_be_called() {
     "#;
     assert_snapshot!(play.act(script), @r#"
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
-    ← {"id":2,"error":{"code":-32603,"message":"`bob` speaks MCP 1999-01-01, which is not known here"}}
+    ← {"id":2,"error":{"code":-32602,"message":"`bob` speaks MCP 1999-01-01, which is not known here","data":{"requested":"1999-01-01","supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]}}}
     ⇒ carol {"id":"s-2","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
     ← {"id":3,"error":{"code":-32603,"message":"`carol` introduced itself in a way that cannot be read"}}
     ← {"id":4,"error":{"code":-32603,"message":"`carol` introduced itself in a way that cannot be read"}}

@@ -6,7 +6,7 @@
 //! The others: `bob: METHOD {result}` answers the oldest open request of that method to bob (`bob: METHOD error {error}`), or what the catalogue was consulted for;
 //! `settle` answers every handshake and every list that is open, with what `offers` says. `bob? 5 @METHOD asked/method {params}`
 //! asks the client during such a request (`@-` during none, `@=id` by an envelope's id), `bob! @METHOD told/method {params}` tells it something, `bob* told/method {params}` everybody.
-//! `join`, `leave`, `gone bob METHOD`, `refuse METHOD CODE`, `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events, `mark` is for the reader. What comes out: `⇒` to the room, `←` to the client.
+//! `join`, `leave`, `gone bob METHOD`, `refuse METHOD CODE`, `refuse-last CODE`, `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events, `mark` is for the reader. What comes out: `⇒` to the room, `←` to the client.
 
 mod asking;
 mod calling;
@@ -56,6 +56,8 @@ struct Play {
     asked: Vec<(String, String)>,
     said: u32,
     told: String,
+    /// What was published last.
+    last: Option<EnvelopeId>,
     /// Whether the door has closed.
     ended: bool,
 }
@@ -100,6 +102,7 @@ impl Play {
             asked: Vec::new(),
             said: 0,
             told: String::new(),
+            last: None,
             ended: false,
         }
     }
@@ -347,6 +350,11 @@ impl Play {
                 let refusal = refusal.regarding(open.id.and_then(|id| EnvelopeId::new(id).ok()));
                 self.event(Event::Refused { ticket: Ticket(0), refusal });
             }
+            "refuse-last" => {
+                let code = Code::ALL.into_iter().find(|code| code.word() == first).unwrap();
+                let refusal = Refusal::new(code, format!("refused: {first}")).regarding(self.last.clone());
+                self.event(Event::Refused { ticket: Ticket(0), refusal });
+            }
             "get" => {
                 let after = Some(second).filter(|after| !after.is_empty()).map(Into::into);
                 self.event(Event::StreamOpened(stream(first), Opening::Listen(Listen { after, endpoint: None })));
@@ -384,7 +392,10 @@ impl Play {
                     self.open.push(Open { to, method, id: None });
                     format!("consult {who} {}", listing.method())
                 }
-                Action::Publish(_, draft) => self.published(draft.envelope()),
+                Action::Publish(_, draft) => {
+                    self.last = Some(draft.envelope().id().clone());
+                    self.published(draft.envelope())
+                }
                 Action::Begin(StreamId(stream), Head { status, form, headers }) => {
                     let form = match form {
                         Form::Empty => "empty",

@@ -169,7 +169,7 @@ fn a_session_ends_when_nothing_is_heard_for_long() {
 fn a_session_lasts_while_a_request_is_open_and_then_as_long_as_any() {
     let script = r#"
         3 call 1 tools/call {"name":"bob__t"}
-        tick 1000000
+        tick 500000
         bob: tools/call {}
         tick 299999
         mark almost
