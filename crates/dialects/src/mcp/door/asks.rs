@@ -307,13 +307,32 @@ impl Door {
 
     /// A call was answered. A question that came with it may be about something else, and stays where the client can still answer it.
     pub(super) fn release_asks_of(&mut self, call: u64, now: Instant) {
-        if self.calls.get(&call).is_none_or(|call| call.manner.era() == Era::Modern) {
+        let Some(over) = self.calls.get(&call) else { return };
+        let (who, era) = (over.to.clone(), over.manner.era());
+        for number in self.asks_of(call) {
+            // What a modern participant wants to know for this very call, nobody else does.
+            if matches!(self.asks.get(&number), Some(Ask { cause: Cause::Input { .. }, .. })) {
+                self.drop_ask(number);
+            }
+        }
+        // A modern client is asked by the answer to another of its calls: whose question it was, the asker only guessed.
+        let is_heir = |number: u64, other: &Call| {
+            let is_call = matches!(other.errand, Errand::Client(_)) && &*other.method != "subscriptions/listen";
+            number != call && is_call && other.to == who && other.manner.era() == era
+        };
+        let heir = self.calls.iter().find(|(number, other)| is_heir(**number, other)).map(|(number, _)| *number);
+        let heir = heir.filter(|_| era == Era::Modern);
+        if era == Era::Modern && heir.is_none() {
             return self.drop_asks_of(call, now);
         }
-        for number in self.asks_of(call) {
-            if let Some(ask) = self.asks.get_mut(&number) {
-                ask.call = None;
+        let asks = self.asks_of(call);
+        for number in &asks {
+            if let Some(ask) = self.asks.get_mut(number) {
+                ask.call = heir;
             }
+        }
+        if let Some(heir) = heir.filter(|_| !asks.is_empty()) {
+            self.question_came(heir, now);
         }
     }
 

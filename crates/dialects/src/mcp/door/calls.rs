@@ -361,7 +361,7 @@ impl Door {
 
     /// Nothing will come of a call.
     pub(super) fn fail(&mut self, number: u64, error: &RpcError, now: Instant) {
-        self.drop_asks_of(number, now);
+        self.release_asks_of(number, now);
         if self.park_outcome(number, || rpc::failure(RawValue::NULL, error)) {
             return;
         }
@@ -369,7 +369,8 @@ impl Door {
         match call.errand {
             Errand::Greet => self.greeted(&call.to, Err(error.clone()), &call.manner, now),
             Errand::List(reading) => self.not_listed(&call.to, reading.listing, now),
-            Errand::Duty | Errand::Listen(_) => {}
+            Errand::Duty => {}
+            Errand::Listen(listen) => self.listen_settled(listen, number),
             Errand::Client(asked) => self.refuse(&asked.request, error.clone()),
         }
     }
@@ -395,7 +396,8 @@ impl Door {
                 self.shelve(&call.to, reading.listing, Vec::new(), now);
             }
             (Errand::List(reading), None, _) => self.not_listed(&call.to, reading.listing, now),
-            (Errand::Duty | Errand::Listen(_) | Errand::Client(_), ..) => {}
+            (Errand::Listen(listen), ..) => self.listen_settled(listen, number),
+            (Errand::Duty | Errand::Client(_), ..) => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use salon_protocol::{Members, ParticipantId, RpcError, rpc};
 use serde_json::json;
@@ -26,6 +26,9 @@ const NEWS: [(&str, Listing); 3] = [
     ("resourcesListChanged", Listing::Resources),
 ];
 
+/// How long a subscription waits for those who are to tell.
+const MOST_AWAITED: Duration = Duration::from_secs(1);
+
 /// In place of a subscription's number: what a legacy client has subscribed to one by one.
 const ONE_BY_ONE: u64 = 0;
 
@@ -37,6 +40,10 @@ pub(super) struct Listening {
     lists: BTreeSet<&'static str>,
     /// The resources whose updates are told, by owner, as their owners call them.
     uris: BTreeSet<(ParticipantId, String)>,
+    /// What is acknowledged, until the client is told so.
+    acknowledgement: Option<Box<RawValue>>,
+    /// The door's own requests that must be acknowledged first, so that nothing that happens then is missed.
+    awaited: BTreeSet<u64>,
 }
 
 impl Door {
@@ -98,14 +105,36 @@ impl Door {
         let lists = wanted.iter().map(|(_, listing)| listing.changed()).collect();
         self.interest.extend(wanted.iter().map(|(_, listing)| *listing));
         let (channel, manner) = (request.channel, request.manner.clone());
-        self.say_news(channel, &request.id.clone(), "notifications/subscriptions/acknowledged", Some(&params.to_raw()));
         self.forget_timer(Due::Slow(channel));
         let number = self.fresh();
-        self.listens.insert(number, Listening { request, lists, uris: known });
+        let acknowledgement = Some(params.to_raw());
+        self.listens
+            .insert(number, Listening { request, lists, uris: known, acknowledgement, awaited: BTreeSet::new() });
+        self.after(MOST_AWAITED, Due::Listen(number), now);
         let peers: Vec<_> = self.peers.keys().cloned().collect();
         for who in peers {
             self.subscribe_to(number, &who, &manner, now);
         }
+        if self.listens.get(&number).is_some_and(|listening| listening.awaited.is_empty()) {
+            self.acknowledge(number);
+        }
+    }
+
+    /// Somebody does its part in a subscription, or never will.
+    pub(super) fn listen_settled(&mut self, number: u64, call: u64) {
+        let Some(listening) = self.listens.get_mut(&number) else { return };
+        if listening.awaited.remove(&call) && listening.awaited.is_empty() {
+            self.acknowledge(number);
+        }
+    }
+
+    /// Tells the client that it is told from now on; once.
+    pub(super) fn acknowledge(&mut self, number: u64) {
+        self.forget_timer(Due::Listen(number));
+        let Some(listening) = self.listens.get_mut(&number) else { return };
+        let Some(params) = listening.acknowledgement.take() else { return };
+        let (channel, id) = (listening.request.channel, listening.request.id.clone());
+        self.say_marked(channel, &id, "notifications/subscriptions/acknowledged", Some(&params));
     }
 
     /// Has somebody tell what a subscription wants of them.
@@ -126,14 +155,32 @@ impl Door {
                 }
                 let mut params = Members::default();
                 params.set("notifications", &filter);
-                self.run(who, Errand::Listen(number), "subscriptions/listen", Some(params.to_raw()), manner, now);
+                self.listen_to(number, who, "subscriptions/listen", params.to_raw(), manner, now);
             }
             Some(Era::Legacy) => {
                 for uri in theirs {
-                    self.duty(who, "resources/subscribe", &uri, manner, now);
+                    let params = to_raw_value(&json!({ "uri": uri })).expect("a string");
+                    self.listen_to(number, who, "resources/subscribe", params, manner, now);
                 }
             }
             _ => {}
+        }
+    }
+
+    fn listen_to(
+        &mut self,
+        number: u64,
+        who: &ParticipantId,
+        method: &str,
+        params: Box<RawValue>,
+        manner: &Arc<Manner>,
+        now: Instant,
+    ) {
+        let call = self.run(who, Errand::Listen(number), method, Some(params), manner, now);
+        if self.calls.contains_key(&call)
+            && let Some(listening) = self.listens.get_mut(&number).filter(|known| known.acknowledgement.is_some())
+        {
+            listening.awaited.insert(call);
         }
     }
 
@@ -149,6 +196,10 @@ impl Door {
             return self.refuse(request, RpcError::invalid_params("`uri` is missing"));
         };
         let one = (who.clone(), uri);
+        if self.subscriptions.len() >= MOST_URIS {
+            let told = format!("{MOST_URIS} resources are subscribed to already");
+            return self.refuse(request, RpcError::internal(told));
+        }
         let _ = if &*request.method == "resources/subscribe" {
             self.subscriptions.insert(one)
         } else {
@@ -201,7 +252,7 @@ impl Door {
     /// A modern participant tells something for a subscription.
     pub(super) fn listen_told(
         &mut self,
-        number: u64,
+        (number, call): (u64, u64),
         from: &ParticipantId,
         method: &str,
         params: Option<&RawValue>,
@@ -211,10 +262,11 @@ impl Door {
             let plain = params.and_then(meta::strip);
             return self.updated(from, plain.as_deref());
         }
-        let Some(listening) = self.listens.get(&number) else { return };
-        let (channel, id) = (listening.request.channel, listening.request.id.clone());
+        if method == "notifications/subscriptions/acknowledged" {
+            return self.listen_settled(number, call);
+        }
         if let Some((_, listing)) = NEWS.into_iter().find(|(_, listing)| listing.changed() == method) {
-            self.say_news(channel, &id, method, params);
+            self.tell_listen(number, method, params);
             let stale: &[Listing] = match listing {
                 Listing::Resources => &[Listing::Resources, Listing::Templates],
                 Listing::Tools => &[Listing::Tools],
@@ -226,12 +278,12 @@ impl Door {
             let Some(uri) = text_of(params, "uri") else { return };
             let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
             params.set("uri", &self.shelf.listed_uri(from, &uri));
-            self.say_news(channel, &id, method, Some(&params.to_raw()));
+            self.tell_listen(number, method, Some(&params.to_raw()));
         }
     }
 
     /// Says something on a subscription's stream, marked as its own.
-    fn say_news(&mut self, channel: Channel, id: &RawValue, method: &str, params: Option<&RawValue>) {
+    fn say_marked(&mut self, channel: Channel, id: &RawValue, method: &str, params: Option<&RawValue>) {
         let nothing = super::empty();
         let params = meta::with_subscription(params.unwrap_or(&nothing), id);
         self.say(channel, &rpc::notification(method, params.as_deref()));
@@ -243,14 +295,9 @@ impl Door {
             if self.is_introduced() {
                 self.say(Channel::SESSION, &rpc::notification(method, None));
             }
-            let told: Vec<_> = self
-                .listens
-                .values()
-                .filter(|listening| listening.lists.contains(method))
-                .map(|listening| (listening.request.channel, listening.request.id.clone()))
-                .collect();
-            for (channel, id) in told {
-                self.say_news(channel, &id, method, None);
+            let told = self.listens.iter().filter(|(_, listening)| listening.lists.contains(method));
+            for number in told.map(|(number, _)| *number).collect::<Vec<_>>() {
+                self.tell_listen(number, method, None);
             }
         }
     }
@@ -258,16 +305,19 @@ impl Door {
     /// A participant of the legacy era tells of a resource.
     pub(super) fn tell_listens_updated(&mut self, from: &ParticipantId, uri: &str, params: &RawValue) {
         let wants =
-            |listening: &&Listening| listening.uris.iter().any(|(owner, wanted)| owner == from && is_part(uri, wanted));
-        let told: Vec<_> = self
-            .listens
-            .values()
-            .filter(wants)
-            .map(|listening| (listening.request.channel, listening.request.id.clone()))
-            .collect();
-        for (channel, id) in told {
-            self.say_news(channel, &id, "notifications/resources/updated", Some(params));
+            |listening: &Listening| listening.uris.iter().any(|(owner, wanted)| owner == from && is_part(uri, wanted));
+        let told = self.listens.iter().filter(|(_, listening)| wants(listening));
+        for number in told.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.tell_listen(number, "notifications/resources/updated", Some(params));
         }
+    }
+
+    /// Tells a subscription something. The client hears first that it is told.
+    fn tell_listen(&mut self, number: u64, method: &str, params: Option<&RawValue>) {
+        self.acknowledge(number);
+        let Some(listening) = self.listens.get(&number) else { return };
+        let (channel, id) = (listening.request.channel, listening.request.id.clone());
+        self.say_marked(channel, &id, method, params);
     }
 
     /// The session ends, and every subscription with it.

@@ -150,6 +150,8 @@ enum Due {
     Again(u64),
     /// Lists have changed.
     Changed,
+    /// A subscription has waited long enough for others.
+    Listen(u64),
     /// Answers of the client's that the room did not take are said again.
     Replies,
     /// Nothing has been heard for long.
@@ -454,6 +456,7 @@ impl Dialect for Door {
                 Due::Parked(number) => self.not_resumed(number, now),
                 Due::Again(number) => self.dispatch(number, now),
                 Due::Changed => self.tell_changes(),
+                Due::Listen(number) => self.acknowledge(number),
                 Due::Replies => self.reply_again(now),
                 Due::Idle => self.idle(now),
             }

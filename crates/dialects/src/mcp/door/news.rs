@@ -69,7 +69,7 @@ impl Door {
         let call = envelope.correlation().and_then(|request| self.sent.get(request)).copied();
         let call = call.filter(|number| self.calls.get(number).is_some_and(|call| call.to == *from));
         if let Some(listen) = call.and_then(|number| self.listen_of(number)) {
-            return self.listen_told(listen, from, method, params, now);
+            return self.listen_told((listen, call.unwrap_or_default()), from, method, params, now);
         }
         if let Some(number) = call.filter(|number| self.is_subscription(*number)) {
             return self.passed_on(Some(number), from, method, params);

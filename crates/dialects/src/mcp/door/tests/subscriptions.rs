@@ -38,9 +38,9 @@ fn a_subscription_is_acknowledged_and_told_what_it_asked_for() {
     );
     assert_snapshot!(play.act(&script), @r#"
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c"}}}
-    ← {"method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"]},"_meta":{"/subscriptionId":"l"}}}
     ⇒ bob {"method":"notifications/initialized"}
     ⇒ bob {"id":"s-3","method":"resources/subscribe","params":{"uri":"a:1"}}
+    ← {"method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"]},"_meta":{"/subscriptionId":"l"}}}
     ← {"method":"notifications/resources/updated","params":{"uri":"a:1","n":1.0,"_meta":{"v":1,"/subscriptionId":"l"}}}
     ← {"method":"notifications/resources/updated","params":{"uri":"a:1/below","_meta":{"/subscriptionId":"l"}}}
     ⇒ bob {"id":"s-4","method":"tools/list"}
@@ -56,7 +56,8 @@ fn a_subscription_is_acknowledged_and_told_what_it_asked_for() {
     ⇒ bob {"id":"s-5","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c"}}}
     ⇒ bob {"method":"notifications/initialized"}
     ⇒ bob {"id":"s-7","method":"resources/subscribe","params":{"uri":"a:1"}}
-    ⇒ bob {"id":"s-8","method":"resources/unsubscribe","params":{"uri":"a:1"}}
+    ⇒ bob re s-7 {"method":"notifications/cancelled","params":{"requestId":"s-7"}}
+    ⇒ bob {"id":"s-9","method":"resources/unsubscribe","params":{"uri":"a:1"}}
     "#);
 }
 
@@ -81,20 +82,17 @@ fn a_subscription_ends_with_its_stream_or_with_the_gateway() {
     );
     assert_snapshot!(play().act(&script), @r#"
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c"}}}
-    begin 3 200 events
-    3← {"method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"]},"_meta":{"/subscriptionId":1}}}
-    begin 4 200 events
-    4← {"method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"]},"_meta":{"/subscriptionId":2}}}
     ⇒ bob {"method":"notifications/initialized"}
     ⇒ bob {"id":"s-3","method":"resources/subscribe","params":{"uri":"a:1"}}
     ⇒ bob {"id":"s-4","method":"resources/subscribe","params":{"uri":"a:1"}}
+    ⇒ bob re s-3 {"method":"notifications/cancelled","params":{"requestId":"s-3"}}
     · one is left
-    ⇒ bob {"id":"s-5","method":"resources/unsubscribe","params":{"uri":"a:1"}}
+    ⇒ bob re s-4 {"method":"notifications/cancelled","params":{"requestId":"s-4"}}
+    ⇒ bob {"id":"s-7","method":"resources/unsubscribe","params":{"uri":"a:1"}}
     "#);
     assert_snapshot!(play().act(&format!("3 ask 1 subscriptions/listen {WANTED}\nclosing")), @r#"
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c"}}}
-    begin 3 200 events
-    3← {"method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"]},"_meta":{"/subscriptionId":1}}}
+    begin 3 200 json
     3← {"id":1,"result":{"resultType":"complete","_meta":{"/subscriptionId":1}}}
     finish 3
     close shutdown
@@ -159,11 +157,11 @@ fn one_legacy_participant_is_subscribed_to() {
     assert_snapshot!(play.act(&script), @r#"
     join c 2025-06-18
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c"}}}
-    ← {"method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1","nobody:s"]},"_meta":{"/subscriptionId":7}}}
     ⇒ bob {"method":"notifications/initialized"}
     ⇒ bob {"id":"s-3","method":"resources/subscribe","params":{"uri":"a:1"}}
     ⇒ bob {"id":"s-4","method":"resources/subscribe","params":{"uri":"nobody:s"}}
     ⇒ bob {"id":"s-5","method":"tools/list"}
+    ← {"method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1","nobody:s"]},"_meta":{"/subscriptionId":7}}}
     ← {"method":"notifications/tools/list_changed","params":{"_meta":{"/subscriptionId":7}}}
     ← {"method":"notifications/resources/updated","params":{"uri":"a:1","_meta":{"/subscriptionId":7}}}
     "#);
