@@ -71,8 +71,12 @@ impl Caller {
                 return Err(format!("{value} got {echoed} after {reports:?}"));
             }
             let (done, reports) = self.call("slow", json!({ "ms": 20, "steps": steps })).await?;
-            let expected: Vec<_> = (0..=steps).map(|step| (f64::from(step), f64::from(steps))).collect();
-            if done != format!("{steps} steps in 20 ms") || reports != expected {
+            // A guest with much to say may leave out what later progress says too; the last of it always comes.
+            let last = f64::from(steps);
+            let own = reports.iter().all(|&(_, total)| total == last);
+            let rising = reports.is_sorted_by(|(one, _), (next, _)| one < next);
+            let whole = own && rising && reports.last() == Some(&(last, last));
+            if done != format!("{steps} steps in 20 ms") || !whole {
                 return Err(format!("{value} asked for {steps} steps and got `{done}` after {reports:?}"));
             }
         }

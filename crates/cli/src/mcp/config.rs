@@ -251,9 +251,11 @@ impl McpClient {
             Self::Typescript => format!(
                 "import {{ Client, StreamableHTTPClientTransport }} from \"@modelcontextprotocol/client\";\n\n\
                  const client = new Client({{ name: \"My agent\", version: \"1.0.0\" }});\n\
-                 await client.connect(new StreamableHTTPClientTransport(new URL({url}), {{\n  \
-                 requestInit: {{ headers: {{ Authorization: `Bearer ${{process.env.SALON_TOKEN}}` }} }},\n}}));\n\
+                 const transport = new StreamableHTTPClientTransport(new URL({url}), {{\n  \
+                 requestInit: {{ headers: {{ Authorization: `Bearer ${{process.env.SALON_TOKEN}}` }} }},\n}});\n\
+                 await client.connect(transport);\n\
                  console.log((await client.listTools()).tools.map((tool) => tool.name));\n\
+                 await transport.terminateSession(); // leaves the room at once\n\
                  await client.close();"
             ),
             Self::Python => format!(

@@ -72,7 +72,7 @@ fn tools_of_others() -> Vec<serde_json::Value> {
             "title": "Find tools in this room",
             "description": "Finds tools that the participants of this room offer, the gateway's own included, with their input \
                 schemas. Without `query` it lists all of them. Tools that match more words of the query come first. \
-                Call a tool you found by asking its participant, or with `room.call_all` and that participant in `participants`. \
+                Call a tool you found by its owner's name and its own, or of several owners at once with the tool for that. \
                 `unanswered` names participants whose tools are not known, and why; ask again later if you need them. \
                 `total` is how many tools match; when it is more than you were shown, ask more precisely.",
             "inputSchema": {
@@ -104,7 +104,7 @@ fn tools_of_others() -> Vec<serde_json::Value> {
             "inputSchema": {
                 "type": "object",
                 "properties": {
-                    "tool": { "type": "string", "description": "The tool's name, as `room.find_tools` shows it" },
+                    "tool": { "type": "string", "description": "The tool's name, as its owner calls it" },
                     "arguments": { "type": "object", "description": "The arguments of the tool, the same for everyone" },
                     "participants": {
                         "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": gather::MOST_ASKED,

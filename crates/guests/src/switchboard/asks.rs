@@ -58,7 +58,9 @@ impl Switchboard {
             return;
         }
         let Some(owner) = self.lanes.get(&lane).filter(|lane| lane.era == Era::Legacy) else {
-            tracing::debug!(guest = %self.setting.name, method, "the server asks in an era in which servers do not ask");
+            // Whatever waits for it must not wait for ever.
+            let told = "in this revision servers ask with `input_required`, not by requests";
+            self.send(lane, rpc::failure(id, &RpcError::new(RpcError::METHOD_NOT_FOUND, told)));
             return;
         };
         let refused = match &owner.owner {

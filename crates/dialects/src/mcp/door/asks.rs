@@ -317,7 +317,8 @@ impl Door {
         }
         // A modern client is asked by the answer to another of its calls: whose question it was, the asker only guessed.
         let is_heir = |number: u64, other: &Call| {
-            let is_call = matches!(other.errand, Errand::Client(_)) && &*other.method != "subscriptions/listen";
+            let is_open = matches!(&other.errand, Errand::Client(asked) if asked.pause.is_under_way());
+            let is_call = is_open && &*other.method != "subscriptions/listen";
             number != call && is_call && other.to == who && other.manner.era() == era
         };
         let heir = self.calls.iter().find(|(number, other)| is_heir(**number, other)).map(|(number, _)| *number);

@@ -21,6 +21,9 @@ use crate::mcp::{Era, downgrade, meta, same_id, upgrade};
 /// How long an errand of the door's own waits when the room has had too much.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
 
+/// The longest id of a participant, beyond which no name begins with one.
+const LONGEST_OWNER: usize = 128;
+
 /// How long a call may go on without progress. Clients give up sooner, by cancelling; this is for those that never do.
 pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(600);
 
@@ -163,7 +166,12 @@ impl Door {
             }
         };
         let Some(target) = target else {
-            return self.refuse(&request, RpcError::invalid_params("the parameters do not say what is meant"));
+            let what = match &*request.method {
+                "tools/call" | "prompts/get" => "`name` must be a string",
+                "completion/complete" => "`ref` must be a `ref/prompt` with a `name` or a `ref/resource` with a `uri`",
+                _ => "`uri` must be a string",
+            };
+            return self.refuse(&request, RpcError::invalid_params(what));
         };
         let (found, needs): (_, &'static [Listing]) = match &target {
             Target::Name(Listing::Tools, name) => (self.shelf.find(Listing::Tools, name), &[Listing::Tools]),
@@ -191,7 +199,8 @@ impl Door {
     /// Somebody whose name stands before that of a tool or prompt. What they really have is theirs to say.
     fn owner_named(&self, target: &Target) -> Option<(ParticipantId, String)> {
         let Target::Name(listing, name) = target else { return None };
-        name.match_indices("__").find_map(|(at, _)| {
+        let splits = name.match_indices("__").take_while(|(at, _)| *at <= LONGEST_OWNER);
+        splits.into_iter().find_map(|(at, _)| {
             let who = ParticipantId::new(&name[..at]).ok()?;
             let peer = self.peers.get(&who)?;
             let is_listed = peer.lists.get(listing) == Some(&super::lists::List::Known);

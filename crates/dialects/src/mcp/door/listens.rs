@@ -302,6 +302,12 @@ impl Door {
         }
     }
 
+    /// Whether the client wants to hear of a resource of somebody's.
+    pub(super) fn is_subscribed(&self, owner: &ParticipantId, uri: &str) -> bool {
+        let listened = self.listens.values().flat_map(|listening| &listening.uris);
+        self.subscriptions.iter().chain(listened).any(|(known, wanted)| known == owner && is_part(uri, wanted))
+    }
+
     /// A participant of the legacy era tells of a resource.
     pub(super) fn tell_listens_updated(&mut self, from: &ParticipantId, uri: &str, params: &RawValue) {
         let wants =

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use super::calls::Errand;
 use super::incoming::text_of;
+use super::merge;
 use super::{Door, Due, Manner, Request};
 use crate::Action;
 use crate::mcp::listing::{self, Item, Listing};
@@ -99,23 +100,29 @@ impl Door {
                 Some(List::Known | List::Lacking { .. }) | None => true,
             })
         };
-        let is_done = |gather: &Gather| is_settled(gather.needs) || self.is_found(&gather.request);
         let settled: Vec<u64> =
-            self.gathers.iter().filter(|(_, gather)| is_done(gather)).map(|(number, _)| *number).collect();
+            self.gathers.iter().filter(|(_, gather)| is_settled(gather.needs)).map(|(number, _)| *number).collect();
         for number in settled {
             self.gathered(number, now);
         }
     }
 
-    /// Whether what a request names is on a list, so that nobody else's lists matter.
-    fn is_found(&self, request: &Request) -> bool {
-        let listing = match &*request.method {
-            "tools/call" => Listing::Tools,
-            "prompts/get" => Listing::Prompts,
-            _ => return false,
+    /// Goes on with requests that name something on a list that has come, so that nobody else's lists matter.
+    fn settle_found(&mut self, who: &ParticipantId, listing: Listing, now: Instant) {
+        let method = match listing {
+            Listing::Tools => "tools/call",
+            Listing::Prompts => "prompts/get",
+            Listing::Resources | Listing::Templates => return,
         };
-        let name = text_of(request.params.as_deref(), "name");
-        self.is_room() && name.is_some_and(|name| self.shelf.has_listed(listing, &name))
+        let items = self.shelf.items(who, listing);
+        let is_found = |gather: &Gather| {
+            let named = text_of(gather.request.params.as_deref(), "name").filter(|_| &*gather.request.method == method);
+            named.is_some_and(|name| items.iter().any(|item| merge::is_named(who, item, &name)))
+        };
+        let found = self.gathers.iter().filter(|(_, gather)| is_found(gather)).map(|(number, _)| *number);
+        for number in found.collect::<Vec<_>>() {
+            self.gathered(number, now);
+        }
     }
 
     /// Goes on with a request, whether everything has come or not.
@@ -238,6 +245,9 @@ impl Door {
         }
         if stale {
             self.list_stale(&who.clone(), &[listing], now);
+        }
+        if self.is_room() {
+            self.settle_found(who, listing, now);
         }
         self.settle_gathers(now);
     }

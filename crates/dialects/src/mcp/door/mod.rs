@@ -56,6 +56,9 @@ const MOST_EARLY: usize = 64;
 /// How long a request over HTTP may be silent before its stream is opened, so that nothing on the way takes it for dead.
 const SLOW: Duration = Duration::from_secs(5);
 
+/// How long a session may be silent whose client listened and hung up.
+const ABANDONED: Duration = Duration::from_secs(300);
+
 /// What a client sees as its server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Scope {
@@ -133,6 +136,15 @@ enum Place {
     Inside,
 }
 
+/// Whether the client listens to its session over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Listener {
+    None,
+    Open(StreamId),
+    /// It did, and hung up. Many clients end without another word.
+    Gone,
+}
+
 /// What falls due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
@@ -167,6 +179,7 @@ pub struct Door {
     /// Requests over HTTP whose body has not come.
     posts: HashMap<StreamId, Post>,
     duplex: Option<StreamId>,
+    listener: Listener,
     /// Requests that came before the seat.
     early: VecDeque<Request>,
     /// How the client spoke last.
@@ -214,6 +227,7 @@ impl Door {
             place: Place::Outside,
             posts: HashMap::new(),
             duplex: None,
+            listener: Listener::None,
             early: VecDeque::new(),
             manner: None,
             introduced: None,
@@ -366,7 +380,10 @@ impl Door {
     }
 
     fn idle(&mut self, now: Instant) {
-        let Some(idle) = self.options.idle else { return };
+        let Some(mut idle) = self.options.idle else { return };
+        if self.listener == Listener::Gone {
+            idle = idle.min(ABANDONED);
+        }
         let busy = self.outlets.attended() || self.open_requests() > 0;
         let due = if busy { now + idle } else { self.heard + idle };
         if due <= now {
@@ -429,12 +446,17 @@ impl Dialect for Door {
                 Opening::Post(post) => drop(self.posts.insert(stream, post)),
                 Opening::Listen(listen) => {
                     self.heard = now;
+                    self.listener = Listener::Open(stream);
                     self.outlets.listen(stream, &listen, true);
                 }
             },
             Event::StreamClosed(stream) => {
                 self.posts.remove(&stream);
                 self.heard = now;
+                if self.listener == Listener::Open(stream) {
+                    self.listener = Listener::Gone;
+                    self.after(ABANDONED, Due::Idle, now);
+                }
                 if let Some(channel) = self.outlets.closed(stream) {
                     self.hung_up(channel, now);
                 }

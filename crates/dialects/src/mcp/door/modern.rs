@@ -33,6 +33,11 @@ impl Pause {
     pub(super) fn is_parked(&self) -> bool {
         self.state.is_some()
     }
+
+    /// Whether the participant still works on the call.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.outcome.is_none() && !self.anew
+    }
 }
 
 impl Door {
@@ -165,6 +170,7 @@ impl Door {
     /// A client did not come back.
     pub(super) fn not_resumed(&mut self, number: u64, now: Instant) {
         if self.asked_mut(number).is_some_and(|asked| asked.pause.outcome.is_some() || asked.pause.anew) {
+            self.drop_asks_of(number, now);
             self.drop_call(number);
             return;
         }

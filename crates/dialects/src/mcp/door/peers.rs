@@ -349,8 +349,8 @@ impl Door {
         let error = RpcError::internal(format!("`{who}` did not answer in time"));
         match &call.errand {
             Errand::Listen(_) => {}
-            // Whoever has asked the client something rightly waits.
-            Errand::Client(asked) if asked.pause.is_parked() || self.is_asking(number) => {
+            // Whoever has asked the client something rightly waits, while there is a client to answer.
+            Errand::Client(asked) if asked.pause.is_parked() || (self.is_asking(number) && self.outlets.attended()) => {
                 self.after(LONGEST_SILENCE, Due::Errand(number), now);
             }
             Errand::Client(_) => {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, any, get, post};
 
 use super::upgrade::Upgrade;
 use crate::gateway::Gateway;
@@ -28,6 +28,7 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
     // A look at the headers alone would begin a session.
     let session = || -> MethodRouter<Arc<Gateway>> { get(listen).post(send).delete(end).head(others).fallback(others) };
     Router::new()
+        .route("/mcp", any(|| async { No::no_room() }))
         .route("/mcp/{topic}", session())
         .route("/mcp/{topic}/{participant}", session())
         .route("/sse", session())

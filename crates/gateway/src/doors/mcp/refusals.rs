@@ -46,6 +46,12 @@ impl No {
         Self::rpc(StatusCode::BAD_REQUEST, NOT_JSON, Code::InvalidJson, message)
     }
 
+    /// An address of MCP names a room.
+    pub(super) fn no_room() -> Self {
+        let told = "name a room: /mcp/{topic}, or one of its participants: /mcp/{topic}/{participant}";
+        Self::rpc(StatusCode::NOT_FOUND, NO_SESSION, Code::NotFound, told)
+    }
+
     /// Whoever hears this begins a new session.
     pub(super) fn no_session() -> Self {
         Self::rpc(StatusCode::NOT_FOUND, NO_SESSION, Code::NotFound, "there is no such session, or not any more")

@@ -19,6 +19,11 @@ use crate::mcp::listing::{Item, Listing};
 use names::Names;
 use uris::{Links, Uris};
 
+/// Whether an item of a participant's is listed under this very name, whatever else is listed.
+pub(super) fn is_named(who: &ParticipantId, item: &Item, name: &str) -> bool {
+    names::natural(who, &item.name).is_some_and(|listed| listed == name)
+}
+
 /// Whose something is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
@@ -132,11 +137,6 @@ impl Shelf {
             Listing::Resources => self.find_uri(name),
             Listing::Templates => self.find_template(name),
         }
-    }
-
-    /// Whether a tool or prompt is listed under this very name, whatever else may come.
-    pub(super) fn has_listed(&self, listing: Listing, name: &str) -> bool {
-        self.names(listing).has(name)
     }
 
     fn names(&self, listing: Listing) -> &Names {

@@ -60,11 +60,6 @@ impl Names {
         self.listed.get(who)?.get(index)?.as_deref()
     }
 
-    /// Whether the room lists something under this very name.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.owners.contains_key(name)
-    }
-
     pub(super) fn find(&self, name: &str) -> Found {
         if let Some((owner, own)) = self.owners.get(name) {
             return Found::One(owner.clone(), own.to_string());
@@ -73,6 +68,10 @@ impl Names {
             Some([(owner, own)]) => return Found::One(owner.clone(), own.to_string()),
             Some(several) => return Found::Several(several.iter().map(|(owner, _)| owner.clone()).collect()),
             None => {}
+        }
+        // What looks like a name of somebody's is nobody else's, even while that somebody is away.
+        if name.contains("__") {
+            return Found::Nobody;
         }
         match self.bare.get(name).map(Vec::as_slice) {
             // The host comes first, and its own names are as good as its listed ones.
@@ -91,7 +90,8 @@ fn base(who: &ParticipantId, name: &str) -> String {
     if who.is_host() { name.replace('.', "_") } else { qualified(who, name) }
 }
 
-fn natural(who: &ParticipantId, name: &str) -> Option<String> {
+/// The name as the room lists it, unless it must be told apart by a hash.
+pub(super) fn natural(who: &ParticipantId, name: &str) -> Option<String> {
     let base = base(who, name);
     ((1..=LONGEST).contains(&base.len()) && base.chars().all(is_plain)).then_some(base)
 }

@@ -10,6 +10,8 @@ use super::templates::Template;
 use super::{Found, Item, Listing, Place, Shelf};
 
 const SCHEME: &str = "salon://";
+/// How many templates are looked through for the owner of a URI that nobody lists.
+const MOST_TEMPLATES: usize = 1024;
 /// How many links are remembered, and how long they may be.
 const MOST_LINKS: usize = 1024;
 const LONGEST_LINK: usize = 4096;
@@ -44,7 +46,7 @@ impl Uris {
             let who = who.clone();
             items.iter().filter_map(move |item| Some((who.clone(), Template::parse(&item.name)?)))
         };
-        let templates = all.clone().flat_map(read).collect();
+        let templates = all.clone().flat_map(read).take(MOST_TEMPLATES).collect();
         Self { templates, ..Self::new(all) }
     }
 
@@ -70,12 +72,14 @@ impl Shelf {
             return self.find_qualified(uri);
         }
         let listed = self.uris(Listing::Resources).owners(uri);
-        let owners = if listed.is_empty() { self.links.owners(uri) } else { listed };
-        if !owners.is_empty() {
-            return Found::among(owners, uri);
+        if !listed.is_empty() {
+            return Found::among(listed, uri);
         }
+        // A link makes nobody the owner of what is another's by its template.
         let matching = self.uris(Listing::Templates).templates.iter().filter(|(_, template)| template.matches(uri));
-        let mut owners: Vec<_> = matching.map(|(who, _)| who.clone()).collect();
+        let linked = self.links.owners(uri).iter();
+        let mut owners: Vec<_> = matching.map(|(who, _)| who).chain(linked).cloned().collect();
+        owners.sort();
         owners.dedup();
         Found::among(&owners, uri)
     }

@@ -186,6 +186,26 @@ fn a_session_lasts_while_a_request_is_open_and_then_as_long_as_any() {
 }
 
 #[test]
+fn who_listened_and_hung_up_is_not_waited_for_long() {
+    let begin = r#"
+        1 call 0 initialize {"protocolVersion":"2025-06-18","capabilities":{}}
+        seat
+    "#;
+    let play = || Play::new(Scope::Room, "bob", |options| options.idle = Some(Duration::from_secs(1800))).after(begin);
+    let script = "get 2\nhangup 2\ntick 299999\nmark almost\ntick 1";
+    assert_snapshot!(play().act(script), @r#"
+    begin 2 200 events
+    · almost
+    close bye
+    "#);
+    assert_snapshot!(play().act("get 2\nhangup 2\nget 3\ntick 1799999\nmark it is back"), @r#"
+    begin 2 200 events
+    begin 3 200 events
+    · it is back
+    "#);
+}
+
+#[test]
 fn every_stream_is_finished_when_the_session_ends() {
     let script = r#"
         3 call 1 tools/call {"name":"bob__t"}
@@ -206,5 +226,21 @@ fn every_stream_is_finished_when_the_session_ends() {
     finish 3
     finish 5
     close shutdown
+    "#);
+}
+
+#[test]
+fn a_client_that_dies_during_a_question_does_not_stay_for_ever() {
+    let begin = r#"
+        1 call 0 initialize {"protocolVersion":"2025-06-18","capabilities":{"sampling":{}}}
+        seat
+        2 call 1 tools/call {"name":"bob__t"}
+        settle
+        bob? 1 @tools/call sampling/createMessage {"messages":[]}
+    "#;
+    let play = Play::new(Scope::Room, "bob", |options| options.idle = Some(Duration::from_secs(1800))).after(begin);
+    assert_snapshot!(play.act("hangup 2\ntick 3000000"), @r#"
+    ⇒ bob re s-3 {"method":"notifications/cancelled","params":{"requestId":"s-3"}}
+    close bye
     "#);
 }
