@@ -21,7 +21,7 @@ pub fn check(config: &Config) -> Result<Vec<String>, ServeError> {
         server::tls(cert, key)?;
     }
     directory(&config.data).map_err(|why| ServeError::Data { path: config.data.display().to_string(), why })?;
-    let mut notes = exposed(config);
+    let mut notes = warnings(config);
     if sqlite::look(&config.data)? == Sight::InUse {
         notes.push(format!("`{}` is in use by another gateway now", config.data.display()));
     }
@@ -31,23 +31,27 @@ pub fn check(config: &Config) -> Result<Vec<String>, ServeError> {
     Ok(notes)
 }
 
-/// What others on this machine can get at, though only the gateway should. One sentence each.
-pub(crate) fn exposed(config: &Config) -> Vec<String> {
+/// What the gateway can run with and should not: files that others can get at, tokens that nobody would take. One sentence each.
+pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let data = &config.data;
     let audit = config.audit_path();
     let own = [(data.clone(), 0o700), (data.join(sqlite::DATABASE), 0o600)].into_iter();
     let own = own.chain(audit.map(|path| (path, 0o600)));
     // A certificate's key is often shared with a group that is there for it.
     let all = own.chain(config.tls_key.clone().map(|path| (path, 0o640)));
-    all.filter_map(|(path, fitting)| {
+    let untrusted = (!config.authorization_servers.is_empty() && config.jwks.is_none()).then(|| {
+        "clients are sent to authorization servers whose tokens are not trusted here: name their keys with `--jwks`"
+            .to_owned()
+    });
+    let modes = all.filter_map(|(path, fitting)| {
         let found = fs::metadata(&path).ok().filter(|found| found.is_file() || found.is_dir())?;
         let mode = found.permissions().mode() & 0o777;
         let (path, closed) = (path.display(), mode & fitting);
         (mode & !fitting & 0o077 != 0).then(|| {
             format!("`{path}` is open to other users (mode {mode:03o}); `chmod {closed:03o} {path}` closes it")
         })
-    })
-    .collect()
+    });
+    untrusted.into_iter().chain(modes).collect()
 }
 
 /// Whether a directory can be written to, or made.
@@ -140,7 +144,7 @@ mod tests {
         }
         chmod(here, 0o755);
         let with = |key: &str| Config { tls_key: Some(here.join(key)), ..config(here) };
-        let told = |config: &Config| exposed(config).join("\n").replace(&here.display().to_string(), "HERE");
+        let told = |config: &Config| warnings(config).join("\n").replace(&here.display().to_string(), "HERE");
         insta::assert_snapshot!(told(&with("open.pem")), @"
         `HERE` is open to other users (mode 755); `chmod 700 HERE` closes it
         `HERE/log.db` is open to other users (mode 644); `chmod 600 HERE/log.db` closes it

@@ -120,6 +120,10 @@ impl Gateway {
             return true;
         }
         let name = name_of(host);
+        let public = self.config.public_url.as_deref().and_then(public_host);
+        if public.is_some_and(|own| own.eq_ignore_ascii_case(host) || own.eq_ignore_ascii_case(name)) {
+            return true;
+        }
         name.eq_ignore_ascii_case("localhost")
             || name.parse::<IpAddr>().is_ok()
             || self.config.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
@@ -130,6 +134,17 @@ impl Gateway {
         self.config.origins.iter().any(|allowed| allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
             || (self.config.dev && is_loopback_origin(origin))
     }
+}
+
+/// The host of a public URL, with its port where it has one.
+fn public_host(url: &str) -> Option<&str> {
+    url.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or_default())
+}
+
+/// The path of a public URL, without a slash at its end: what a proxy takes away before a request comes here.
+pub(crate) fn public_path(url: &str) -> &str {
+    let path = url.split_once("://").and_then(|(_, rest)| rest.find('/').map(|at| &rest[at..]));
+    path.unwrap_or_default().trim_end_matches('/')
 }
 
 /// The name or address of a host that may have a port, without the brackets of an IPv6 address.

@@ -118,7 +118,7 @@ pub async fn serve(
     config.validate()?;
     let tls = config.tls().map(|(cert, key)| server::tls(cert, key)).transpose()?;
     make_private_dir(&config.data)?;
-    for warning in check::exposed(&config) {
+    for warning in check::warnings(&config) {
         tracing::warn!("{warning}");
     }
     let local = LocalKey::load_or_create(&config.data)?;

@@ -196,15 +196,14 @@ impl Door {
         }
     }
 
-    /// Somebody whose name stands before that of a tool or prompt. What they really have is theirs to say.
+    /// Somebody whose name stands before that of a tool or prompt. What they really have is theirs to say: they may offer this client
+    /// more than they list to others.
     fn owner_named(&self, target: &Target) -> Option<(ParticipantId, String)> {
-        let Target::Name(listing, name) = target else { return None };
+        let Target::Name(_, name) = target else { return None };
         let splits = name.match_indices("__").take_while(|(at, _)| *at <= LONGEST_OWNER);
         splits.into_iter().find_map(|(at, _)| {
             let who = ParticipantId::new(&name[..at]).ok()?;
-            let peer = self.peers.get(&who)?;
-            let is_listed = peer.lists.get(listing) == Some(&super::lists::List::Known);
-            (!is_listed).then(|| (who, name[at + 2..].to_owned()))
+            self.peers.contains_key(&who).then(|| (who, name[at + 2..].to_owned()))
         })
     }
 

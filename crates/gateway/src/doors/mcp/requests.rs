@@ -17,7 +17,7 @@ use super::refusals::No;
 use super::table::{Life, Place, Visitor};
 use crate::carriers::{Asked, Inbox, Outcome};
 use crate::clock;
-use crate::gateway::{Gateway, MOST_MESSAGE};
+use crate::gateway::{Gateway, MOST_MESSAGE, public_path};
 use crate::http::credentials::Asking;
 use crate::http::{Peer, Query, body};
 
@@ -132,7 +132,8 @@ impl Arrived {
             }
             None => {
                 let (id, inbox) = self.visitor.gateway.mcp.begin(&self.visitor, self.place()?, Life::Stream)?;
-                let endpoint = Some(format!("/message?sessionId={id}").into());
+                let before = self.visitor.gateway.config.public_url.as_deref().map(public_path).unwrap_or_default();
+                let endpoint = Some(format!("{before}/message?sessionId={id}").into());
                 (inbox, Listen { after: None, endpoint })
             }
         };

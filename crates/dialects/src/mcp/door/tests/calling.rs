@@ -24,9 +24,9 @@ fn a_tool_is_called_by_its_listed_name_or_by_its_own_while_nobody_else_has_it() 
     ⇒ carol {"id":"s-8","method":"tools/call","params":{"name":"u"}}
     ← {"id":3,"error":{"code":-32602,"message":"`same` is offered by `bob`, `carol`; name the one you mean: `owner__same`"}}
     ← {"id":4,"error":{"code":-32602,"message":"nobody here offers a tool `nothing`"}}
-    ← {"id":5,"error":{"code":-32602,"message":"nobody here offers a tool `bob__nothing`"}}
+    ⇒ bob {"id":"s-9","method":"tools/call","params":{"name":"nothing"}}
     ← {"id":6,"error":{"code":-32602,"message":"nobody here offers a tool `dave__t`"}}
-    ⇒ system:gateway {"id":"s-9","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    ⇒ system:gateway {"id":"s-10","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
     ← {"id":9,"error":{"code":-32602,"message":"`name` must be a string"}}
     ← {"id":10,"error":{"code":-32602,"message":"`name` must be a string"}}
     ← {"id":11,"error":{"code":-32601,"message":"the method `tasks/list` is not offered here"}}
