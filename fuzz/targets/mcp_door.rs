@@ -82,6 +82,7 @@ impl Room {
             limits: LIMITS,
             session: Some("session".into()),
             idle: (how & 2 != 0).then_some(Duration::from_secs(300)),
+            few: 2,
             salt: [7; 16],
             version: "0",
         };

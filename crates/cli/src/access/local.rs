@@ -14,8 +14,8 @@ use salon_protocol::{ParticipantId, Timestamp, TopicPattern};
 use crate::args::Places;
 use crate::clock;
 
-/// How long a token made here is good for. A new one is made whenever one is needed.
-const TTL: Duration = Duration::from_secs(60 * 60);
+/// How long a token made here is good for: it never leaves this process, and a connection ends with it.
+const TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Makes a token whenever one is wanted.
 pub(super) struct LocalTokens {
@@ -30,7 +30,7 @@ impl LocalTokens {
 
     fn make(&self) -> Result<Token, TokenError> {
         let now = clock::now();
-        let ttl = u64::try_from(TTL.as_millis()).expect("an hour fits");
+        let ttl = u64::try_from(TTL.as_millis()).expect("a week fits");
         // Whoever holds the key may enter everywhere.
         let everywhere = vec![TopicPattern::Prefix("".into())];
         let grant = Grant::new(self.who.clone(), everywhere, Timestamp(now.0.saturating_add(ttl)));

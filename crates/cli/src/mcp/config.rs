@@ -86,8 +86,9 @@ impl Way {
         let given = access.given()?;
         let mut notes = Vec::new();
         // A token says whom it is for; where it is not at hand, the name of the client will do.
-        let of_token = match &given {
-            Some((_, Stored::Token(token))) => Some(Claims::read(&token.0)?.participant),
+        let kept = || stored.of(&place).and_then(|login| login.token.as_ref());
+        let of_token = match given.as_ref().map(|(_, token)| token).or_else(kept) {
+            Some(Stored::Token(token)) => Some(Claims::read(&token.0)?.participant),
             _ => None,
         };
         let id = access.identity.clone().or(of_token).unwrap_or_else(|| client.usual_id());

@@ -130,8 +130,36 @@ impl Door {
         self.forget_timer(Due::Gather(number));
         let Some(Gather { request, .. }) = self.gathers.remove(&number) else { return };
         match Listing::of_method(&request.method) {
-            Some(listing) => self.answer_page(&request, listing),
+            Some(listing) => {
+                self.answer_page(&request, listing);
+                self.list_for_askable(listing, &request.manner, now);
+            }
             None => self.serve_gathered(request, now),
+        }
+    }
+
+    /// In a room of few, a client that can be asked things is shown what its being so brings, after the answer: servers may offer it more.
+    /// In a full room that waits until it calls somebody.
+    fn list_for_askable(&mut self, listing: Listing, manner: &Arc<Manner>, now: Instant) {
+        if !self.is_room() || self.peers.len() > self.options.few || !handshake::can_be_asked(&manner.capabilities) {
+            return;
+        }
+        let is_due = |(who, peer): &(&ParticipantId, &super::peers::Peer)| {
+            !who.is_host() && !peer.lists_apart && peer.lists.get(&listing) == Some(&List::Known)
+        };
+        let due: Vec<_> = self.peers.iter().filter(is_due).map(|(who, _)| who.clone()).collect();
+        for who in due {
+            self.list_apart(&who);
+            if let Some(peer) = self.peers.get_mut(&who) {
+                peer.lists.remove(&listing);
+            }
+            self.ask_list(&who, listing, manner, now);
+            // What is known will do until then: nobody waits for this.
+            if let Some(List::Asking { since, .. }) =
+                self.peers.get_mut(&who).and_then(|peer| peer.lists.get_mut(&listing))
+            {
+                *since = since.checked_sub(PATIENCE).unwrap_or(*since);
+            }
         }
     }
 

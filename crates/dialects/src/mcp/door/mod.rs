@@ -83,6 +83,9 @@ pub struct Options {
     pub session: Option<Box<str>>,
     /// How long a session without open streams may be silent.
     pub idle: Option<Duration>,
+    /// In a room with no more others than this, a client that can be asked things is shown at once what its being so brings; in a
+    /// fuller one once it calls somebody.
+    pub few: usize,
     /// Random bytes, from which ids that nobody can guess are made.
     pub salt: [u8; 16],
     /// The gateway's version.

@@ -74,7 +74,8 @@ impl Door {
         if let Some(number) = call.filter(|number| self.is_subscription(*number)) {
             return self.passed_on(Some(number), from, method, params);
         }
-        if is_addressed && method.ends_with("/list_changed") {
+        let is_met = self.peers.get(from).is_some_and(|peer| peer.is_met());
+        if is_addressed && is_met && method.ends_with("/list_changed") {
             self.list_apart(from);
         }
         match method {

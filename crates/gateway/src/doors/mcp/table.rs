@@ -23,6 +23,9 @@ use crate::http::Peer;
 use crate::http::credentials::Asking;
 use crate::session::{Beginning, Session};
 
+/// How many others a room may have for everybody to be asked, in the name of each client that can be asked things, what they offer it.
+const FEW: usize = 16;
+
 /// How long a session may be silent that begins with a handshake and ends when its client says so.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
@@ -178,6 +181,7 @@ pub(super) fn door(gateway: &Gateway, place: &Place, session: Option<Box<str>>, 
         limits: gateway.config.limits.envelope(),
         session,
         idle,
+        few: FEW,
         salt: auth::random(),
         version: env!("CARGO_PKG_VERSION"),
     };

@@ -10,6 +10,8 @@ use super::{Found, Item};
 const LONGEST: usize = 64;
 /// Hexadecimal digits of a hash at the end of a name, with a `_` before them.
 const DIGITS: usize = 8;
+/// What is left of an owner's id however long the name is.
+const SHORTEST_OWNER: usize = 16;
 
 /// The names of one kind of list.
 #[derive(Debug, Default)]
@@ -82,7 +84,11 @@ impl Names {
 }
 
 fn qualified(who: &ParticipantId, name: &str) -> String {
-    format!("{who}__{name}")
+    qualified_in(who.as_str(), name)
+}
+
+fn qualified_in(owner: &str, name: &str) -> String {
+    format!("{owner}__{name}")
 }
 
 /// The name before it is altered in any way that could make two of them one. The host's have no prefix.
@@ -98,11 +104,16 @@ pub(super) fn natural(who: &ParticipantId, name: &str) -> Option<String> {
 
 /// The name altered, cut, and told apart by a hash.
 fn hashed(who: &ParticipantId, name: &str, attempt: u32) -> String {
-    let plain = base(who, name)
-        .chars()
-        .map(|char| if is_plain(char) { char } else { '_' })
-        .take(LONGEST - 1 - DIGITS)
-        .collect::<String>();
+    let plain = |text: &str, most: usize| -> String {
+        text.chars().map(|char| if is_plain(char) { char } else { '_' }).take(most).collect()
+    };
+    let room = LONGEST - 1 - DIGITS;
+    // Of a long owner the beginning will do; what it is called for must be seen.
+    let owner = room.saturating_sub(2 + name.chars().count()).max(SHORTEST_OWNER);
+    let plain = match who.is_host() {
+        true => plain(&base(who, name), room),
+        false => plain(&qualified_in(&plain(who.as_str(), owner), name), room),
+    };
     let mut hash = fnv(FNV_BASIS, who.as_str().as_bytes());
     hash = fnv(hash, b"\0");
     hash = fnv(hash, name.as_bytes());

@@ -106,7 +106,7 @@ fn who_has_met_the_client_and_may_ask_it_things_is_listed_in_its_name() {
     consult system:gateway prompts/list
     ← {"id":3,"result":{"prompts":[]}}
     ⇒ bob {"id":"s-7","method":"tools/list"}
-    ⇒ carol {"id":"s-8","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{},"elicitation":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}}}
+    consult carol tools/list
     "#);
 }
 
@@ -300,5 +300,51 @@ fn a_room_with_nobody_but_the_host_is_a_server_too() {
     consult system:gateway resources/templates/list
     ← {"id":2,"result":{"resources":[]}}
     ← {"id":3,"result":{"resourceTemplates":[]}}
+    "#);
+}
+
+#[test]
+fn in_a_room_of_few_who_can_be_asked_sees_what_that_brings() {
+    let play = |few: usize, capabilities: &str| {
+        let mut play = Play::introduced(Scope::Room, "bob", "2025-06-18", capabilities);
+        play.door.options.few = few;
+        play.offers = vec![("bob", "tools/list", r#"{"tools":[{"name":"t"}]}"#)];
+        play
+    };
+    let script = format!(
+        r#"
+        call 1 tools/list
+        bob: tools/list {{"tools":[{{"name":"t"}}]}}
+        system:gateway: tools/list {{"tools":[]}}
+        bob: initialize {SERVER}
+        mark nobody waits for more
+        call 2 tools/list
+        bob: tools/list {{"tools":[{{"name":"t"}},{{"name":"samples"}}]}}
+        tick 50
+        call 3 tools/list
+    "#
+    );
+    assert_snapshot!(play(2, ASKABLE).act(&script), @r#"
+    consult bob tools/list
+    consult system:gateway tools/list
+    ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{},"elicitation":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}}}
+    ← {"id":1,"result":{"tools":[{"name":"bob__t"}]}}
+    ⇒ bob {"method":"notifications/initialized"}
+    ⇒ bob {"id":"s-3","method":"tools/list"}
+    · nobody waits for more
+    ← {"id":2,"result":{"tools":[{"name":"bob__t"}]}}
+    ← {"method":"notifications/tools/list_changed"}
+    ← {"id":3,"result":{"tools":[{"name":"bob__t"},{"name":"bob__samples"}]}}
+    "#);
+    let once = "call 1 tools/list\nsettle";
+    assert_snapshot!(play(1, ASKABLE).act(once), @r#"
+    consult bob tools/list
+    consult system:gateway tools/list
+    ← {"id":1,"result":{"tools":[{"name":"bob__t"}]}}
+    "#);
+    assert_snapshot!(play(2, "{}").act(once), @r#"
+    consult bob tools/list
+    consult system:gateway tools/list
+    ← {"id":1,"result":{"tools":[{"name":"bob__t"}]}}
     "#);
 }

@@ -84,6 +84,7 @@ impl Play {
             limits: Limits::default(),
             session: Some("session-1".into()),
             idle: None,
+            few: 0,
             salt: [7; 16],
             version: "9",
         };
