@@ -83,6 +83,7 @@ impl Room {
             session: Some("session".into()),
             idle: (how & 2 != 0).then_some(Duration::from_secs(300)),
             few: 2,
+            first: 0,
             salt: [7; 16],
             version: "0",
         };

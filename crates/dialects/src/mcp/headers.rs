@@ -24,10 +24,14 @@ impl ToolHeaders {
     }
 }
 
+/// How many arguments of a tool may travel as headers: each is looked up in the arguments anew.
+const MOST_HEADERS: usize = 32;
+
 /// Which arguments travel as headers too, as a tool's input schema says: a header's name without its prefix, and where its value is.
 pub(super) fn annotations(schema: &RawValue) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     search(schema, &mut Vec::new(), &mut found);
+    found.truncate(MOST_HEADERS);
     found
 }
 

@@ -36,6 +36,9 @@ const MOST_ANSWERS: usize = 1024;
 const MOST_OF_ONE: usize = 16;
 const MOST_GATHERINGS: usize = 64;
 
+/// How often the host goes round before a door's question is answered with what is known, in a room that never falls silent.
+const MOST_ROUNDS: usize = 256;
+
 /// An answer that is being worked on.
 struct Running {
     request: Request,
@@ -74,8 +77,9 @@ impl Resident {
     /// Lives there until the room ends.
     pub(super) async fn reside(mut self) {
         let (mut named, mut overheard) = (Vec::new(), Vec::new());
-        let mut looked_around = false;
+        let (mut looked_around, mut rounds) = (false, 0_usize);
         loop {
+            rounds += 1;
             let listening = async {
                 match &mut self.everything {
                     Some(cursor) => cursor.next(&mut overheard, BATCH).await,
@@ -101,7 +105,11 @@ impl Resident {
                         self.hear(happening).await;
                     }
                 }
-                query = self.library.next() => self.look_up(query),
+                // Only what has been overheard counts, so this waits until nothing is left to overhear; but not for ever.
+                query = self.library.next(), if !looked_around || rounds > MOST_ROUNDS => {
+                    rounds = 0;
+                    self.look_up(query);
+                }
                 // A room that never falls silent must not keep the host from what names it, so that has its turn in between.
                 () = std::future::ready(()), if looked_around => looked_around = false,
             }

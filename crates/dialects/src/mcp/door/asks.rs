@@ -119,8 +119,19 @@ impl Door {
             None => self.introduced.clone().filter(|_| is_met),
         };
         let Some(manner) = manner else {
+            // Another session may have called whoever asks, and its answer is the one that counts.
+            if self.has_siblings {
+                return None;
+            }
             return refused(format!("`{}` can be asked only by those whom it calls", self.options.me));
         };
+        let method_of_call = call.and_then(|number| self.calls.get(&number)).map(|call| call.method.clone());
+        if manner.era() == Era::Modern && !method_of_call.as_deref().is_some_and(may_ask_back) {
+            return refused(format!(
+                "a client of this revision cannot be asked during `{}`",
+                method_of_call.unwrap_or_default()
+            ));
+        }
         if !offers(&manner.capabilities, method) {
             return refused(format!("the client of `{}` does not offer `{method}`", self.options.me));
         }
@@ -318,7 +329,7 @@ impl Door {
         // A modern client is asked by the answer to another of its calls: whose question it was, the asker only guessed.
         let is_heir = |number: u64, other: &Call| {
             let is_open = matches!(&other.errand, Errand::Client(asked) if asked.pause.is_under_way());
-            let is_call = is_open && &*other.method != "subscriptions/listen";
+            let is_call = is_open && (other.manner.era() == Era::Legacy || may_ask_back(&other.method));
             number != call && is_call && other.to == who && other.manner.era() == era
         };
         let heir = self.calls.iter().find(|(number, other)| is_heir(**number, other)).map(|(number, _)| *number);
@@ -467,6 +478,11 @@ impl Door {
             self.dispatch(number, now);
         }
     }
+}
+
+/// Whether the modern era lets a request be answered by questions.
+fn may_ask_back(method: &str) -> bool {
+    matches!(method, "tools/call" | "prompts/get" | "resources/read")
 }
 
 /// Whether a client said that it can be asked this.

@@ -200,11 +200,13 @@ impl Door {
     /// more than they list to others.
     fn owner_named(&self, target: &Target) -> Option<(ParticipantId, String)> {
         let Target::Name(_, name) = target else { return None };
-        let splits = name.match_indices("__").take_while(|(at, _)| *at <= LONGEST_OWNER);
-        splits.into_iter().find_map(|(at, _)| {
-            let who = ParticipantId::new(&name[..at]).ok()?;
-            self.peers.contains_key(&who).then(|| (who, name[at + 2..].to_owned()))
-        })
+        let (who, theirs) = name.split_once("__").filter(|(who, _)| who.len() <= LONGEST_OWNER)?;
+        // More than one way to read it is none.
+        if theirs.starts_with('_') || theirs.contains("__") {
+            return None;
+        }
+        let who = ParticipantId::new(who).ok()?;
+        self.peers.contains_key(&who).then(|| (who, theirs.to_owned()))
     }
 
     fn pass_to(&mut self, mut request: Request, who: &ParticipantId, target: &Target, theirs: String, now: Instant) {

@@ -19,6 +19,9 @@ use crate::mcp::{Era, meta, upgrade};
 /// Resources that one subscription may name.
 const MOST_URIS: usize = 1024;
 
+/// Bytes of the URIs of one participant's resources that can be subscribed to: all of them go into one message.
+const MOST_URI_BYTES: usize = 256 << 10;
+
 /// The lists whose changes can be subscribed to, as the filter calls them.
 const NEWS: [(&str, Listing); 3] = [
     ("toolsListChanged", Listing::Tools),
@@ -196,8 +199,11 @@ impl Door {
             return self.refuse(request, RpcError::invalid_params("`uri` is missing"));
         };
         let one = (who.clone(), uri);
-        if self.subscriptions.len() >= MOST_URIS {
-            let told = format!("{MOST_URIS} resources are subscribed to already");
+        let theirs = self.subscriptions.iter().filter(|(owner, _)| owner == who).map(|(_, uri)| uri.len());
+        let bytes = one.1.len() + theirs.sum::<usize>();
+        let is_much = self.subscriptions.len() >= MOST_URIS || bytes > MOST_URI_BYTES;
+        if is_much && &*request.method == "resources/subscribe" {
+            let told = "too many resources are subscribed to already, or their URIs are too long";
             return self.refuse(request, RpcError::internal(told));
         }
         let _ = if &*request.method == "resources/subscribe" {

@@ -23,6 +23,7 @@ mod route;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod timers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -46,6 +47,7 @@ use lists::Gather;
 use merge::Shelf;
 use outlets::{Channel, Outlets};
 use peers::Peer;
+use timers::Timers;
 
 pub use route::{Fault, Route, route};
 
@@ -86,6 +88,8 @@ pub struct Options {
     /// In a room with no more others than this, a client that can be asked things is shown at once what its being so brings; in a
     /// fuller one once it calls somebody.
     pub few: usize,
+    /// The first number that questions to the client are counted from: those of a session before must not be taken for this one's.
+    pub first: u64,
     /// Random bytes, from which ids that nobody can guess are made.
     pub salt: [u8; 16],
     /// The gateway's version.
@@ -149,7 +153,7 @@ enum Listener {
 }
 
 /// What falls due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Due {
     /// A request has been silent for long.
     Slow(Channel),
@@ -182,6 +186,8 @@ pub struct Door {
     /// Requests over HTTP whose body has not come.
     posts: HashMap<StreamId, Post>,
     duplex: Option<StreamId>,
+    /// Another session of the same participant has been seen.
+    has_siblings: bool,
     listener: Listener,
     /// Requests that came before the seat.
     early: VecDeque<Request>,
@@ -208,7 +214,7 @@ pub struct Door {
     subscriptions: BTreeSet<(ParticipantId, String)>,
     changed: BTreeSet<&'static str>,
     outlets: Outlets,
-    timers: BTreeSet<(Instant, Due)>,
+    timers: Timers,
     heard: Instant,
     next: u64,
     tickets: u64,
@@ -219,9 +225,10 @@ pub struct Door {
 impl Door {
     /// A session of which nothing has been heard yet.
     pub fn new(options: Options, stamps: Stamps, now: Instant) -> Self {
-        let mut timers = BTreeSet::new();
+        let first = options.first;
+        let mut timers = Timers::default();
         if let Some(idle) = options.idle {
-            timers.insert((now + idle, Due::Idle));
+            timers.set(Due::Idle, now + idle);
         }
         Self {
             outlets: Outlets::new(options.session.clone()),
@@ -230,6 +237,7 @@ impl Door {
             place: Place::Outside,
             posts: HashMap::new(),
             duplex: None,
+            has_siblings: false,
             listener: Listener::None,
             early: VecDeque::new(),
             manner: None,
@@ -250,7 +258,7 @@ impl Door {
             changed: BTreeSet::new(),
             timers,
             heard: now,
-            next: 0,
+            next: first,
             tickets: 0,
             actions: VecDeque::new(),
             closing: None,
@@ -267,11 +275,11 @@ impl Door {
     }
 
     fn after(&mut self, delay: Duration, due: Due, now: Instant) {
-        self.timers.insert((now + delay, due));
+        self.timers.set(due, now + delay);
     }
 
     fn forget_timer(&mut self, due: Due) {
-        self.timers.retain(|(_, known)| *known != due);
+        self.timers.forget(due);
     }
 
     /// Takes a seat under the name the client gave itself.
@@ -392,7 +400,7 @@ impl Door {
         if due <= now {
             self.end(CloseReason::Bye);
         } else {
-            self.timers.insert((due, Due::Idle));
+            self.timers.set(Due::Idle, due);
         }
     }
 
@@ -469,10 +477,7 @@ impl Dialect for Door {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        while let Some(&(at, due)) = self.timers.first()
-            && at <= now
-        {
-            self.timers.pop_first();
+        while let Some(due) = self.timers.take(now) {
             match due {
                 Due::Slow(channel) => self.outlets.quicken(channel),
                 Due::Gather(number) => self.gathered(number, now),
@@ -489,7 +494,7 @@ impl Dialect for Door {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.first().map(|(at, _)| *at)
+        self.timers.next()
     }
 
     fn poll_action(&mut self) -> Option<Action> {

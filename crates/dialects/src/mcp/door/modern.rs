@@ -76,7 +76,7 @@ impl Door {
     pub(super) fn question_came(&mut self, number: u64, now: Instant) {
         let parked = self.asked_mut(number).is_none_or(|asked| asked.pause.is_parked());
         let due = Due::Questions(number);
-        if !parked && !self.timers.iter().any(|(_, known)| *known == due) {
+        if !parked && !self.timers.has(due) {
             self.after(COALESCED, due, now);
         }
     }

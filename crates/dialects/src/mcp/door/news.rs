@@ -44,6 +44,7 @@ impl Door {
 
     /// Something this participant said itself, by this session or another.
     fn overhear_own(&mut self, envelope: &Envelope) {
+        self.has_siblings |= !self.stamps.made(envelope.id().as_str());
         let is_handshake =
             matches!(envelope.message(), Some(Message::Request { method, .. }) if &**method == "initialize");
         if let [who] = envelope.to()
@@ -117,7 +118,7 @@ impl Door {
         };
         // Whoever gets on with it is not silent.
         let due = Due::Errand(number);
-        if self.timers.iter().any(|(_, known)| *known == due) {
+        if self.timers.has(due) {
             self.forget_timer(due);
             self.after(LONGEST_SILENCE, due, now);
         }

@@ -133,11 +133,11 @@ impl Outlets {
         }
         let mut channel = Channel::SESSION;
         if let Some(id) = &listen.after {
-            // An event that is not known any more is taken for one before all that are kept.
-            let known = read_event_id(id).filter(|(channel, _)| self.knows(*channel));
-            let (named, number) = known.unwrap_or((Channel::SESSION, 0));
-            self.replay(stream, named, number);
-            channel = named;
+            // What was on another stream is not said on this one, so an event that is not known brings nothing back.
+            if let Some((named, number)) = read_event_id(id).filter(|(channel, _)| self.knows(*channel)) {
+                self.replay(stream, named, number);
+                channel = named;
+            }
         }
         if channel == Channel::SESSION {
             self.common.style.resumable = resumable;

@@ -182,6 +182,8 @@ pub(super) fn door(gateway: &Gateway, place: &Place, session: Option<Box<str>>, 
         session,
         idle,
         few: FEW,
+        // Far from each other, and small enough for clients whose numbers are doubles.
+        first: u64::from(u32::from_le_bytes(auth::random())) << 20,
         salt: auth::random(),
         version: env!("CARGO_PKG_VERSION"),
     };

@@ -50,7 +50,7 @@ impl Names {
             .into();
         self.owners.insert(listed.clone(), (who.clone(), name.into()));
         let full = qualified(who, name);
-        if *full != *listed {
+        if *full != *listed && !is_ambiguous(who, name) {
             self.aliases.entry(full).or_default().push((who.clone(), name.into()));
         }
         self.bare.entry(name.into()).or_default().push(who.clone());
@@ -98,8 +98,18 @@ fn base(who: &ParticipantId, name: &str) -> String {
 
 /// The name as the room lists it, unless it must be told apart by a hash.
 pub(super) fn natural(who: &ParticipantId, name: &str) -> Option<String> {
+    // Where it can be told only by guessing what is the owner's and what the tool's, nobody is to guess.
+    if !who.is_host() && is_ambiguous(who, name) {
+        return None;
+    }
     let base = base(who, name);
     ((1..=LONGEST).contains(&base.len()) && base.chars().all(is_plain)).then_some(base)
+}
+
+/// Whether `participant__name` could be read as somebody else's.
+fn is_ambiguous(who: &ParticipantId, name: &str) -> bool {
+    let who = who.as_str();
+    who.contains("__") || name.contains("__") || who.ends_with('_') || name.starts_with('_')
 }
 
 /// The name altered, cut, and told apart by a hash.

@@ -85,6 +85,7 @@ impl Play {
             session: Some("session-1".into()),
             idle: None,
             few: 0,
+            first: 0,
             salt: [7; 16],
             version: "9",
         };
