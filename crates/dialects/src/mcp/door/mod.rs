@@ -466,7 +466,8 @@ impl Dialect for Door {
                 self.heard = now;
                 if self.listener == Listener::Open(stream) {
                     self.listener = Listener::Gone;
-                    self.after(ABANDONED, Due::Idle, now);
+                    let idle = self.options.idle.map_or(ABANDONED, |idle| idle.min(ABANDONED));
+                    self.after(idle, Due::Idle, now);
                 }
                 if let Some(channel) = self.outlets.closed(stream) {
                     self.hung_up(channel, now);

@@ -198,6 +198,11 @@ fn who_listened_and_hung_up_is_not_waited_for_long() {
     · almost
     close bye
     "#);
+    let brief = Play::new(Scope::Room, "bob", |options| options.idle = Some(Duration::from_secs(10))).after(begin);
+    assert_snapshot!(brief.act("get 2\nhangup 2\ntick 10000"), @r#"
+    begin 2 200 events
+    close bye
+    "#);
     assert_snapshot!(play().act("get 2\nhangup 2\nget 3\ntick 1799999\nmark it is back"), @r#"
     begin 2 200 events
     begin 3 200 events
