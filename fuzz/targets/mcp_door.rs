@@ -69,7 +69,7 @@ fn id(text: &str) -> ParticipantId {
 fn somebody(who: &str, versions: &[&str]) -> Arc<Participant> {
     let versions: Vec<_> = versions.iter().map(|date| (*date).to_owned()).collect();
     let mcp = McpVersion { versions, ..McpVersion::default() };
-    Arc::new(Participant { id: id(who), name: None, kind: None, mcp })
+    Arc::new(Participant { mcp, ..Participant::new(id(who)) })
 }
 
 impl Room {

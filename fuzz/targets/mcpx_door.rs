@@ -9,8 +9,8 @@ use libfuzzer_sys::fuzz_target;
 use salon_dialects::mcpx::{Mcpx, Options};
 use salon_dialects::{Action, Dialect, Event, Frame, History, Joined, Stamps, StreamId, Ticket};
 use salon_protocol::{
-    CloseReason, Code, Draft, Entry, Envelope, EnvelopeId, Kind, Limits, McpVersion, Participant, ParticipantId,
-    Position, Refusal, Timestamp, TopicName,
+    CloseReason, Code, Draft, Entry, Envelope, EnvelopeId, Kind, Limits, Participant, ParticipantId, Position, Refusal,
+    Timestamp, TopicName,
 };
 use tungstenite::Message;
 use tungstenite::protocol::{Role, WebSocketConfig, WebSocketContext};
@@ -111,12 +111,7 @@ impl Door {
     fn open(now: Instant) -> Self {
         let options = Options { limits: LIMITS, echo: true, heartbeat: Some(Duration::from_secs(1)) };
         let mut door = Self { dialect: Mcpx::new(options, Stamps::new("s", now, Timestamp(0))), published: 0 };
-        let alice = Arc::new(Participant {
-            id: ParticipantId::new("alice").expect("a name"),
-            name: None,
-            kind: None,
-            mcp: McpVersion::default(),
-        });
+        let alice = Arc::new(Participant::new(ParticipantId::new("alice").expect("a name")));
         let joined = Joined {
             topic: TopicName::new("room:alpha").expect("a name"),
             participant: alice.clone(),

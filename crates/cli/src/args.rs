@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use salon_gateway::auth::Confirmation;
 use salon_gateway::config::Deadline;
 use salon_protocol::{ParticipantId, ParticipantKind, TopicPattern};
 
@@ -59,6 +60,8 @@ pub(crate) enum Command {
     History(commands::history::HistoryArgs),
     /// Follow a room as it happens, without being in it
     Tail(commands::tail::TailArgs),
+    /// Speak the Multi-Component Protocol: connect, send, receive, disconnect
+    Framed(Box<commands::framed::FramedArgs>),
     /// Keep a token for a gateway, so that other commands need not be told
     Login(commands::login::LoginArgs),
     /// Forget the token for a gateway
@@ -120,6 +123,12 @@ pub(crate) struct TokenArgs {
     /// Permission the token carries; may be repeated
     #[arg(long, value_name = "PERMISSION")]
     pub(crate) permission: Vec<String>,
+    /// Have every message of the Machine Context Protocol signed
+    #[arg(long)]
+    pub(crate) require_integrity: bool,
+    /// Ed25519 public key of whoever the token is for, in base64url: what they sign messages with
+    #[arg(long, value_name = "KEY", value_parser = public_key)]
+    pub(crate) integrity_key: Option<Confirmation>,
     #[command(flatten)]
     pub(crate) places: Places,
 }
@@ -127,6 +136,10 @@ pub(crate) struct TokenArgs {
 pub(crate) fn own_id(text: &str) -> Result<ParticipantId, String> {
     let id = ParticipantId::new(text).map_err(|error| error.to_string())?;
     if id.is_reserved() { Err("ids that begin with `system:` are the gateway's own".into()) } else { Ok(id) }
+}
+
+fn public_key(text: &str) -> Result<Confirmation, &'static str> {
+    Confirmation::new(text).ok_or("it is not 32 bytes in base64url without padding")
 }
 
 fn ttl(text: &str) -> Result<Deadline, String> {

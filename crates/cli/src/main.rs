@@ -54,6 +54,7 @@ fn main() -> ExitCode {
         Command::Topics(args) => commands::topics::run(args),
         Command::History(args) => commands::history::run(args),
         Command::Tail(args) => commands::tail::run(args),
+        Command::Framed(args) => commands::framed::run(*args),
         Command::Login(args) => commands::login::run(args),
         Command::Logout(args) => commands::login::logout(&args),
         Command::Doctor(args) => commands::doctor::run(args),

@@ -29,6 +29,8 @@ pub(crate) fn run(args: TokenArgs) -> Result<(), Trouble> {
     grant.name = args.name;
     grant.kind = args.kind;
     grant.permissions = args.permission;
+    grant.require_integrity = args.require_integrity;
+    grant.confirmation = args.integrity_key;
     let token = Signer::new(&key).sign(&grant, now).map_err(Trouble::usage)?;
     hand_over(format_args!("{token}"))
 }

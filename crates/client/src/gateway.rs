@@ -36,6 +36,9 @@ pub enum InvalidAddress {
     /// It is a URL of something else.
     #[error("`{0}` must begin with http://, https://, ws:// or wss://")]
     Scheme(String),
+    /// It is no address of a listener for frames.
+    #[error("`{0}` is not an address such as tcp://127.0.0.1:8788 or tls://chat.example:8788")]
+    Framed(String),
     /// It carries a user name or a password, which belong in a token.
     #[error("a gateway's address has no user name or password in it: give a token instead")]
     Userinfo,
@@ -84,7 +87,7 @@ impl Gateway {
         let prefix = uri.path().trim_end_matches('/');
         let host = authority.host().trim_matches(['[', ']']).to_owned();
         let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
-        let tcp = Tcp { host, port, secure, roots: Vec::new() };
+        let tcp = Tcp { host, port, secure, roots: Vec::new(), protocols: &[b"http/1.1"] };
         let scheme = if secure { "https" } else { "http" };
         Ok(Self {
             url: format!("{scheme}://{authority}{prefix}").into(),
@@ -108,12 +111,7 @@ impl Gateway {
 
     /// Trusts the certificates of a PEM file beside those the system trusts.
     pub fn trust_pem(mut self, pem: &[u8]) -> Result<Self, InvalidAddress> {
-        let wrong = |why: String| InvalidAddress::Certificate(why);
-        let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-        let roots = roots.map_err(|error| wrong(error.to_string()))?;
-        if roots.is_empty() {
-            return Err(wrong("there is none in the file".into()));
-        }
+        let roots = certificates(pem)?;
         if let Some(tcp) = &mut self.tcp {
             tcp.roots.extend(roots);
             self.dial = Arc::new(tcp.clone());
@@ -138,13 +136,23 @@ impl Gateway {
     }
 }
 
+/// The certificates of a PEM file, of which there is at least one.
+pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, InvalidAddress> {
+    let wrong = |why: String| InvalidAddress::Certificate(why);
+    let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let roots = roots.map_err(|error| wrong(error.to_string()))?;
+    if roots.is_empty() { Err(wrong("there is none in the file".into())) } else { Ok(roots) }
+}
+
 /// The usual way.
 #[derive(Clone)]
-struct Tcp {
-    host: String,
-    port: u16,
-    secure: bool,
-    roots: Vec<CertificateDer<'static>>,
+pub(crate) struct Tcp {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) secure: bool,
+    pub(crate) roots: Vec<CertificateDer<'static>>,
+    /// What is spoken over TLS, where that is named.
+    pub(crate) protocols: &'static [&'static [u8]],
 }
 
 impl Dial for Tcp {
@@ -172,7 +180,7 @@ impl Tcp {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = self.protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(TlsConnector::from(Arc::new(config)))
     }
 }

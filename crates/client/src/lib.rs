@@ -11,7 +11,7 @@
 //! | call several | [`Room::tools`], [`Room::find_tool`], [`Room::gather`] |
 //! | be called | [`Toolbox`], or a [`Service`] of one's own |
 //! | read along without entering | [`Client::follow`], [`Client::history`], [`Client::participants`] |
-//! | speak to another door of the gateway | [`Client::text_socket`] |
+//! | speak to another door of the gateway | [`Client::text_socket`], [`FramedSession`] |
 //! | use the official SDK | the module `rmcp`, with `features = ["rmcp"]` |
 //!
 //! # An agent
@@ -91,6 +91,7 @@ mod entering;
 mod error;
 mod events;
 mod following;
+mod framed;
 mod gateway;
 mod gather;
 mod hearing;
@@ -116,6 +117,7 @@ pub use entering::Entering;
 pub use error::{CallError, End, HttpRefusal, JoinError, PublishError, RestError};
 pub use events::{Event, Events};
 pub use following::Following;
+pub use framed::{FramedAddress, FramedEntry, FramedError, FramedMessage, FramedSession};
 pub use gateway::{Dial, Gateway, InvalidAddress, Wire};
 pub use gather::{Gather, Gathered, Gathering};
 pub use peer::{CallTool, Peer, RunningTool, Subscription};
@@ -124,6 +126,6 @@ pub use salon_protocol as protocol;
 pub use salon_protocol::RpcError;
 pub use service::{Request, Service};
 pub use shared::Link;
-pub use socket::{Closed, SocketEvent, TextSocket};
+pub use socket::{Closed, SocketError, SocketEvent, TextSocket};
 pub use token::{Refreshing, StaticToken, Token, TokenCommand, TokenError, TokenFile, TokenProvider};
 pub use toolbox::{ToolCall, ToolError, Toolbox};

@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
-use hyper::http::{HeaderMap, HeaderValue, StatusCode, header};
+use hyper::http::uri::InvalidUri;
+use hyper::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use salon_protocol::CloseReason;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::error::ProtocolError;
+use tokio_tungstenite::tungstenite::handshake::client::Request;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
 
@@ -21,7 +23,7 @@ use crate::client::refusal;
 use crate::connection::{HANDSHAKE_TIME, PING_EVERY, SILENCE};
 use crate::entering::is_stale_token;
 use crate::error::HttpRefusal;
-use crate::gateway::Wire;
+use crate::gateway::{Gateway, Wire};
 use crate::outbox::Outbox;
 use crate::{Client, RestError};
 
@@ -95,17 +97,61 @@ impl Client {
             Err(error) if is_stale_token(&error) => upgrade(self, path, Some(subprotocol), true).await?,
             upgraded => upgraded?,
         };
+        Ok(TextSocket::of(socket, &headers))
+    }
+}
+
+/// Why a WebSocket could not be opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SocketError {
+    /// The address is none.
+    #[error("{0}")]
+    Address(String),
+    /// A header cannot be sent. Only its name is told.
+    #[error("the header `{0}` cannot be sent: its name or value is not allowed in HTTP")]
+    Header(String),
+    /// Whoever is there does not make it a WebSocket.
+    #[error("it was refused with HTTP {0}")]
+    Refused(u16),
+    /// Nobody is there, or not for long.
+    #[error("{0}")]
+    Unreachable(String),
+}
+
+impl TextSocket {
+    fn of(socket: Socket, headers: &HeaderMap) -> Self {
         let message_limit = headers.get(LIMIT_HEADER).and_then(|limit| limit.to_str().ok()?.parse().ok());
         let (sink, stream) = socket.split();
         let heard_at = Instant::now();
         let mut ping = tokio::time::interval_at(heard_at + PING_EVERY, PING_EVERY);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let out = Outbox { sink, waiting: VecDeque::new(), flushed: true };
-        Ok(TextSocket { out, stream, heard_at, ping, message_limit })
+        Self { out, stream, heard_at, ping, message_limit }
     }
-}
 
-impl TextSocket {
+    /// Opens a WebSocket anywhere, with headers of the caller's own: for servers that are no gateway.
+    pub async fn open(url: &str, headers: &[(String, String)]) -> Result<Self, SocketError> {
+        let (host, request) = elsewhere(url, headers)?;
+        let unreachable = |why: String| SocketError::Unreachable(why);
+        let opening = async {
+            let wire = host.dial().await.map_err(|error| unreachable(error.to_string()))?;
+            let connected = tokio_tungstenite::client_async_with_config(request, wire, Some(config())).await;
+            connected.map_err(|error| match error {
+                tungstenite::Error::Http(response) => SocketError::Refused(response.status().as_u16()),
+                error => unreachable(error.to_string()),
+            })
+        };
+        match tokio::time::timeout(HANDSHAKE_TIME, opening).await {
+            Ok(opened) => opened.map(|(socket, response)| Self::of(socket, response.headers())),
+            Err(_) => Err(unreachable("no answer in time".into())),
+        }
+    }
+
+    /// Whether an address and headers are such that [`open`](Self::open) could do something with them.
+    pub fn check(url: &str, headers: &[(String, String)]) -> Result<(), SocketError> {
+        elsewhere(url, headers).map(drop)
+    }
+
     /// The longest text the gateway takes, in bytes, where it says so.
     pub fn message_limit(&self) -> Option<usize> {
         self.message_limit
@@ -208,19 +254,41 @@ pub(crate) async fn upgrade(
         let subprotocol = HeaderValue::from_str(subprotocol).map_err(|error| client.unreadable(error))?;
         request.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, subprotocol);
     }
-    let config = WebSocketConfig::default()
-        .read_buffer_size(16 << 10)
-        .max_message_size(Some(MOST_FRAME))
-        .max_frame_size(Some(MOST_FRAME));
     let opening = async {
         let wire = gateway.dial().await.map_err(|error| client.unreachable(error))?;
-        let connected = tokio_tungstenite::client_async_with_config(request, wire, Some(config)).await;
+        let connected = tokio_tungstenite::client_async_with_config(request, wire, Some(config())).await;
         connected.map_err(|error| refused(client, error))
     };
     match tokio::time::timeout(HANDSHAKE_TIME, opening).await {
         Ok(opened) => opened.map(|(socket, response)| (socket, response.into_parts().0.headers)),
         Err(_) => Err(client.unreachable(std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer in time"))),
     }
+}
+
+fn config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(16 << 10)
+        .max_message_size(Some(MOST_FRAME))
+        .max_frame_size(Some(MOST_FRAME))
+}
+
+/// Where a URL leads, and the request that asks for a WebSocket there.
+fn elsewhere(url: &str, headers: &[(String, String)]) -> Result<(Gateway, Request), SocketError> {
+    let invalid = |error: &dyn fmt::Display| SocketError::Address(error.to_string());
+    let uri: Uri = url.parse().map_err(|error: InvalidUri| invalid(&error))?;
+    let (scheme, authority) = (uri.scheme_str().unwrap_or_default(), uri.authority().map_or("", |it| it.as_str()));
+    let host = Gateway::new(&format!("{scheme}://{authority}")).map_err(|error| invalid(&error))?;
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    // The scheme only says what the bytes go over, which is known by now.
+    let request = format!("ws://{authority}{path}").into_client_request();
+    let mut request = request.map_err(|error| invalid(&error))?;
+    for (name, value) in headers {
+        let parsed = (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value.as_str()));
+        let (Ok(key), Ok(mut value)) = parsed else { return Err(SocketError::Header(name.clone())) };
+        value.set_sensitive(true);
+        request.headers_mut().append(key, value);
+    }
+    Ok((host, request))
 }
 
 fn refused(client: &Client, error: tungstenite::Error) -> RestError {

@@ -3,6 +3,9 @@
 //! A dialect is a sans-IO state machine, one value per connection: frames and events go in, actions come out, time is an argument.
 //! Deliberately absent: sockets, tasks, tokens, rate limits and the room's rules.
 
+mod base64;
+pub mod framed;
+pub mod machine;
 pub mod mcp;
 pub mod mcpx;
 mod stamps;
@@ -62,6 +65,8 @@ pub enum Opening {
     Post(Post),
     /// A request over HTTP for a stream of events; no frame comes.
     Listen(Listen),
+    /// A request over HTTP that sends something or nothing, in the one frame that comes, and waits this long for what is to be said.
+    Poll(Duration),
 }
 
 /// A request that sends something.
@@ -105,12 +110,14 @@ pub enum Form {
 }
 
 /// How a peer wants to be seen in the room.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Introduction {
     /// Its name, unless the token fixes one.
     pub name: Option<Box<str>>,
     /// What it takes requests of.
     pub mcp: McpVersion,
+    /// What else it says of itself, in words of its own.
+    pub capabilities: Vec<String>,
 }
 
 /// Ties an outcome to the wire message that caused it.
@@ -188,6 +195,13 @@ pub enum Event {
         /// `None` when it is not to be had.
         items: Option<Arc<[Item]>>,
     },
+    /// What the token of somebody's newest connection permits.
+    Permissions {
+        /// Who.
+        who: ParticipantId,
+        /// The permissions; none where nobody of that name is here.
+        granted: Arc<[String]>,
+    },
     /// The peer opened a stream.
     StreamOpened(StreamId, Opening),
     /// The peer hung up a stream that was not finished.
@@ -213,6 +227,10 @@ pub enum Action {
     Finish(StreamId),
     /// Look up in the room's catalogue what somebody offers.
     Consult(ParticipantId, Listing),
+    /// Look up what somebody is permitted.
+    Permissions(ParticipantId),
+    /// Why the peer leaves, for the others to see. The close comes after it.
+    Farewell(String),
     /// End the connection.
     Close(CloseReason),
 }
@@ -234,6 +252,16 @@ pub trait Dialect: Send {
 
     /// The next thing to do.
     fn poll_action(&mut self) -> Option<Action>;
+
+    /// Whether entries are wanted now. A peer that asks for them has them wait in the room until it does.
+    fn ready(&self) -> bool {
+        true
+    }
+
+    /// Whether what the peer said last counts against its rate even though nothing was published.
+    fn is_counted(&self) -> bool {
+        true
+    }
 
     /// Whether every entry becomes one frame of the entry's own text and changes nothing here. Then entries need not pass through
     /// `handle_event` at all, and many can share one encoding.

@@ -140,7 +140,11 @@ impl Dialect for Mcpx {
                 self.actions.push_back(Action::Close(reason));
             }
             // It has its seat before it begins, and one stream for life.
-            Event::NotJoined(_) | Event::Consulted { .. } | Event::StreamOpened(..) | Event::StreamClosed(_) => {}
+            Event::NotJoined(_)
+            | Event::Consulted { .. }
+            | Event::Permissions { .. }
+            | Event::StreamOpened(..)
+            | Event::StreamClosed(_) => {}
         }
     }
 
@@ -150,7 +154,11 @@ impl Dialect for Mcpx {
         }
         self.next_heartbeat = self.options.heartbeat.map(|every| now + every);
         if let Some(participant) = self.participant.clone() {
-            let payload = Presence { event: PresenceEvent::Heartbeat, participant: Participant::clone(&participant) };
+            let payload = Presence {
+                event: PresenceEvent::Heartbeat,
+                participant: Participant::clone(&participant),
+                reason: None,
+            };
             let frame = self.compose(Kind::Presence, None, payload, now);
             self.send(frame);
         }
@@ -174,7 +182,7 @@ mod tests {
     use super::*;
     use crate::History;
     use insta::assert_snapshot;
-    use salon_protocol::{Entry, Envelope, McpVersion, Position, RpcId, Timestamp, TopicName};
+    use salon_protocol::{Entry, Envelope, Position, RpcId, Timestamp, TopicName};
 
     /// A connection of alice's, with what it says collected as text.
     struct Wire {
@@ -187,12 +195,8 @@ mod tests {
             let now = Instant::now();
             let options = Options { limits: Limits::default(), echo, heartbeat: Some(Duration::from_secs(30)) };
             let mut wire = Self { dialect: Mcpx::new(options, Stamps::new("s", now, Timestamp(0))), now };
-            let alice = Arc::new(Participant {
-                id: ParticipantId::new("alice").expect("an id"),
-                name: Some("Alice".into()),
-                kind: None,
-                mcp: McpVersion::default(),
-            });
+            let alice = Participant::new(ParticipantId::new("alice").expect("an id"));
+            let alice = Arc::new(Participant { name: Some("Alice".into()), ..alice });
             wire.dialect.handle_event(
                 Event::Joined(Joined {
                     topic: TopicName::new("room:a").expect("a name"),

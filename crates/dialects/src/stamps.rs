@@ -22,11 +22,20 @@ impl Stamps {
         id.strip_prefix(&*self.prefix).is_some_and(|rest| rest.starts_with('-'))
     }
 
+    /// The id of an envelope that its writer has named: the same name gives the same id, and none that `next` gives.
+    pub fn named(&self, name: &str) -> String {
+        format!("{}:{name}", self.prefix)
+    }
+
+    /// What time it is by the calendar.
+    pub fn time(&self, now: Instant) -> Timestamp {
+        let passed = now.saturating_duration_since(self.began).as_millis();
+        Timestamp(self.began_at.0.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX)))
+    }
+
     /// The id and time for one envelope.
     pub fn next(&mut self, now: Instant) -> (String, Timestamp) {
         self.count += 1;
-        let passed = now.saturating_duration_since(self.began).as_millis();
-        let ts = Timestamp(self.began_at.0.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX)));
-        (format!("{}-{}", self.prefix, self.count), ts)
+        (format!("{}-{}", self.prefix, self.count), self.time(now))
     }
 }

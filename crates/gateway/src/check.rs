@@ -18,7 +18,7 @@ use crate::server;
 pub fn check(config: &Config) -> Result<Vec<String>, ServeError> {
     config.validate()?;
     if let Some((cert, key)) = config.tls() {
-        server::tls(cert, key)?;
+        server::tls(cert, key, &[])?;
     }
     directory(&config.data).map_err(|why| ServeError::Data { path: config.data.display().to_string(), why })?;
     let mut notes = warnings(config);

@@ -19,6 +19,7 @@ use crate::http::Peer;
 use crate::is_loopback;
 use crate::ledger::Ledger;
 use crate::meters::Meters;
+use crate::permissions::Permissions;
 
 /// The longest page of history.
 pub(crate) const MOST_HISTORY: usize = 1000;
@@ -34,7 +35,10 @@ pub(crate) struct Gateway {
     pub(crate) verifier: Verifier,
     pub(crate) signer: Signer,
     pub(crate) tickets: Tickets,
+    pub(crate) framed: crate::doors::framed::Sessions,
+    pub(crate) machine: crate::doors::machine::Sessions,
     pub(crate) mcp: crate::doors::mcp::Sessions,
+    pub(crate) permissions: Arc<Permissions>,
     pub(crate) audit: Audit,
     pub(crate) meters: Meters,
     pub(crate) started: Instant,
@@ -63,7 +67,10 @@ impl Gateway {
             verifier,
             signer,
             tickets: Tickets::new(),
+            framed: crate::doors::framed::Sessions::default(),
+            machine: crate::doors::machine::Sessions::default(),
             mcp: crate::doors::mcp::Sessions::default(),
+            permissions: Arc::default(),
             audit,
             meters,
             started: Instant::now(),
@@ -97,6 +104,7 @@ impl Gateway {
             participant: grant.participant.clone(),
             topic: topic.clone(),
             address,
+            held: self.permissions.hold(topic, &grant.participant, &grant.permissions),
         }
     }
 
@@ -107,6 +115,14 @@ impl Gateway {
             Peer::Inside => None,
         };
         Ok((by_address, self.by_participant.enter(&grant.participant, "participant")?))
+    }
+
+    /// Counts one more connection of somebody who has not said who it is.
+    pub(crate) fn count_stranger(&self, peer: &Peer) -> Result<Option<Counted<IpAddr>>, Refusal> {
+        match peer {
+            Peer::At(address) => self.by_address.enter(&address.ip(), "address").map(Some),
+            Peer::Inside => Ok(None),
+        }
     }
 
     /// Whether a topic's history can be had in pages.

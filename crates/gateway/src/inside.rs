@@ -51,6 +51,7 @@ impl Doorway {
 pub struct Entrances {
     pub(crate) listener: TcpListener,
     pub(crate) doorway: Option<Doorway>,
+    pub(crate) framed: Option<TcpListener>,
 }
 
 impl Entrances {
@@ -60,10 +61,17 @@ impl Entrances {
         self.doorway = Some(doorway);
         self
     }
+
+    /// Serves the Multi-Component Protocol too, at a listener of its own.
+    #[must_use]
+    pub fn framed(mut self, listener: Option<TcpListener>) -> Self {
+        self.framed = listener;
+        self
+    }
 }
 
 impl From<TcpListener> for Entrances {
     fn from(listener: TcpListener) -> Self {
-        Self { listener, doorway: None }
+        Self { listener, doorway: None, framed: None }
     }
 }

@@ -1,6 +1,7 @@
 //! What one connection does, as the meters count it and the audit trail keeps it.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use salon_protocol::{Code, ParticipantId, TopicName};
 use salon_rooms::Happening;
@@ -8,6 +9,7 @@ use salon_rooms::Happening;
 use crate::audit::{Audit, AuditEvent, AuditKind};
 use crate::clock;
 use crate::meters::Meters;
+use crate::permissions::Held;
 
 /// One connection's ledger.
 #[derive(Clone)]
@@ -17,9 +19,16 @@ pub(crate) struct Ledger {
     pub(crate) participant: ParticipantId,
     pub(crate) topic: TopicName,
     pub(crate) address: IpAddr,
+    /// What its token permits, known to the room as long as it is there.
+    pub(crate) held: Arc<Held>,
 }
 
 impl Ledger {
+    /// What somebody in the same room is permitted.
+    pub(crate) fn granted(&self, who: &ParticipantId) -> Arc<[String]> {
+        self.held.of(who)
+    }
+
     /// The connection was told no.
     pub(crate) fn refused(&self, code: Code) {
         self.meters.refused(code);

@@ -19,6 +19,7 @@ mod inside;
 mod ledger;
 mod loopback;
 mod meters;
+mod permissions;
 #[cfg(test)]
 mod scratch;
 mod server;
@@ -27,8 +28,9 @@ mod session;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use salon_log::sqlite::Sqlite;
-use salon_log::{Health, TopicLog};
+use salon_log::{ContextStore, Health, TopicLog};
 use salon_protocol::{PresenceEvent, TopicName};
 use salon_rooms::{Rate, Rooms, Settings, Witness};
 use tokio::sync::watch;
@@ -114,9 +116,10 @@ pub async fn serve(
     ready: impl FnOnce() + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let entrances = entrances.into();
+    let mut entrances = entrances.into();
     config.validate()?;
-    let tls = config.tls().map(|(cert, key)| server::tls(cert, key)).transpose()?;
+    let tls = |protocols| config.tls().map(|(cert, key)| server::tls(cert, key, protocols)).transpose();
+    let (tls, framed_tls) = (tls(&[b"http/1.1"])?, tls(&[])?);
     make_private_dir(&config.data)?;
     for warning in check::warnings(&config) {
         tracing::warn!("{warning}");
@@ -135,11 +138,12 @@ pub async fn serve(
     };
     let meters = Meters::new().map_err(|error| ServeError::Meters(error.to_string()))?;
     let options = salon_log::sqlite::Options { durability: config.durability, retention: config.retention.clone() };
-    let log: Arc<dyn TopicLog> = Arc::new(Sqlite::open(&config.data, options)?);
+    let sqlite = Arc::new(Sqlite::open(&config.data, options)?);
+    let (log, context): (Arc<dyn TopicLog>, Arc<dyn ContextStore>) = (sqlite.clone(), sqlite);
     let settings = settings(&config, witness(audit.clone(), meters.clone()));
     let library = Arc::new(host::Library::default());
     let (history_off, longest) = (config.history_off.clone(), config.limits.message);
-    let host = host::host(log.clone(), history_off, longest, local.derive("host"), library.clone());
+    let host = host::host((log.clone(), context), history_off, longest, local.derive("host"), library.clone());
     let rooms = Rooms::new(log.clone(), settings, host);
     rooms.recover().await?;
 
@@ -160,8 +164,13 @@ pub async fn serve(
     }
     ready();
 
+    let framed = entrances.framed.take();
+    let framed = framed.map(|listener| doors::framed::accept(listener, framed_tls, gateway.clone(), stop.subscribe()));
     let accepting =
         server::accept(entrances, tls, http::router(gateway.clone()), write_deadline, most_waiting, stop.subscribe());
+    let accepting = async {
+        tokio::join!(accepting, OptionFuture::from(framed));
+    };
     tokio::pin!(accepting);
     let refreshing = async {
         match &jwks {

@@ -71,8 +71,8 @@ pub enum TlsError {
     },
 }
 
-/// Loads a certificate chain and its key.
-pub(crate) fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
+/// Loads a certificate chain and its key, for those who speak one of the protocols, or for whoever names none.
+pub(crate) fn tls(cert: &Path, key: &Path, protocols: &[&[u8]]) -> Result<TlsAcceptor, TlsError> {
     let unreadable = |path: &Path, why: rustls::pki_types::pem::Error| TlsError::File {
         path: path.display().to_string(),
         why: why.to_string(),
@@ -92,7 +92,7 @@ pub(crate) fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
         .with_no_client_auth()
         .with_single_cert(chain, private)
         .map_err(unusable)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
@@ -105,7 +105,7 @@ pub(crate) async fn accept(
     most_waiting: usize,
     mut stop: watch::Receiver<bool>,
 ) {
-    let Entrances { listener, mut doorway } = entrances;
+    let Entrances { listener, mut doorway, .. } = entrances;
     let mut connections = JoinSet::new();
     // Rooms and streams are counted where they begin; this bounds those who have not come so far.
     let waiting = Tally::new(most_waiting);
@@ -139,6 +139,22 @@ pub(crate) async fn accept(
     while connections.join_next().await.is_some() {}
 }
 
+/// A connection as it is used, encrypted where there is TLS.
+pub(crate) async fn secure(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    write_deadline: Duration,
+) -> io::Result<Socket> {
+    stream.set_nodelay(true)?;
+    match tls {
+        None => Ok(Socket::plain(stream, write_deadline)),
+        Some(acceptor) => {
+            let stream = tokio::time::timeout(HEAD_TIME, acceptor.accept(stream)).await??;
+            Ok(Socket::tls(stream, write_deadline))
+        }
+    }
+}
+
 #[derive(Clone)]
 struct Http {
     router: Router,
@@ -148,24 +164,13 @@ struct Http {
 
 impl Http {
     async fn serve(self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>, _counted: Counted<IpAddr>) {
-        let served = async { self.serve_http(self.secure(stream, tls).await?, Peer::At(peer)).await };
+        let served = async { self.serve_http(secure(stream, tls, self.write_deadline).await?, Peer::At(peer)).await };
         told(served.await);
     }
 
     async fn serve_inside(self, stream: DuplexStream) {
         let socket = Socket::memory(stream, self.write_deadline);
         told(self.serve_http(socket, Peer::Inside).await);
-    }
-
-    async fn secure(&self, stream: TcpStream, tls: Option<TlsAcceptor>) -> io::Result<Socket> {
-        stream.set_nodelay(true)?;
-        match tls {
-            None => Ok(Socket::plain(stream, self.write_deadline)),
-            Some(acceptor) => {
-                let stream = tokio::time::timeout(HEAD_TIME, acceptor.accept(stream)).await??;
-                Ok(Socket::tls(stream, self.write_deadline))
-            }
-        }
     }
 
     async fn serve_http(&self, socket: Socket, peer: Peer) -> io::Result<()> {

@@ -206,6 +206,15 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
                 Action::Finish(stream) => self.carrier.finish(stream),
                 Action::Join(introduction) => self.enter(*introduction),
                 Action::Consult(who, listing) => self.consult(who, listing, now),
+                Action::Permissions(who) => {
+                    let granted = self.ledger.granted(&who);
+                    self.dialect.handle_event(Event::Permissions { who, granted }, now);
+                }
+                Action::Farewell(reason) => {
+                    if let Some(seat) = &mut self.seat {
+                        seat.farewell(reason);
+                    }
+                }
                 Action::Close(reason) => {
                     // The seat first: nothing may follow a close frame.
                     self.end(reason, now);
@@ -269,6 +278,11 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
         let backed_up = self.looking_up.as_ref().is_some_and(|looking_up| !looking_up.behind.is_empty());
         if backed_up || !self.carrier.has_room() {
             return false;
+        }
+        if !self.dialect.ready() {
+            let Poll::Ready(reason) = seat.poll_rest(cx) else { return false };
+            self.close(reason, now);
+            return true;
         }
         match seat.poll_next(cx, &mut self.happenings, BATCH) {
             Poll::Pending => false,
@@ -334,7 +348,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             progress = true;
             self.heard = now;
             match received {
-                Received::Frame(frame) => self.hear(StreamId::ONLY, frame, now),
+                Received::Frame(stream, frame) => self.hear(stream, frame, now),
                 Received::Control => {}
                 Received::Opened(opened) => self.open(*opened, now),
                 Received::HungUp(stream) => {
@@ -376,6 +390,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
     fn hear(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         self.dialect.handle_frame(stream, frame, now);
         if !self.act(now).published
+            && self.dialect.is_counted()
             && let Some(Err(wait)) = self.seat.as_ref().map(Seat::count_malformed)
         {
             self.pause(wait, now);

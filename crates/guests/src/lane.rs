@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use salon_dialects::mcp::draft::{self, words};
 use salon_dialects::mcp::handshake::{Hello, Server, Unfit};
 use salon_dialects::mcp::{Era, Head, Revision};
-use salon_protocol::rpc;
+use salon_protocol::{RpcError, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::switchboard::LaneId;
-use crate::upstream::{Connection, Inbound, Outbound, Received, Setup, Target, Verdict};
+use crate::upstream::{Connection, Inbound, Outbound, Received, Setup, Speech, Target, Verdict};
 
 /// How long a child may take to end by itself, and then again when it is asked to.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
@@ -109,7 +110,7 @@ pub(crate) async fn drive(
         () = given_up(&mut commands) => return,
         opened = tokio::time::timeout(opening.timeout, open(&opening)) => opened,
     };
-    let (connection, inbound) = match opened {
+    let (connection, mut inbound) = match opened {
         Ok(Ok((connection, inbound, server))) => {
             let _ = reports.send((id, Report::Opened(Box::new(server)))).await;
             (connection, inbound)
@@ -122,10 +123,10 @@ pub(crate) async fn drive(
     };
     // One task, two futures: a server that does not read must not keep us from reading, nor the other way round.
     tokio::select! {
-        () = read(id, inbound, &reports) => {}
+        () = read(id, &mut inbound, &reports) => {}
         () = write(id, &connection, &mut commands, &reports) => {}
     }
-    connection.close(GRACE).await;
+    connection.end(inbound, GRACE).await;
 }
 
 /// Waits until nobody wants the lane any more. Nothing is sent on it before it has reported that it is open.
@@ -140,7 +141,7 @@ async fn report_end(id: LaneId, reports: &mpsc::Sender<(LaneId, Report)>, why: S
     let _ = reports.send((id, Report::Ended { why })).await;
 }
 
-async fn read(id: LaneId, mut inbound: Inbound, reports: &mpsc::Sender<(LaneId, Report)>) {
+async fn read(id: LaneId, inbound: &mut Inbound, reports: &mpsc::Sender<(LaneId, Report)>) {
     while let Some(received) = inbound.next().await {
         let report = match received {
             Received::Message { text, related } => {
@@ -228,25 +229,51 @@ async fn open(opening: &Opening) -> Result<(Connection, Inbound, Server), String
     Ok((connection, inbound, server))
 }
 
-/// The handshake of the legacy era.
+/// The handshake of the legacy era, in MCP's words or in those of its draft dialect: where it is not known which the server speaks, its
+/// answer tells.
 async fn greet(connection: &Connection, inbound: &mut Inbound, opening: &Opening) -> Result<Server, String> {
-    let params = opening.hello.params(opening.revision, &our_info());
+    let official = opening.hello.params(opening.revision, &our_info());
     let say = |text: Box<RawValue>| async move {
         connection.send(Outbound::new(text.get())).await.map_err(|error| error.to_string())
     };
-    say(rpc::request(GREETING, "initialize", Some(&params))).await?;
+    let hello = |speech: Speech| match speech {
+        Speech::Official => rpc::request(GREETING, "initialize", Some(&official)),
+        Speech::Draft => rpc::request(GREETING, "initialize", Some(&words::hello_to_draft())),
+        Speech::Unknown => rpc::request(GREETING, "initialize", Some(&words::hello_to_either(&official))),
+    };
+    let mut asked = opening.verdict.speech;
+    say(hello(asked)).await?;
     let server = loop {
         let received = inbound.next().await.ok_or("it ended before its handshake")?;
         let text = match received {
             Received::Message { text, .. } => text,
-            Received::Failed { why, .. } | Received::Ended { why } => return Err(why),
+            Received::Failed { why, error, .. } => {
+                match error.as_deref().and_then(|error| other_speech(error, asked)) {
+                    Some(other) => {
+                        asked = other;
+                        say(hello(asked)).await?;
+                        continue;
+                    }
+                    None => return Err(why),
+                }
+            }
+            Received::Ended { why } => return Err(why),
         };
         let Some(head) = Head::read(&text) else { continue };
         if head.answers(&GREETING.to_string()) {
             if let Some(result) = head.result {
-                break Server::from_initialize(result).map_err(told)?;
+                if !draft::is_introduction(result) {
+                    break Server::from_initialize(result).map_err(told)?;
+                }
+                connection.speak_draft();
+                break Server::from_initialize(&words::introduction_to_mcp(result)).map_err(told)?;
             }
             let error = head.error.map(RawValue::get).unwrap_or_default();
+            if let Some(other) = other_speech(error, asked) {
+                asked = other;
+                say(hello(asked)).await?;
+                continue;
+            }
             return Err(format!("it refused the handshake: {}", error.chars().take(300).collect::<String>()));
         }
         if let (Some(id), Some("ping")) = (head.id, head.method.as_deref()) {
@@ -256,6 +283,16 @@ async fn greet(connection: &Connection, inbound: &mut Inbound, opening: &Opening
     };
     say(rpc::notification("notifications/initialized", None)).await?;
     Ok(server)
+}
+
+/// In which words a server is to be greeted that does not take those of both.
+fn other_speech(error: &str, asked: Speech) -> Option<Speech> {
+    let error: RpcError = serde_json::from_str(error).ok().filter(|_| asked == Speech::Unknown)?;
+    match error.code {
+        draft::INVALID_PARAMETERS => Some(Speech::Draft),
+        RpcError::INVALID_PARAMS => Some(Speech::Official),
+        _ => None,
+    }
 }
 
 fn told(unfit: Unfit) -> String {
@@ -278,12 +315,12 @@ mod tests {
 
     use super::*;
     use crate::upstream::tests::server::Server as Http;
-    use crate::upstream::{Era, UrlTransport, Wire};
+    use crate::upstream::{UrlTransport, Wire};
 
     #[tokio::test]
     async fn a_request_that_is_abandoned_while_it_waits_never_goes_out() {
         let mut server = Http::start().await;
-        let verdict = Verdict { eras: vec![Era::Legacy], discovered: None, wire: Wire::Streamable };
+        let verdict = Verdict::legacy(Wire::Streamable, Speech::Official);
         let target = server.target_as(UrlTransport::Streamable);
         let (connection, _inbound) =
             Connection::open(&target, &verdict, Era::Legacy, &Setup::new("robot")).await.unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use salon_guests::upstream::{
-    Connection, Era, Inbound, Outbound, Received, Setup, Target, Verdict, Watcher, Wire, watch,
+    Connection, Era, Inbound, Outbound, Received, Setup, Speech, Target, Verdict, Watcher, Wire, watch,
 };
 use salon_testkit::{Scratch, run, within};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -113,7 +113,7 @@ async fn be_the_parent(script: OsString) -> ExitCode {
 async fn start(target: Target) -> Result<(Connection, Inbound), Failed> {
     let watcher = Watcher { program: std::env::current_exe()?, args: vec![WATCHER.into()] };
     let setup = Setup { guest: "robot".into(), watcher: Some(watcher) };
-    let verdict = Verdict { eras: vec![Era::Legacy], discovered: None, wire: Wire::Stdio };
+    let verdict = Verdict { eras: vec![Era::Legacy], discovered: None, wire: Wire::Stdio, speech: Speech::Official };
     Ok(Connection::open(&target, &verdict, Era::Legacy, &setup).await?)
 }
 

@@ -3,6 +3,8 @@
 //! Deliberately absent: what cannot be brought about through the trait (a failing disk, a second node). Each engine shows that in
 //! tests of its own.
 
+pub mod context;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,9 @@
-//! The memory of a room: one ordered, durable log a topic, and the leases of those present.
+//! The memory of a room: one ordered, durable log a topic, the leases of those present, and the topic's versioned [`context`].
 //!
-//! [`TopicLog`] is the contract; [`sqlite`] keeps it on one machine. Deliberately absent: who may write what (that is `rooms`) and
+//! [`TopicLog`] and [`ContextStore`] are the contracts; [`sqlite`] keeps them on one machine. Deliberately absent: who may write what (that is `rooms`) and
 //! how anything looks on a wire (that is `dialects`).
 
+pub mod context;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod lease;
@@ -17,6 +18,7 @@ use futures_util::future::BoxFuture;
 use salon_protocol::{Entry, Envelope, EnvelopeId, Message, ParticipantId, Position, RpcId, Timestamp, TopicName};
 use tokio::sync::watch;
 
+pub use context::ContextStore;
 pub use lease::{Claim, Lease};
 pub use retention::{Retention, RetentionRules};
 

@@ -133,17 +133,13 @@ impl Draft {
     pub fn parse(text: impl Into<Box<str>>, limits: &Limits) -> Result<Self, Refusal> {
         let text = text.into();
         if limits.message > 0 && text.len() > limits.message {
-            let message = format!("the message has {} bytes; the limit is {}", text.len(), limits.message);
             let mut outline = Outline::default();
             // Only for its id: whatever else may be wrong with it does not matter any more.
             let _ = scan(&text, limits.depth, &mut outline);
-            return Err(Refusal::new(Code::TooLarge, message).regarding(readable_id(&text, &outline)));
+            return Err(too_large(&text, limits).regarding(readable_id(&text, &outline)));
         }
         let mut outline = Outline::default();
-        let scanned = scan(&text, limits.depth, &mut outline).map_err(|error| match error {
-            ScanError::TooDeep { .. } => Refusal::new(Code::TooDeep, format!("the message was refused: {error}")),
-            _ => Refusal::new(Code::InvalidJson, format!("the message is not valid JSON: {error}")),
-        });
+        let scanned = scan(&text, limits.depth, &mut outline).map_err(unreadable);
         let head = scanned.and_then(|()| Head::read(&text, &outline, limits));
         match head {
             Ok(Head { id, from, to, kind, correlation, payload, params, message }) => {
@@ -164,6 +160,25 @@ impl Draft {
     /// Accepts it. Only for whoever has judged it, or wrote it themselves.
     pub fn trust(self) -> Envelope {
         self.0
+    }
+}
+
+/// Whether a text that is not an envelope is JSON as strictly as one: not too long, not too deep, no key twice, every string whole.
+pub fn check_json(text: &str, limits: &Limits) -> Result<(), Refusal> {
+    if limits.message > 0 && text.len() > limits.message {
+        return Err(too_large(text, limits));
+    }
+    scan(text, limits.depth, &mut Outline::default()).map_err(unreadable)
+}
+
+fn too_large(text: &str, limits: &Limits) -> Refusal {
+    Refusal::new(Code::TooLarge, format!("the message has {} bytes; the limit is {}", text.len(), limits.message))
+}
+
+fn unreadable(error: ScanError) -> Refusal {
+    match error {
+        ScanError::TooDeep { .. } => Refusal::new(Code::TooDeep, format!("the message was refused: {error}")),
+        _ => Refusal::new(Code::InvalidJson, format!("the message is not valid JSON: {error}")),
     }
 }
 

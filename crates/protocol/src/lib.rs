@@ -20,7 +20,7 @@ pub mod system;
 mod timestamp;
 
 pub use close::CloseReason;
-pub use envelope::{Compose, Draft, Entry, Envelope, Kind, Limits, PROTOCOL};
+pub use envelope::{Compose, Draft, Entry, Envelope, Kind, Limits, PROTOCOL, check_json};
 pub use id::{EnvelopeId, InvalidId, ParticipantId, TopicName, TopicPattern};
 pub use log_level::LogLevel;
 pub use members::Members;

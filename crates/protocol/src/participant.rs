@@ -78,6 +78,16 @@ pub struct Participant {
     /// What it speaks.
     #[serde(default)]
     pub mcp: McpVersion,
+    /// What else it says of itself, in words of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<String>,
+}
+
+impl Participant {
+    /// Somebody of whom nothing but the id is known.
+    pub fn new(id: ParticipantId) -> Self {
+        Self { id, name: None, kind: None, mcp: McpVersion::default(), capabilities: Vec::new() }
+    }
 }
 
 /// What happened to a participant.
@@ -99,4 +109,7 @@ pub struct Presence {
     pub event: PresenceEvent,
     /// To whom.
     pub participant: Participant,
+    /// Why it went, where it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }

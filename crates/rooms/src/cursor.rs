@@ -168,6 +168,14 @@ impl Cursor {
         }
     }
 
+    /// Reads nothing, but hears when the cursor must end. Who is not asked to read is not slow, however far behind.
+    pub fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
+        self.unpark();
+        self.behind_since = None;
+        self.bell.register(cx.waker());
+        self.bell.ended().map_or(Poll::Pending, Poll::Ready)
+    }
+
     /// Goes on from where the room has moved the parked place to.
     fn unpark(&mut self) {
         if let Some(parked) = self.bell.unpark() {

@@ -224,7 +224,7 @@ impl Rooms {
             let place = Place::new(room.clone(), participant.clone(), lease);
             let announcement = announce.then(|| {
                 seating.announce(participant.clone());
-                room.submit_presence(PresenceEvent::Join, &participant)
+                room.submit_presence(PresenceEvent::Join, &participant, None)
             });
             (place, room.ring().head(), announcement)
         };

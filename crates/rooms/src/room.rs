@@ -170,6 +170,7 @@ impl Room {
         &self,
         event: PresenceEvent,
         participant: &Participant,
+        reason: Option<String>,
     ) -> BoxFuture<'static, Result<Appended, AppendError>> {
         let id = uuid::Uuid::new_v4().to_string();
         let envelope = Compose {
@@ -179,7 +180,7 @@ impl Room {
             to: &[],
             kind: Kind::Presence,
             correlation_id: None,
-            payload: Presence { event, participant: participant.clone() },
+            payload: Presence { event, participant: participant.clone(), reason },
         }
         .envelope();
         self.log.append(&self.topic, envelope)
@@ -195,9 +196,9 @@ impl Room {
         let mut leaves = Vec::new();
         {
             let mut seating = self.seating();
-            for id in departed.iter().filter(|id| !elsewhere.contains(id)) {
-                if let Some(participant) = seating.withdraw(id) {
-                    leaves.push(self.submit_presence(PresenceEvent::Leave, &participant));
+            for (id, reason) in departed.into_iter().filter(|(id, _)| !elsewhere.contains(id)) {
+                if let Some(participant) = seating.withdraw(&id) {
+                    leaves.push(self.submit_presence(PresenceEvent::Leave, &participant, reason));
                 }
             }
         }

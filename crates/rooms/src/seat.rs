@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use salon_log::Lease;
-use salon_protocol::{CloseReason, Draft, Entry, Participant, ParticipantId, TopicName};
+use salon_protocol::{CloseReason, Draft, Entry, Participant, TopicName};
 
 use crate::bell::Outlet;
 use crate::cursor::{Cursor, Happening};
@@ -39,6 +39,11 @@ impl Seat {
         self.place.room.publish(&self.place.participant.id, draft)
     }
 
+    /// Says why it is left, for the leave that everybody sees.
+    pub fn farewell(&mut self, reason: String) {
+        self.place.farewell = Some(reason);
+    }
+
     /// Counts a message that never became a draft; says how long to wait when there were too many.
     pub fn count_malformed(&self) -> Result<(), Duration> {
         self.place.room.common.rates.take(&self.place.participant.id)
@@ -52,6 +57,11 @@ impl Seat {
         budget: usize,
     ) -> Poll<Result<(), CloseReason>> {
         self.cursor.poll_next(cx, out, budget)
+    }
+
+    /// See [`Cursor::poll_rest`].
+    pub fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
+        self.cursor.poll_rest(cx)
     }
 
     /// See [`Cursor::attach`].
@@ -75,16 +85,13 @@ pub(crate) struct Place {
     pub(crate) room: Arc<Room>,
     pub(crate) participant: Arc<Participant>,
     lease: Option<Lease>,
+    farewell: Option<String>,
 }
 
 impl Place {
     /// Takes a place whose participant the caller has just counted in the seating.
     pub(crate) fn new(room: Arc<Room>, participant: Arc<Participant>, lease: Lease) -> Self {
-        Self { room, participant, lease: Some(lease) }
-    }
-
-    pub(crate) fn id(&self) -> &ParticipantId {
-        &self.participant.id
+        Self { room, participant, lease: Some(lease), farewell: None }
     }
 }
 
@@ -92,7 +99,8 @@ impl Drop for Place {
     fn drop(&mut self) {
         // First the lease, so that whoever sees the departure finds it released.
         self.lease = None;
-        self.room.seating().rise(self.id());
+        let farewell = self.farewell.take();
+        self.room.seating().rise(&self.participant.id, farewell);
         self.room.departure.notify_one();
     }
 }

@@ -15,8 +15,8 @@ pub(crate) struct Seating {
     seats: HashMap<ParticipantId, (usize, Claim)>,
     /// Everyone whose join was submitted and whose leave was not.
     announced: HashMap<ParticipantId, Arc<Participant>>,
-    /// Participants whose last connection here has gone.
-    departed: Vec<ParticipantId>,
+    /// Participants whose last connection here has gone, and why where they said so.
+    departed: Vec<(ParticipantId, Option<String>)>,
 }
 
 impl Seating {
@@ -57,23 +57,23 @@ impl Seating {
         self.seats.get(id).is_some_and(|(_, claim)| *claim == Claim::Shared)
     }
 
-    pub(crate) fn rise(&mut self, id: &ParticipantId) {
+    pub(crate) fn rise(&mut self, id: &ParticipantId, reason: Option<String>) {
         if let Some((count, _)) = self.seats.get_mut(id) {
             *count -= 1;
             if *count == 0 {
                 self.seats.remove(id);
-                self.departed.push(id.clone());
+                self.departed.push((id.clone(), reason));
             }
         }
     }
 
     /// Counts everyone who has no connection here as departed: their time to come back is over.
     pub(crate) fn depart_absent(&mut self) {
-        let absent = self.announced.keys().filter(|id| !self.seats.contains_key(*id)).cloned();
+        let absent = self.announced.keys().filter(|id| !self.seats.contains_key(*id)).map(|id| (id.clone(), None));
         self.departed.extend(absent.collect::<Vec<_>>());
     }
 
-    pub(crate) fn take_departed(&mut self) -> Vec<ParticipantId> {
+    pub(crate) fn take_departed(&mut self) -> Vec<(ParticipantId, Option<String>)> {
         std::mem::take(&mut self.departed)
     }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
-use salon_gateway::auth::{Grant, LocalKey, Signer};
+use salon_gateway::auth::{Confirmation, Grant, LocalKey, Signer};
 use salon_gateway::config::{Config, Durable, Issuer, PublicUrl};
 use salon_gateway::{Entrances, Inside};
 use salon_protocol::{ParticipantId, Timestamp, TopicName};
@@ -69,6 +69,8 @@ impl Options {
             "retention-count" => config.retention.default.count = Some(read(value)?),
             "ring-per-room" => config.ring_per_room = read(value)?,
             "write-deadline" => config.times.write_deadline = Duration::from_millis(read(value)?),
+            "framed-stall" => config.framed.stall = Duration::from_millis(read(value)?),
+            "framed-linger" => config.framed.linger = Duration::from_millis(read(value)?),
             "heartbeat" => config.times.heartbeat = Duration::from_millis(read(value)?),
             "ping-interval" => config.times.ping_interval = Duration::from_millis(read(value)?),
             "silence-limit" => config.times.silence_limit = Duration::from_millis(read(value)?),
@@ -92,6 +94,7 @@ fn read<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, Failure> {
 pub struct Gateway {
     config: Config,
     address: SocketAddr,
+    framed: SocketAddr,
     signer: Signer,
     inside: Inside,
     stop: oneshot::Sender<()>,
@@ -107,13 +110,18 @@ impl Gateway {
         let config = Config { data: data.path().to_owned(), ..options.config };
         let key = LocalKey::load_or_create(data.path()).map_err(|e| e.to_string())?;
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (address, inside, stop, serving) = serve(free, config.clone()).await?;
-        Ok(Self { config, address, signer: Signer::new(&key), inside, stop, serving, _data: data })
+        let (address, framed, inside, stop, serving) = serve(free, free, config.clone()).await?;
+        Ok(Self { config, address, framed, signer: Signer::new(&key), inside, stop, serving, _data: data })
     }
 
     /// Where it listens; the same after a restart.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it listens for framed connections; the same after a restart.
+    pub fn framed_address(&self) -> SocketAddr {
+        self.framed
     }
 
     /// The way in from inside this process; another one after a restart.
@@ -128,7 +136,19 @@ impl Gateway {
         let topics = token.topics.iter().map(|topic| read(topic)).collect::<Result<_, _>>()?;
         let expires = Timestamp(now.0.saturating_add_signed(token.expires * 1000));
         let kind = token.kind.as_deref().map(read).transpose()?;
-        let grant = Grant { name: token.name.clone(), kind, ..Grant::new(participant, topics, expires) };
+        let confirmation = match &token.key {
+            Some(key) => Some(Confirmation::new(key).ok_or_else(|| format!("`{key}` is no public key"))?),
+            None => None,
+        };
+        let grant = Grant {
+            name: token.name.clone(),
+            kind,
+            permissions: token.permissions.clone(),
+            require_integrity: token.require_integrity,
+            confirmation,
+            ..Grant::new(participant, topics, expires)
+        };
+        let grant = Grant { token_id: token.jti.clone().or(grant.token_id), ..grant };
         self.signer.sign(&grant, now).map_err(|e| e.to_string())
     }
 
@@ -140,7 +160,8 @@ impl Gateway {
 
     /// Tries to serve a second time from the same data, and tells how that ended.
     pub async fn rival(&self) -> Result<Result<(), Failure>, Failure> {
-        let (_, _, stop, serving) = serve(SocketAddr::from(([127, 0, 0, 1], 0)), self.config.clone()).await?;
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (_, _, _, stop, serving) = serve(free, free, self.config.clone()).await?;
         // It is told to stop at once: one that could start would end well.
         Ok(end(stop, serving).await)
     }
@@ -151,26 +172,33 @@ impl Gateway {
         let stop = std::mem::replace(&mut self.stop, stop);
         let serving = std::mem::replace(&mut self.serving, tokio::spawn(async { Ok(()) }));
         end(stop, serving).await?;
-        (self.address, self.inside, self.stop, self.serving) = serve(self.address, self.config.clone()).await?;
+        (self.address, self.framed, self.inside, self.stop, self.serving) =
+            serve(self.address, self.framed, self.config.clone()).await?;
         Ok(())
     }
 }
 
-type Serving = (SocketAddr, Inside, oneshot::Sender<()>, JoinHandle<Result<(), Failure>>);
+type Serving = (SocketAddr, SocketAddr, Inside, oneshot::Sender<()>, JoinHandle<Result<(), Failure>>);
 
-async fn serve(address: SocketAddr, config: Config) -> Result<Serving, Failure> {
-    let listener = TcpListener::bind(address).await.map_err(|e| format!("{address} cannot be listened on: {e}"))?;
-    let address = listener.local_addr().map_err(|e| e.to_string())?;
+async fn serve(address: SocketAddr, framed: SocketAddr, config: Config) -> Result<Serving, Failure> {
+    let (listener, address) = listen(address).await?;
+    let (framed_listener, framed) = listen(framed).await?;
     let (stop, stopped) = oneshot::channel();
     let config = Config { listen: address, ..config };
     let (inside, doorway) = salon_gateway::inside();
-    let entrances = Entrances::from(listener).and(doorway);
+    let entrances = Entrances::from(listener).and(doorway).framed(Some(framed_listener));
     let serving = tokio::spawn(async move {
         // A gateway nobody holds any more stops as well.
         let shutdown = async { drop(stopped.await) };
         salon_gateway::serve(entrances, config, || {}, shutdown).await.map_err(|e| format!("the gateway failed: {e}"))
     });
-    Ok((address, inside, stop, serving))
+    Ok((address, framed, inside, stop, serving))
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    let listener = TcpListener::bind(address).await.map_err(|e| format!("{address} cannot be listened on: {e}"))?;
+    let address = listener.local_addr().map_err(|e| e.to_string())?;
+    Ok((listener, address))
 }
 
 async fn end(stop: oneshot::Sender<()>, serving: JoinHandle<Result<(), Failure>>) -> Result<(), Failure> {
@@ -187,21 +215,40 @@ pub struct Token {
     expires: i64,
     name: Option<String>,
     kind: Option<String>,
+    permissions: Vec<String>,
+    require_integrity: bool,
+    key: Option<String>,
+    jti: Option<String>,
 }
 
 impl Token {
     /// A token for a participant that opens every topic for an hour and fixes neither name nor kind.
     pub fn new(id: &str) -> Self {
-        Self { id: id.into(), topics: vec!["*".into()], expires: 3600, name: None, kind: None }
+        Self {
+            id: id.into(),
+            topics: vec!["*".into()],
+            expires: 3600,
+            name: None,
+            kind: None,
+            permissions: Vec::new(),
+            require_integrity: false,
+            key: None,
+            jti: None,
+        }
     }
 
-    /// Sets one claim from its text: `topics` (separated by commas), `expires` (seconds from now, negative is past), `name`, `kind`.
+    /// Sets one claim from its text: `topics` (separated by commas), `expires` (seconds from now, negative is past), `name`, `kind`,
+    /// `permissions` (separated by commas), `integrity` (`required`), `key` (a public key, in base64url), `jti`.
     pub fn claim(&mut self, claim: &str, value: &str) -> Result<(), Failure> {
         match claim {
             "topics" => self.topics = value.split(',').map(str::to_owned).collect(),
             "expires" => self.expires = value.parse().map_err(|_| format!("`{value}` is no number of seconds"))?,
             "name" => self.name = Some(value.into()),
             "kind" => self.kind = Some(value.into()),
+            "permissions" => self.permissions = value.split(',').map(str::to_owned).collect(),
+            "integrity" => self.require_integrity = value == "required",
+            "key" => self.key = Some(value.into()),
+            "jti" => self.jti = Some(value.into()),
             _ => return Err(format!("a token has no `{claim}` here")),
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! is waited for has a deadline, and missing it is an error that says what was waited for.
 
 pub mod crash;
+pub mod framed;
 pub mod gateway;
 pub mod http;
 pub mod scene;

@@ -245,11 +245,13 @@ async fn lists(parts: &[Value], guest: &Peer, at: At) -> Result<(), Failure> {
         guest.prompts().await.map_err(told)?.iter().map(|prompt| format!("{prefix}{}", prompt.name)).collect();
     let resources = guest.resources().await.map_err(told)?.iter().map(|resource| resource.uri.clone()).collect();
     let templates = guest.resource_templates().await.map_err(told)?;
-    let templates = templates.iter().map(|template| template.uri_template.clone()).collect();
+    let mut templates: Vec<String> = templates.iter().map(|template| template.uri_template.clone()).collect();
     if at == At::Room {
         // The host is first, under names that every client accepts.
         let own = host.tools().await.map_err(told)?;
         tools.splice(0..0, own.iter().map(|tool| tool.name.replace('.', "_")));
+        let own = host.resource_templates().await.map_err(told)?;
+        templates.splice(0..0, own.iter().map(|template| template.uri_template.clone()));
     }
     for (part, expected) in parts.iter().zip([tools, prompts, resources, templates]) {
         let listed: Vec<&str> = part["names"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();

@@ -3,7 +3,11 @@
 //! Each trial has a gateway of its own.
 
 mod bad_frames;
+mod context_limits;
+mod framed_refusals;
+mod framed_sessions;
 mod inside;
+mod machine_integrity;
 mod mcp_refusals;
 mod mcp_sessions;
 mod metadata;
@@ -26,7 +30,11 @@ fn main() -> std::process::ExitCode {
     for &engine in Engine::ALL {
         trials.extend(files.iter().map(|(name, path)| scene_trial(name, path, engine)));
         trials.extend(bad_frames::trials(engine));
+        trials.extend(context_limits::trials(engine));
+        trials.extend(framed_refusals::trials(engine));
+        trials.extend(framed_sessions::trials(engine));
         trials.extend(inside::trials(engine));
+        trials.extend(machine_integrity::trials(engine));
         trials.extend(mcp_refusals::trials(engine));
         trials.extend(mcp_sessions::trials(engine));
         trials.extend(metadata::trials(engine));

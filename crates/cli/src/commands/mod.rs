@@ -5,6 +5,7 @@
 
 pub(crate) mod call;
 pub(crate) mod doctor;
+pub(crate) mod framed;
 pub(crate) mod history;
 pub(crate) mod login;
 pub(crate) mod outcome;

@@ -10,7 +10,7 @@ use salon_protocol::rpc::{failure, notification};
 use salon_protocol::{Members, RpcError, RpcId};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::head::{Head, Heads, cancelled, promised_lists, uri};
+use super::head::{Head, Heads, cancelled, promised_lists, speaks_draft, uri};
 use super::lines::{Line, MOST_LINE};
 use crate::json;
 
@@ -74,6 +74,8 @@ pub(super) struct NotTakenBack(pub(super) String);
 pub(super) struct Bridge {
     link: Link,
     hello: Option<Hello>,
+    /// Whether a client of the draft dialect has said its last word.
+    exited: bool,
     /// What the client has set in its session: its log level, and its subscriptions by URI.
     level: Option<String>,
     subscriptions: BTreeMap<String, String>,
@@ -98,6 +100,7 @@ impl Bridge {
         Self {
             link: Link::Ready,
             hello: None,
+            exited: false,
             level: None,
             subscriptions: BTreeMap::new(),
             open: Open::default(),
@@ -136,6 +139,11 @@ impl Bridge {
     /// Whether there is any use for a gateway now. One without a session has nothing to tell before it is asked.
     pub(super) fn wants_gateway(&self) -> bool {
         self.hello.is_some() || !self.waiting.is_empty()
+    }
+
+    /// Whether the client has nothing more to say, though its input is open.
+    pub(super) fn has_exited(&self) -> bool {
+        self.exited
     }
 
     pub(super) fn is_greeting(&self) -> bool {
@@ -272,10 +280,13 @@ impl Bridge {
                 }
                 _ => {}
             },
-            Some(Head::Notification { method }) if &**method == "notifications/initialized" => {
+            Some(Head::Notification { method }) if matches!(&**method, "notifications/initialized" | "initialized") => {
                 if let Some(hello) = &mut self.hello {
                     hello.initialized = Some(text.to_owned());
                 }
+            }
+            Some(Head::Notification { method }) if &**method == "exit" => {
+                self.exited = self.hello.as_ref().is_some_and(|hello| speaks_draft(&hello.text));
             }
             Some(Head::Notification { method }) if &**method == CANCELLED => {
                 // There may be no answer to it, and nobody waits for one.

@@ -324,3 +324,35 @@ fn nothing_grows_without_bound() {
     assert_eq!(scene.bridge.client_backlog(), MOST_WAITING);
     assert!(!scene.bridge.is_in_flight());
 }
+
+#[test]
+fn a_client_of_the_draft_dialect_is_taken_back_and_says_when_it_ends() {
+    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"mcpVersion":"2025-06-18"}}"#;
+    let welcome = r#"{"jsonrpc":"2.0","id":0,"result":{"server":{"name":"salon"}}}"#;
+    let mut scene = Scene::new();
+    scene.client(hello).gateway(welcome).client(r#"{"jsonrpc":"2.0","method":"initialized","params":{}}"#);
+    scene.told.clear();
+    scene.lost().connected().gateway(r#"{"jsonrpc":"2.0","id":"own-1","result":{"server":{"name":"salon"}}}"#);
+    scene.client(r#"{"jsonrpc":"2.0","id":1,"method":"shutdown"}"#);
+    assert!(!scene.bridge.has_exited());
+    scene.gateway(r#"{"jsonrpc":"2.0","id":1,"result":null}"#).client(r#"{"jsonrpc":"2.0","method":"exit"}"#);
+    assert!(scene.bridge.has_exited());
+    insta::assert_snapshot!(scene.end(), @r#"
+    lost
+    connected
+      → gateway {"jsonrpc":"2.0","id":"own-1","method":"initialize","params":{"mcpVersion":"2025-06-18"}}
+    gateway: {"jsonrpc":"2.0","id":"own-1","result":{"server":{"name":"salon"}}}
+      → gateway {"jsonrpc":"2.0","method":"initialized","params":{}}
+    client: {"jsonrpc":"2.0","id":1,"method":"shutdown"}
+      → gateway {"jsonrpc":"2.0","id":1,"method":"shutdown"}
+    gateway: {"jsonrpc":"2.0","id":1,"result":null}
+      → client {"jsonrpc":"2.0","id":1,"result":null}
+    client: {"jsonrpc":"2.0","method":"exit"}
+      → gateway {"jsonrpc":"2.0","method":"exit"}
+    in flight, wants a gateway: (false, true)
+    "#);
+    // To others it is no word.
+    let mut other = greeted();
+    other.client(r#"{"jsonrpc":"2.0","method":"exit"}"#);
+    assert!(!other.bridge.has_exited());
+}

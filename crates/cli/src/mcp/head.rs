@@ -110,6 +110,21 @@ pub(super) fn uri(text: &str) -> Option<String> {
     serde_json::from_str::<Request>(text).ok().map(|request| request.params.uri)
 }
 
+/// Whether an `initialize` is one of the draft dialect, in which a client says when it ends.
+pub(super) fn speaks_draft(text: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Request<'a> {
+        #[serde(borrow)]
+        params: Params<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, rename = "mcpVersion")]
+        version: Option<&'a RawValue>,
+    }
+    serde_json::from_str::<Request<'_>>(text).is_ok_and(|request| request.params.version.is_some())
+}
+
 /// The request that a `notifications/cancelled` gives up.
 pub(super) fn cancelled(text: &str) -> Option<RpcId> {
     #[derive(Deserialize)]
@@ -212,5 +227,6 @@ mod tests {
         assert_eq!(uri(r#"{"params":{"uri":"a:b"}}"#).as_deref(), Some("a:b"));
         assert_eq!(cancelled(r#"{"params":{"requestId":7}}"#), RpcId::parse("7"));
         assert_eq!(cancelled(r#"{"params":{}}"#), None);
+        assert!(speaks_draft(r#"{"params":{"mcpVersion":"2025-06-18"}}"#) && !speaks_draft(r#"{"params":{}}"#));
     }
 }

@@ -114,7 +114,10 @@ impl Pump {
                 () = at(due), if due.is_some() => self.bridge.expire(Instant::now()),
                 () = at(greeting), if greeting.is_some() => self.lose("no answer in time"),
                 line = input.recv(), if last.is_none() && readable && sent => match line {
-                    Some(line) => self.bridge.handle_line(line, Instant::now()),
+                    Some(line) => {
+                        self.bridge.handle_line(line, Instant::now());
+                        last = self.bridge.has_exited().then(|| Instant::now() + LAST_ANSWERS);
+                    }
                     None => last = Some(Instant::now() + LAST_ANSWERS),
                 },
                 happened = happens(&mut self.way), if readable => {

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use salon_gateway::config::{
-    Address, AuditOf, AuthOf, Count, Deadline, Depth, Durable, Format, HostName, HttpOf, Issuer, KeysAt, LimitsOf, Log,
-    MemoryOf, Origin, Overrides, PublicUrl, RetentionOf, Size, Span, TimesOf, Tls, TracingOf,
+    Address, AuditOf, AuthOf, Count, Deadline, Depth, Durable, Format, FramedOf, HostName, HttpOf, IntegrityKey,
+    Issuer, KeysAt, LimitsOf, Log, MemoryOf, Origin, Overrides, PublicUrl, RetentionOf, Size, Span, TimesOf, Tls,
+    TracingOf,
 };
 use salon_protocol::TopicName;
 
@@ -39,6 +40,9 @@ pub(crate) struct ServeArgs {
     /// Address to listen on [default: 127.0.0.1:8787]
     #[arg(long, value_name = "ADDR", env = "SALON_LISTEN", hide_env = true)]
     listen: Option<Address>,
+    /// Address to listen on for framed connections of the Multi-Component Protocol
+    #[arg(long, value_name = "ADDR", env = "SALON_FRAMED_LISTEN", hide_env = true)]
+    framed_listen: Option<Address>,
     #[command(flatten)]
     pub(crate) places: Places,
     /// Check everything a start would need, say what would be served, and end
@@ -83,6 +87,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "URL", value_delimiter = ',', env = "SALON_AUTHORIZATION_SERVER")]
     #[arg(hide_env = true, help_heading = SECURITY)]
     authorization_server: Option<Vec<Issuer>>,
+    /// Ed25519 key that messages of the Machine Context Protocol may be signed with; may be repeated
+    #[arg(long, value_name = "ID=KEY", value_delimiter = ',', env = "SALON_INTEGRITY_KEY")]
+    #[arg(hide_env = true, help_heading = SECURITY)]
+    integrity_key: Option<Vec<IntegrityKey>>,
 
     /// What an acknowledgement survives: the loss of power (full), or only the end of the process (os) [default: full]
     #[arg(long, value_name = "full|os", env = "SALON_DURABILITY", hide_env = true, help_heading = STORAGE)]
@@ -178,6 +186,7 @@ impl ServeArgs {
             data: given.places.data.clone(),
             dev: given.dev,
             plaintext: given.plaintext,
+            framed: FramedOf { listen: given.framed_listen.clone() },
             tls: Tls { cert: given.tls_cert.clone(), key: given.tls_key.clone() },
             log: Log { durability: given.durability.clone() },
             retention: RetentionOf { age: given.retention_age.clone(), count: given.retention_count.clone() },
@@ -205,7 +214,11 @@ impl ServeArgs {
                 hosts: given.allow_host.clone(),
                 public_url: given.public_url.clone(),
             },
-            auth: AuthOf { jwks: given.jwks.clone(), authorization_servers: given.authorization_server.clone() },
+            auth: AuthOf {
+                jwks: given.jwks.clone(),
+                authorization_servers: given.authorization_server.clone(),
+                integrity_keys: given.integrity_key.clone(),
+            },
             tracing: TracingOf { format: given.log_format.clone(), filter: given.log.clone() },
             audit: AuditOf { enabled: given.audit, file: given.audit_file.clone() },
             topics: Default::default(),

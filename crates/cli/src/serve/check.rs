@@ -72,6 +72,9 @@ fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static s
         ("audit", config.audit_path().map_or("none".into(), |path| path.display().to_string())),
         ("log lines", format!("{}, {:?}", config.log_filter, config.log_format).to_lowercase()),
     ];
+    if let Some(framed) = config.framed.listen {
+        report.insert(2, ("framed", framed.to_string()));
+    }
     if !config.origins.is_empty() {
         report.push(("origins", config.origins.join(", ")));
     }

@@ -48,9 +48,11 @@ async fn serve(config: Config, args: &ServeArgs, plan: Plan, answers: Answers) -
     let hangup = Hangup::listen()?;
     let listener = listen(config.listen)?;
     let address = listener.local_addr().map_err(Trouble::failed)?;
+    let framed = config.framed.listen.map(listen).transpose()?;
+    let framed_address = framed.as_ref().map(TcpListener::local_addr).transpose().map_err(Trouble::failed)?;
     let data = config.data.display().to_string();
     let announced = config.clone();
-    let ready = move || announce(&announced, address);
+    let ready = move || announce(&announced, address, framed_address);
     let (inside, doorway) = salon_gateway::inside();
     let keys = config.data.clone();
     // Begins when the gateway is ready, and has ended every guest before the gateway drains.
@@ -63,7 +65,7 @@ async fn serve(config: Config, args: &ServeArgs, plan: Plan, answers: Answers) -
             }
         }
     };
-    let entrances = Entrances::from(listener).and(doorway);
+    let entrances = Entrances::from(listener).and(doorway).framed(framed);
     salon_gateway::serve(entrances, config, ready, hosting).await.map_err(|error| explain(error, &data))
 }
 
@@ -83,13 +85,17 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Trouble> {
 }
 
 /// Tells where the gateway is. With JSON log lines there is no person to tell, and the log has it.
-fn announce(config: &Config, address: SocketAddr) {
+fn announce(config: &Config, address: SocketAddr, framed: Option<SocketAddr>) {
     if config.log_format == LogFormat::Json {
         return;
     }
     let scheme = if config.tls().is_some() { "https" } else { "http" };
     // A gateway serves whether or not somebody reads this.
     let _ = out(format_args!("Salon on {scheme}://{address}, data in {}", config.data.display()));
+    if let Some(framed) = framed {
+        let scheme = if config.tls().is_some() { "tls" } else { "tcp" };
+        let _ = out(format_args!("Framed connections on {scheme}://{framed}"));
+    }
     if config.dev {
         let _ = out(format_args!("Development mode: anyone on this machine gets a token for the asking"));
     }

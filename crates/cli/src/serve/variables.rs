@@ -14,7 +14,7 @@ use crate::safe;
 const PREFIX: &str = "SALON_";
 
 /// Ours, but no flag's: read by the commands that talk to a gateway, and by the trials with other people's servers.
-const WITHOUT_FLAG: &[&str] = &["SALON_TOKEN", "SALON_INTEROP"];
+const WITHOUT_FLAG: &[&str] = &["SALON_TOKEN", "SALON_FRAMED_SESSION", "SALON_INTEROP"];
 
 /// What Kubernetes sets in every container beside a service of the name `salon`. `SALON_PORT` is not here: a person may have set it.
 const OF_SERVICES: &[&str] = &["SALON_SERVICE_", "SALON_PORT_"];
@@ -46,7 +46,8 @@ fn judge(names: impl Iterator<Item = OsString>) -> Vec<String> {
 /// Every variable that some command reads.
 fn known() -> BTreeSet<String> {
     let commands = Cli::command();
-    let flags = commands.get_subcommands().flat_map(clap::Command::get_arguments);
+    let all = commands.get_subcommands().flat_map(|command| std::iter::once(command).chain(command.get_subcommands()));
+    let flags = all.flat_map(clap::Command::get_arguments);
     let variables = flags.filter_map(|flag| Some(flag.get_env()?.to_string_lossy().into_owned()));
     variables.chain(WITHOUT_FLAG.iter().map(|name| (*name).to_owned())).collect()
 }

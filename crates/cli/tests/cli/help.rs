@@ -34,6 +34,14 @@ fn help_of_the_everyday_commands() {
 }
 
 #[test]
+fn help_of_framed() {
+    for command in ["framed", "framed connect", "framed send", "framed receive", "framed disconnect"] {
+        let name = command.replace(' ', "_");
+        insta::assert_snapshot!(format!("help_of_{name}"), told(&format!("{command} --help")));
+    }
+}
+
+#[test]
 fn help_of_join() {
     insta::assert_snapshot!(told("join --help"));
 }

@@ -120,3 +120,33 @@ fn a_restart_of_the_gateway_is_survived() {
         stage.gateway.stop().await.expect("it stops");
     });
 }
+
+#[test]
+fn a_client_of_the_draft_dialect_does_the_same_in_its_own_words() {
+    run(async {
+        let stage = Stage::new().await;
+        let (robot, _working) = stage.robot().await;
+        let mut command = stage.person(&stage.token("helper", ""), &["mcp", TOPIC]);
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
+        let stdin = child.stdin.take().expect("a pipe");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let mut client = Client { child, stdin, lines };
+        let welcome = client.ask(0, "initialize", json!({ "mcpVersion": "2025-06-18" })).await;
+        assert_eq!(welcome["result"]["server"]["name"], "salon", "{welcome}");
+        client.say(&json!({ "jsonrpc": "2.0", "method": "initialized", "params": {} })).await;
+        let listed = client.ask(1, "tools/list", json!({})).await;
+        let tools = listed["result"].as_array().unwrap_or_else(|| panic!("an array: {listed}"));
+        assert!(tools.iter().any(|tool| tool["name"] == "robot__move"), "{listed}");
+        let call = json!({ "name": "robot__move", "arguments": { "x": 1, "y": 2 } });
+        let moved = client.ask(2, "tools/invoke", call).await;
+        assert_eq!(moved["result"], json!({ "status": "success", "output": "moved to (1, 2)" }), "{moved}");
+        assert!(robot.is_present(&salon_protocol::ParticipantId::new("helper").expect("an id")));
+        assert_eq!(client.ask(3, "shutdown", json!({})).await["result"], Value::Null);
+        client.say(&json!({ "jsonrpc": "2.0", "method": "exit" })).await;
+        // Its input stays open: the word is enough.
+        let output = within("the end", client.child.wait()).await.expect("in time").expect("it was started");
+        assert_eq!(output.code(), Some(0));
+        drop(client.stdin);
+        stage.gateway.stop().await.expect("it stops");
+    });
+}

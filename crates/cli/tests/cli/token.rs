@@ -1,6 +1,6 @@
 use std::os::unix::fs::PermissionsExt;
 
-use salon_gateway::auth::{LocalKey, Verifier};
+use salon_gateway::auth::{Confirmation, LocalKey, Verifier};
 use salon_protocol::Timestamp;
 use salon_testkit::run;
 
@@ -53,6 +53,26 @@ fn the_token_alone_is_on_stdout_and_says_what_was_asked() {
     let second = run(home.salon("token --topic room:alpha --id alice"));
     assert_eq!(second.stderr, "", "the key is there now");
     assert_ne!(second.stdout, first.stdout);
+}
+
+#[test]
+fn a_token_can_demand_signatures_and_name_a_key() {
+    let home = Home::new();
+    let key = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+    let ran =
+        run(home.salon(&format!("token --topic room:alpha --id alice --require-integrity --integrity-key {key}")));
+    let token = ran.stdout.trim();
+    let local = LocalKey::find(&home.path().join(".local/share/salon")).expect("readable").expect("made");
+    let issued = issued(token.split('.').nth(1).expect("three parts"));
+    let grant = Verifier::new(&local).verify(token, Timestamp(issued * 1000)).expect("good at once");
+    assert!(grant.require_integrity);
+    assert_eq!(grant.confirmation, Confirmation::new(key));
+    insta::assert_snapshot!(run(home.told("token --topic room:alpha --id alice --integrity-key nonsense")), @"
+    error: invalid value 'nonsense' for '--integrity-key <KEY>': it is not 32 bytes in base64url without padding
+
+    hint: `--help` lists what there is
+    exit: 2
+    ");
 }
 
 /// The `iat` of a token's claims, which are base64url.

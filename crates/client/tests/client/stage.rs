@@ -80,7 +80,11 @@ pub(crate) struct Scissors {
 
 impl Scissors {
     pub(crate) fn new(gateway: &salon_testkit::Gateway) -> Self {
-        Self { address: gateway.address(), cut: Arc::default() }
+        Self::at(gateway.address())
+    }
+
+    pub(crate) fn at(address: std::net::SocketAddr) -> Self {
+        Self { address, cut: Arc::default() }
     }
 
     /// Cuts every connection there is; new ones can be made.

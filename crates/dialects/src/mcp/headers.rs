@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use salon_protocol::Members;
 use serde_json::value::RawValue;
 
+use crate::base64;
+
 /// How deep annotated properties are looked for: deeper than any schema people write, and no deeper than the stack is safe.
 const MOST_LEVELS: usize = 16;
 
@@ -102,14 +104,14 @@ fn encode(value: &str) -> String {
     let padded = value.starts_with(BLANK) || value.ends_with(BLANK);
     let marked = value.starts_with(OPENING) && value.ends_with(CLOSING);
     let safe = is_printable(value) && !padded && !marked;
-    if safe { value.to_owned() } else { format!("{OPENING}{}{CLOSING}", base64(value.as_bytes())) }
+    if safe { value.to_owned() } else { format!("{OPENING}{}{CLOSING}", base64::encode(value.as_bytes())) }
 }
 
 /// The value a header carries; `None` where it has characters that it must not have, or marks with no base64 between them.
 pub(super) fn decode(header: &str) -> Option<String> {
     let header = header.trim_matches(BLANK);
     match header.strip_prefix(OPENING).and_then(|rest| rest.strip_suffix(CLOSING)) {
-        Some(encoded) => String::from_utf8(from_base64(encoded)?).ok(),
+        Some(encoded) => String::from_utf8(base64::decode(encoded)?).ok(),
         None => is_printable(header).then(|| header.to_owned()),
     }
 }
@@ -120,38 +122,6 @@ const BLANK: [char; 2] = [' ', '\t'];
 
 fn is_printable(value: &str) -> bool {
     value.bytes().all(|byte| matches!(byte, 0x20..=0x7e | b'\t'))
-}
-
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/// Strict: padded, and nothing but its digits.
-fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    for chunk in text.as_bytes().chunks(4) {
-        let digits = chunk.iter().position(|&digit| digit == b'=').unwrap_or(chunk.len());
-        if chunk.len() < 4 || digits < 2 || chunk[digits..].iter().any(|&digit| digit != b'=') {
-            return None;
-        }
-        let group = chunk[..digits].iter().enumerate().try_fold(0_u32, |group, (i, digit)| {
-            let value = DIGITS.iter().position(|known| known == digit)?;
-            Some(group | (value as u32) << (18 - 6 * i))
-        })?;
-        bytes.extend_from_slice(&group.to_be_bytes()[1..digits]);
-    }
-    // Padding only at the end, and no bits that are not used: each value is written in one way.
-    (base64(&bytes) == text).then_some(bytes)
-}
-
-fn base64(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let group = chunk.iter().enumerate().fold(0_u32, |group, (i, &byte)| group | u32::from(byte) << (16 - 8 * i));
-        for digit in 0..4 {
-            let index = (group >> (18 - 6 * digit)) & 63;
-            text.push(if digit <= chunk.len() { char::from(DIGITS[index as usize]) } else { '=' });
-        }
-    }
-    text
 }
 
 #[cfg(test)]

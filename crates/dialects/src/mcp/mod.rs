@@ -6,6 +6,7 @@
 
 pub mod door;
 pub mod downgrade;
+pub mod draft;
 pub mod handshake;
 pub mod headers;
 pub mod input;

@@ -4,6 +4,7 @@
 //! for a token where a browser cannot send one. Time is an argument throughout. Deliberately absent: headers and queries (the
 //! doors find the token) and what a grant's holder may say (that is `rooms`).
 
+mod confirmation;
 pub mod jwks;
 mod keys;
 mod tickets;
@@ -11,6 +12,7 @@ mod token;
 
 use salon_protocol::{Code, ParticipantId, ParticipantKind, Refusal, Timestamp, TopicName, TopicPattern};
 
+pub use confirmation::Confirmation;
 pub use keys::{KeyFileError, KeySet, LocalKey};
 pub(crate) use keys::{hex, random};
 pub use tickets::Tickets;
@@ -33,13 +35,27 @@ pub struct Grant {
     pub expires: Timestamp,
     /// The token's own id (`jti`), for the audit trail.
     pub token_id: Option<String>,
+    /// Whether every message of the Machine Context Protocol must be signed.
+    pub require_integrity: bool,
+    /// The key whose holder the token is for (`cnf`), with which messages can be signed.
+    pub confirmation: Option<Confirmation>,
 }
 
 impl Grant {
     /// A grant with a fresh token id, and neither name, kind nor permissions.
     pub fn new(participant: ParticipantId, topics: Vec<TopicPattern>, expires: Timestamp) -> Self {
         let token_id = Some(keys::hex(&keys::random::<16>()));
-        Self { participant, topics, name: None, kind: None, permissions: Vec::new(), expires, token_id }
+        Self {
+            participant,
+            topics,
+            name: None,
+            kind: None,
+            permissions: Vec::new(),
+            expires,
+            token_id,
+            require_integrity: false,
+            confirmation: None,
+        }
     }
 
     /// Whether the grant opens a topic.

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 
 use super::keys::{Choice, VerifyingKey};
-use super::{AuthError, Grant, KeySet, LocalKey};
+use super::{AuthError, Confirmation, Grant, KeySet, LocalKey};
 
 /// The longest token that is looked at.
 pub const MAX_TOKEN_BYTES: usize = 8 * 1024;
@@ -154,6 +154,12 @@ impl Signer {
         if !grant.permissions.is_empty() {
             claims.insert("permissions".into(), json!(grant.permissions));
         }
+        if grant.require_integrity {
+            claims.insert("require_integrity".into(), json!(true));
+        }
+        if let Some(confirmation) = &grant.confirmation {
+            claims.insert("cnf".into(), json!({ "jwk": confirmation.jwk() }));
+        }
         claims.insert("iat".into(), json!(issued.0 / 1000));
         claims.insert("exp".into(), json!(grant.expires.0.div_ceil(1000)));
         if let Some(id) = &grant.token_id {
@@ -178,9 +184,18 @@ struct Claims {
     name: Option<Value>,
     kind: Option<Value>,
     permissions: Option<Value>,
+    require_integrity: Option<Value>,
+    cnf: Option<Value>,
 }
 
 impl Claims {
+    /// The key of the token's holder, as RFC 7800 has it.
+    fn confirmation(&self) -> Result<Option<Confirmation>, AuthError> {
+        let Some(cnf) = &self.cnf else { return Ok(None) };
+        let unfit = || invalid("cnf", "its `jwk` is not a public key of Ed25519");
+        Confirmation::from_jwk(&cnf["jwk"]).map(Some).ok_or_else(unfit)
+    }
+
     fn grant(&self) -> Result<Grant, AuthError> {
         let sub = text("sub", self.sub.as_ref().ok_or(AuthError::MissingClaim("sub"))?)?;
         let participant = ParticipantId::new(sub).map_err(|error| invalid("sub", error))?;
@@ -212,6 +227,10 @@ impl Claims {
         if token_id.is_some_and(|id| id.is_empty() || id.len() > 256 || id.chars().any(char::is_control)) {
             return Err(invalid("jti", "it is not 1 to 256 characters without control characters"));
         }
+        let require_integrity = match &self.require_integrity {
+            None => false,
+            Some(demand) => demand.as_bool().ok_or_else(|| invalid("require_integrity", "it is not true or false"))?,
+        };
         Ok(Grant {
             participant,
             topics,
@@ -220,6 +239,8 @@ impl Claims {
             permissions,
             expires,
             token_id: token_id.map(str::to_owned),
+            require_integrity,
+            confirmation: self.confirmation()?,
         })
     }
 }

@@ -102,6 +102,9 @@ fn what_is_signed_verifies_to_the_same_grant() {
     grant.name = Some("Robot “Seven” 🤖".into());
     grant.kind = Some(ParticipantKind::Robot);
     grant.permissions = vec!["move".into(), "lift".into()];
+    grant.require_integrity = true;
+    grant.confirmation = super::super::Confirmation::new("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo");
+    assert!(grant.confirmation.is_some());
     assert_eq!(verifier.verify(&signer.sign(&grant, NOW).expect("a token"), NOW).as_ref(), Ok(&grant));
 }
 

@@ -2,6 +2,7 @@
 
 mod events;
 mod exchanges;
+mod lines;
 mod pipe;
 mod queue;
 mod socket;
@@ -19,14 +20,15 @@ use salon_rooms::{Batch, Outlet};
 use crate::meters::Meters;
 
 pub(crate) use exchanges::{Asked, Exchanges, Inbox, Outcome};
+pub(crate) use lines::{Answers, Line, Lines, Unheard, Way};
 pub(crate) use socket::Socket;
 pub(crate) use websocket::WebSocket;
 
 /// What came from the peer.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// A message on the stream of a carrier that has only one.
-    Frame(Frame),
+    /// A message on a stream that lasts.
+    Frame(StreamId, Frame),
     /// A ping, a pong: a sign of life.
     Control,
     /// A request, which is a stream of its own.

@@ -187,6 +187,13 @@ fn wake(mut state: MutexGuard<'_, State>) {
 #[derive(Debug)]
 pub(super) struct Listener(Arc<Pipe>);
 
+impl Listener {
+    /// The next piece, or the end.
+    pub(super) fn poll_piece(&self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        self.0.poll_piece(cx)
+    }
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
         let pipe = &self.0;
@@ -221,7 +228,7 @@ impl hyper::body::Body for EventBody {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        if let Poll::Ready(piece) = self.listener.0.poll_piece(cx) {
+        if let Poll::Ready(piece) = self.listener.poll_piece(cx) {
             self.keep_alive.reset();
             return Poll::Ready(piece.map(|piece| piece.map(Frame::data)));
         }

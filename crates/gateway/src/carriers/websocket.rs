@@ -78,8 +78,8 @@ impl Carrier for WebSocket {
         let read = self.context.read(&mut Port { io: &mut self.io, cx, replies: &mut self.replies });
         self.take_replies();
         Poll::Ready(match read {
-            Ok(Message::Text(text)) => Received::Frame(Frame::Text(text.as_str().into())),
-            Ok(Message::Binary(bytes)) => Received::Frame(Frame::Binary(bytes.as_ref().into())),
+            Ok(Message::Text(text)) => Received::Frame(StreamId::ONLY, Frame::Text(text.as_str().into())),
+            Ok(Message::Binary(bytes)) => Received::Frame(StreamId::ONLY, Frame::Binary(bytes.as_ref().into())),
             Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_)) => Received::Control,
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
             Err(Error::Utf8(_)) => Received::End(CloseReason::NotUtf8),

@@ -10,7 +10,8 @@ use toml::de::DeTable;
 use super::ConfigError;
 use super::guest::{GuestKey, GuestOf};
 use super::value::{
-    Address, Count, Deadline, Depth, Durable, Format, HostName, Issuer, KeysAt, Origin, PublicUrl, Size, Span,
+    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, Issuer, KeysAt, Origin, PublicUrl, Size,
+    Span,
 };
 
 /// Every setting, where it was given. The file has this form; the command line fills the same from variables and flags.
@@ -22,6 +23,7 @@ pub struct Overrides {
     pub data: Option<PathBuf>,
     pub dev: Option<bool>,
     pub plaintext: Option<bool>,
+    pub framed: FramedOf,
     pub tls: Tls,
     pub log: Log,
     pub retention: RetentionOf,
@@ -46,6 +48,7 @@ macro_rules! sections {
 }
 
 sections! {
+    FramedOf { listen: Address, }
     Tls { cert: PathBuf, key: PathBuf, }
     Log { durability: Durable, }
     RetentionOf { age: Span, count: Count, }
@@ -59,7 +62,7 @@ sections! {
         heartbeat: Span,
     }
     HttpOf { origins: Vec<Origin>, hosts: Vec<HostName>, public_url: PublicUrl, }
-    AuthOf { jwks: KeysAt, authorization_servers: Vec<Issuer>, }
+    AuthOf { jwks: KeysAt, authorization_servers: Vec<Issuer>, integrity_keys: Vec<IntegrityKey>, }
     TracingOf { format: Format, filter: String, }
     AuditOf { enabled: bool, file: PathBuf, }
 }
@@ -104,6 +107,7 @@ impl Overrides {
     pub(super) fn gives(&self, key: &str) -> bool {
         match key {
             "listen" => self.listen.is_some(),
+            "framed.listen" => self.framed.listen.is_some(),
             "dev" => self.dev.is_some(),
             "tls.cert" => self.tls.cert.is_some(),
             "tls.key" => self.tls.key.is_some(),

@@ -10,7 +10,8 @@ use super::Config;
 use super::file::{LimitsOf, Overrides, RetentionOf, TimesOf, TopicKey, TopicOf, line_of};
 use super::guest::{Guest, GuestKey};
 use super::value::{
-    Address, Count, Deadline, Depth, Durable, Format, HostName, Issuer, KeysAt, Origin, PublicUrl, Size, Span,
+    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, Issuer, KeysAt, Origin, PublicUrl, Size,
+    Span,
 };
 
 /// Why a configuration cannot be used.
@@ -106,6 +107,17 @@ impl Config {
                 );
             }
         }
+        if let Some(framed) = self.framed.listen
+            && !framed.ip().is_loopback()
+            && self.tls().is_none()
+            && !self.plaintext
+        {
+            return refuse(
+                &["framed.listen"],
+                format!("`{framed}` is open to other machines, and without TLS tokens travel in the clear"),
+                "set `tls.cert` and `tls.key`, or `plaintext = true` (`--plaintext`) behind a proxy that has TLS",
+            );
+        }
         if self.times.silence_limit <= self.times.ping_interval {
             return refuse(
                 &["times.silence_limit", "times.ping_interval"],
@@ -133,6 +145,7 @@ impl Config {
             data,
             dev,
             plaintext,
+            framed,
             tls,
             log,
             retention,
@@ -146,6 +159,7 @@ impl Config {
             topics,
         } = given;
         set(&mut self.listen, listen.map(|Address(address)| address));
+        self.framed.listen = framed.listen.map(|Address(address)| address).or(self.framed.listen);
         set(&mut self.data, data);
         set(&mut self.dev, dev);
         set(&mut self.plaintext, plaintext);
@@ -162,6 +176,8 @@ impl Config {
         self.jwks = auth.jwks.map(|KeysAt(source)| source).or(self.jwks.take());
         let servers = auth.authorization_servers.map(|list| list.into_iter().map(|Issuer(url)| url).collect());
         set(&mut self.authorization_servers, servers);
+        let keys = auth.integrity_keys.map(|list| list.into_iter().map(|IntegrityKey(key)| key).collect());
+        set(&mut self.integrity_keys, keys);
         set(&mut self.log_format, tracing.format.map(|Format(format)| format));
         set(&mut self.log_filter, tracing.filter);
         set(&mut self.audit, audit.enabled);

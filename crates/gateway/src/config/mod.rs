@@ -10,7 +10,7 @@ mod load;
 mod settings;
 mod value;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,19 @@ use std::time::Duration;
 use salon_log::{Durability, RetentionRules};
 use salon_protocol::TopicName;
 
+use crate::auth::Confirmation;
 use crate::auth::jwks::JwksSource;
 
 pub use file::{
-    AuditOf, AuthOf, HttpOf, LimitsOf, Log, MemoryOf, Overrides, RetentionOf, TimesOf, Tls, TopicKey, TopicOf,
-    TracingOf, nearest,
+    AuditOf, AuthOf, FramedOf, HttpOf, LimitsOf, Log, MemoryOf, Overrides, RetentionOf, TimesOf, Tls, TopicKey,
+    TopicOf, TracingOf, nearest,
 };
 pub use guest::{Feature, Guest, GuestKey, GuestOf, Private, Server, Transport};
 pub use load::ConfigError;
 pub use settings::{SETTINGS, Setting};
 pub use value::{
-    Address, Count, Deadline, Depth, DisplayName, Durable, ExposedFeature, Format, HostName, Issuer, KeysAt, Kind,
-    LogFormat, Origin, PublicUrl, Size, Span, Unfit, UrlTransport,
+    Address, Count, Deadline, Depth, DisplayName, Durable, ExposedFeature, Format, HostName, IntegrityKey, Issuer,
+    KeysAt, Kind, LogFormat, Origin, PublicUrl, Size, Span, Unfit, UrlTransport,
 };
 
 /// Every setting the gateway runs by.
@@ -38,6 +39,8 @@ pub use value::{
 pub struct Config {
     /// Where to listen.
     pub listen: SocketAddr,
+    /// The door of the Multi-Component Protocol.
+    pub framed: Framed,
     /// Where the log, the key and the audit trail are.
     pub data: PathBuf,
     /// Whether the conveniences for trying things out are on: tokens for the asking, and tokens in URLs.
@@ -74,6 +77,8 @@ pub struct Config {
     pub jwks: Option<JwksSource>,
     /// Who gives out tokens that the gateway takes, for clients that can ask there.
     pub authorization_servers: Vec<String>,
+    /// Public keys with which messages of the Machine Context Protocol may be signed, by their names.
+    pub integrity_keys: BTreeMap<String, Confirmation>,
     /// How log lines look.
     pub log_format: LogFormat,
     /// Which log lines there are.
@@ -112,6 +117,17 @@ impl Limits {
     }
 }
 
+/// The door of the Multi-Component Protocol. Only where it listens is for people to set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Framed {
+    /// Where it listens; nowhere unless it is said.
+    pub listen: Option<SocketAddr>,
+    /// For a frame that has begun to end, and for a stranger to begin one.
+    pub stall: Duration,
+    /// For a session without connections to be used again.
+    pub linger: Duration,
+}
+
 /// How long things may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
@@ -135,6 +151,7 @@ impl Default for Config {
         let envelope = salon_protocol::Limits::default();
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8787)),
+            framed: Framed { listen: None, stall: seconds(30), linger: seconds(60) },
             data: data_directory(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME")),
             dev: false,
             plaintext: false,
@@ -169,6 +186,7 @@ impl Default for Config {
             public_url: None,
             jwks: None,
             authorization_servers: Vec::new(),
+            integrity_keys: BTreeMap::new(),
             log_format: LogFormat::Human,
             log_filter: "info".into(),
             audit: true,

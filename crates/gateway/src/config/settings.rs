@@ -14,6 +14,7 @@ pub struct Setting {
 /// Every setting that has a variable and a flag: all but those of single topics.
 pub const SETTINGS: &[Setting] = &[
     setting("listen", "SALON_LISTEN", "--listen"),
+    setting("framed.listen", "SALON_FRAMED_LISTEN", "--framed-listen"),
     setting("data", "SALON_DATA", "--data"),
     setting("dev", "SALON_DEV", "--dev"),
     setting("plaintext", "SALON_PLAINTEXT", "--plaintext"),
@@ -47,6 +48,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("http.public_url", "SALON_PUBLIC_URL", "--public-url"),
     setting("auth.jwks", "SALON_JWKS", "--jwks"),
     setting("auth.authorization_servers", "SALON_AUTHORIZATION_SERVER", "--authorization-server"),
+    setting("auth.integrity_keys", "SALON_INTEGRITY_KEY", "--integrity-key"),
     setting("tracing.format", "SALON_LOG_FORMAT", "--log-format"),
     setting("tracing.filter", "SALON_LOG", "--log"),
     setting("audit.enabled", "SALON_AUDIT", "--audit"),

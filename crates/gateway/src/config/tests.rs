@@ -98,6 +98,11 @@ fn settings_that_do_not_go_together_are_refused() {
 
     hint: listen on `127.0.0.1`, or leave `dev` out and use `salon token`
     ");
+    insta::assert_snapshot!(refusal("[framed]\nlisten = \"0.0.0.0:81\"\n"), @"
+    salon.toml:2: `0.0.0.0:81` is open to other machines, and without TLS tokens travel in the clear
+
+    hint: set `tls.cert` and `tls.key`, or `plaintext = true` (`--plaintext`) behind a proxy that has TLS
+    ");
     insta::assert_snapshot!(refusal("[tls]\ncert = \"c.pem\"\n"), @"
     salon.toml:2: a TLS certificate without its key
 
@@ -190,6 +195,8 @@ fn every_setting_arrives() {
         data = "/data"
         dev = true
         plaintext = true
+        [framed]
+        listen = "127.0.0.3:2"
         [tls]
         cert = "/cert"
         key = "/key"
@@ -224,6 +231,7 @@ fn every_setting_arrives() {
         [auth]
         jwks = "/keys"
         authorization_servers = ["https://id.example"]
+        integrity_keys = ["robots=11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"]
         [tracing]
         format = "json"
         filter = "debug"
@@ -238,6 +246,13 @@ fn every_setting_arrives() {
     insta::assert_snapshot!(format!("{:#?}", load(file, "").expect("a configuration")), @r#"
     Config {
         listen: 127.0.0.2:1,
+        framed: Framed {
+            listen: Some(
+                127.0.0.3:2,
+            ),
+            stall: 30s,
+            linger: 60s,
+        },
         data: "/data",
         dev: true,
         plaintext: true,
@@ -296,6 +311,9 @@ fn every_setting_arrives() {
         authorization_servers: [
             "https://id.example",
         ],
+        integrity_keys: {
+            "robots": Confirmation(11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo),
+        },
         log_format: Json,
         log_filter: "debug",
         audit: false,

@@ -11,6 +11,7 @@ use salon_protocol::ParticipantKind;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 use super::guest::{Feature, Transport};
+use crate::auth::Confirmation;
 use crate::auth::jwks::JwksSource;
 
 /// A value that does not fit, as a sentence that says what would.
@@ -142,6 +143,16 @@ value!(
     Issuer(String),
     "the URL of an authorization server such as `https://id.example`, without a query",
     |text| is_plain_url(text).then(|| text.to_owned())
+);
+value!(
+    /// A public key of Ed25519 with which messages may be signed, and what it is called.
+    IntegrityKey((String, Confirmation)),
+    "a name and a public key of Ed25519 in base64url, such as `robots=11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo`",
+    |text| {
+        let (id, key) = text.split_once('=')?;
+        let is_name = (1..=256).contains(&id.len()) && !id.chars().any(char::is_control);
+        Confirmation::new(key).filter(|_| is_name).map(|key| (id.to_owned(), key))
+    }
 );
 value!(
     /// What an acknowledgement is worth.

@@ -83,6 +83,7 @@ impl Wish {
             name: grant.name.clone().or_else(|| self.name.clone()),
             kind: grant.kind.or(self.kind),
             mcp: self.mcp.clone(),
+            capabilities: Vec::new(),
         }
     }
 }

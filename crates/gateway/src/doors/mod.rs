@@ -1,11 +1,14 @@
 //! Doors: a carrier and a dialect at an address.
 
+pub(crate) mod framed;
+pub(crate) mod machine;
 pub(crate) mod mcp;
 pub(crate) mod mcpx;
 mod upgrade;
 
 use std::pin::Pin;
 
+use axum::http::{HeaderMap, header};
 use salon_dialects::{Dialect, History, Joined};
 use salon_log::Durability;
 use salon_protocol::{CloseReason, TopicName};
@@ -19,6 +22,19 @@ use crate::session::Session;
 
 /// The longest display name.
 const MOST_NAME_CHARS: usize = 256;
+
+/// Whether a body is said to be JSON.
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// Whether a stream of events may be answered.
+fn accepts_events(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
+    let mut kinds = values.flat_map(|value| value.split(',')).filter_map(|range| range.split(';').next());
+    kinds.any(|kind| ["text/event-stream", "text/*", "*/*"].iter().any(|fits| kind.trim().eq_ignore_ascii_case(fits)))
+}
 
 /// Whether a text could be a revision of MCP.
 fn is_date(text: &str) -> bool {

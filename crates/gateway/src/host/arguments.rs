@@ -28,10 +28,15 @@ impl<'a> Arguments<'a> {
         Ok(Self { tool, fields, known: Vec::new() })
     }
 
+    /// An argument as it was written, be it `null`.
+    pub(super) fn written(&mut self, name: &'static str) -> Option<&'a RawValue> {
+        self.known.push(name);
+        self.fields.remove(name)
+    }
+
     /// An argument as it was written; `null` is none.
     pub(super) fn raw(&mut self, name: &'static str) -> Option<&'a RawValue> {
-        self.known.push(name);
-        self.fields.remove(name).filter(|value| value.get() != "null")
+        self.written(name).filter(|value| value.get() != "null")
     }
 
     /// An argument that may be left out.

@@ -281,7 +281,7 @@ mod tests {
 
     fn somebody(id: &str) -> Arc<Participant> {
         let id = ParticipantId::new(id).expect("a name");
-        Arc::new(Participant { id, name: None, kind: None, mcp: salon_protocol::McpVersion::default() })
+        Arc::new(Participant::new(id))
     }
 
     fn named(name: &str) -> Item {

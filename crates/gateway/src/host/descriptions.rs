@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 
 use super::speech::text;
 use super::tools::MOST_ENTRIES;
-use super::{find, gather, waiting};
+use super::{context, find, gather, waiting};
 use crate::host::arguments::MOST_TIME;
 
 /// The tools.
 pub(super) static TOOLS: LazyLock<Arc<[Item]>> = LazyLock::new(|| {
-    let tools = [talking(), tools_of_others(), wait()].concat();
+    let tools = [talking(), tools_of_others(), wait(), context::descriptions()].concat();
     let page = read_page(Listing::Tools, &text(&json!({ "tools": tools })));
     page.map(|(tools, _)| tools.into()).unwrap_or_default()
 });
@@ -180,8 +180,9 @@ mod tests {
     #[test]
     fn every_tool_is_listed_with_a_schema() {
         let names: Vec<_> = TOOLS.iter().map(|tool| &*tool.name).collect();
-        let expected = ["presence.get", "chat.say", "history.get", "room.find_tools", "room.call_all", "room.wait"];
-        assert_eq!(names, expected);
+        let expected = "presence.get chat.say history.get room.find_tools room.call_all room.wait \
+            context.get context.list context.history context.put context.delete context.watch";
+        assert_eq!(names.join(" "), expected);
         for tool in TOOLS.iter() {
             let tool: serde_json::Value = serde_json::from_str(tool.raw.get()).expect("JSON");
             assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");

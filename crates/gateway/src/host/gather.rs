@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use salon_protocol::{EnvelopeId, ParticipantId, RpcError, Tally};
+use salon_protocol::{EnvelopeId, Members, ParticipantId, RpcError, Tally};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until};
@@ -89,7 +89,7 @@ pub(super) async fn call_all(
         }
     }
 
-    let meta = Meta { on_behalf_of: request.caller() };
+    let meta = Meta { on_behalf_of: request.caller(), permissions: permissions(&request) };
     let params = Params { name: &wish.tool, arguments: wish.arguments.as_deref(), meta };
     // Everyone is asked as soon as it is known what it offers, whoever else is slow to say.
     let (mut in_doubt, mut waiting) = (HashSet::new(), HashSet::new());
@@ -162,6 +162,14 @@ struct Params<'a> {
 struct Meta<'a> {
     #[serde(rename = "salon/onBehalfOf")]
     on_behalf_of: &'a ParticipantId,
+    /// What the caller has narrowed its own permissions to.
+    #[serde(rename = "salon/permissions", skip_serializing_if = "Option::is_none")]
+    permissions: Option<Box<RawValue>>,
+}
+
+fn permissions(request: &Request) -> Option<Box<RawValue>> {
+    let member = |text: &str, key: &str| Members::parse(text)?.remove(key);
+    member(member(request.entry.envelope.params()?, "_meta")?.get(), "salon/permissions")
 }
 
 #[derive(Serialize)]

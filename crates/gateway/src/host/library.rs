@@ -13,6 +13,8 @@ const MOST_WAITING: usize = 1024;
 
 /// A question.
 pub(super) struct Query {
+    /// For whom.
+    pub(super) asker: ParticipantId,
     pub(super) who: ParticipantId,
     pub(super) listing: Listing,
     pub(super) answer: oneshot::Sender<Option<Arc<[Item]>>>,
@@ -27,18 +29,19 @@ impl Library {
         self.0.lock().expect("no code panics while it holds the hosts")
     }
 
-    /// What somebody offers; `None` when that is not to be had.
+    /// What somebody offers, to whoever asks; `None` when that is not to be had.
     pub(crate) fn consult(
         &self,
         topic: &TopicName,
+        asker: &ParticipantId,
         who: &ParticipantId,
         listing: Listing,
     ) -> BoxFuture<'static, Option<Arc<[Item]>>> {
         let host = self.hosts().get(topic).cloned();
-        let who = who.clone();
+        let (asker, who) = (asker.clone(), who.clone());
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            host?.send(Query { who, listing, answer }).await.ok()?;
+            host?.send(Query { asker, who, listing, answer }).await.ok()?;
             answered.await.ok().flatten()
         })
     }

@@ -3,12 +3,13 @@
 //! It is addressed and answers by envelopes in the room. Whatever it writes in answer to a request has an id derived from that
 //! request's, so that a request it had half answered when the gateway went down is answered once and acted on once.
 //!
-//! What can be answered at once is, in order ([`tools`]). What takes time ([`find`], [`gather`], [`waiting`]) runs beside it, in
+//! What can be answered at once is, in order ([`tools`], [`context`]). What takes time ([`find`], [`gather`], [`waiting`]) runs beside it, in
 //! tasks that belong to the room's [`resident`] and end with it.
 
 mod arguments;
 mod calls;
 mod catalogue;
+mod context;
 mod descriptions;
 mod events;
 mod find;
@@ -26,7 +27,7 @@ mod waiting;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use salon_log::TopicLog;
+use salon_log::{ContextStore, TopicLog};
 use salon_protocol::{McpVersion, TopicName};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -43,7 +44,7 @@ const WAIT: &str = "room.wait";
 ///
 /// `namespace` is secret: an id that somebody else could foresee, they could take first.
 pub(crate) fn host(
-    log: Arc<dyn TopicLog>,
+    (log, context): (Arc<dyn TopicLog>, Arc<dyn ContextStore>),
     history_off: HashSet<TopicName>,
     message_limit: usize,
     namespace: [u8; 16],
@@ -51,7 +52,7 @@ pub(crate) fn host(
 ) -> salon_rooms::Host {
     let toolbox = Arc::new(Toolbox::new(log, history_off, message_limit, namespace));
     Box::new(move |residence| {
-        let resident = Resident::new(toolbox.clone(), residence, &library);
+        let resident = Resident::new(toolbox.clone(), context.clone(), residence, &library);
         Box::pin(resident.reside())
     })
 }
@@ -70,9 +71,10 @@ fn initialize(params: Option<&str>) -> Value {
     let asked = params.and_then(|params| serde_json::from_str::<Params>(params).ok());
     json!({
         "protocolVersion": McpVersion::answer_to(asked.as_ref().map_or("", |asked| &asked.version)),
-        "capabilities": { "tools": {} },
+        "capabilities": { "tools": {}, "resources": { "subscribe": true, "listChanged": true } },
         "serverInfo": implementation(),
         "instructions": "The gateway of this room. Its tools tell who is here and what was said, speak for you in chat, find and call \
-            the tools of the others, and wait for something to happen: call `room.wait` again and again to take part.",
+            the tools of the others, keep what should be known by name (`context.put`, `context.get`), and wait for something to \
+            happen: call `room.wait` again and again to take part.",
     })
 }

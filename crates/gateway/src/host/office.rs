@@ -58,6 +58,14 @@ impl Office {
         drop(self.desk.publish(&host, compose(&id, &host, std::slice::from_ref(to), Some(about), payload)));
     }
 
+    /// The same about nothing in particular, to several; to nobody is to everybody.
+    pub(super) fn notify(&self, to: &[ParticipantId], method: &str, params: &impl Serialize) {
+        let host = ParticipantId::host();
+        let id = uuid::Uuid::new_v4().to_string();
+        let payload = rpc::notification(method, Some(&text(params)));
+        drop(self.desk.publish(&host, compose(&id, &host, to, None, payload)));
+    }
+
     /// Whether an old request was answered before the room was opened: to do again what it asked could do harm.
     pub(super) async fn has_answered(&self, entry: &Entry) -> bool {
         let (log, topic) = (&self.toolbox.log, self.desk.topic());

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use salon_dialects::mcp::listing::Listing;
+use salon_log::ContextStore;
 use salon_protocol::{
     CloseReason, Entry, Message, Participant, ParticipantId, Position, PresenceEvent, RpcError, RpcId,
 };
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 
 use super::arguments::Arguments;
 use super::catalogue::Consulted;
+use super::context::Context;
 use super::library::{self, Library, Query};
 use super::office::{Office, Request};
 use super::speech::{self, Outcome, failed, text};
@@ -52,6 +54,8 @@ pub(super) struct Resident {
     /// Yields everything.
     everything: Option<Cursor>,
     office: Arc<Office>,
+    /// What is kept in this room by name.
+    context: Context,
     /// Where doors ask what somebody offers.
     library: library::Desk,
     /// Answers and handshakes. They end with this.
@@ -61,11 +65,17 @@ pub(super) struct Resident {
 }
 
 impl Resident {
-    pub(super) fn new(toolbox: Arc<Toolbox>, residence: Residence, library: &Arc<Library>) -> Self {
+    pub(super) fn new(
+        toolbox: Arc<Toolbox>,
+        context: Arc<dyn ContextStore>,
+        residence: Residence,
+        library: &Arc<Library>,
+    ) -> Self {
         let Residence { cursor, desk, opened_at } = residence;
         Self {
             named: cursor,
             everything: None,
+            context: Context::new(context),
             library: library.open(desk.topic()),
             office: Arc::new(Office::new(toolbox, desk)),
             tasks: JoinSet::new(),
@@ -97,6 +107,8 @@ impl Resident {
                 },
                 // What is done counts no more when the next request is admitted.
                 Some(ended) = self.tasks.join_next_with_id() => self.finish(ended).await,
+                // Before the next request is served: its answer is not to come before the news of what was done before it.
+                news = self.context.next() => self.context.tell(&self.office, news),
                 heard = self.named.next(&mut named, BATCH) => {
                     if heard.is_err() {
                         return;
@@ -108,7 +120,7 @@ impl Resident {
                 // Only what has been overheard counts, so this waits until nothing is left to overhear; but not for ever.
                 query = self.library.next(), if !looked_around || rounds > MOST_ROUNDS => {
                     rounds = 0;
-                    self.look_up(query);
+                    self.look_up(query).await;
                 }
                 // A room that never falls silent must not keep the host from what names it, so that has its turn in between.
                 () = std::future::ready(()), if looked_around => looked_around = false,
@@ -183,7 +195,10 @@ impl Resident {
             "ping" => Ok(Some(text(&json!({})))),
             "tools/list" => Ok(Some(descriptions::list())),
             "tools/call" => self.call(&mut request, params).await,
-            other => Err(RpcError::method_not_found(other)),
+            other => match self.context.serve(&self.office, &request, other, params).await {
+                Some(outcome) => outcome.map(Some),
+                None => Err(RpcError::method_not_found(other)),
+            },
         };
         if let Some(outcome) = begun.transpose() {
             self.office.answer(&request, &outcome).await;
@@ -221,7 +236,10 @@ impl Resident {
                 self.call_all(request, arguments, token.filter(|token| read_id(token).is_some()))
             }
             WAIT => self.wait(request, arguments),
-            other => Err(RpcError::invalid_params(format!("the gateway has no tool `{other}`"))),
+            other => match self.context.call(&self.office, request, other, arguments).await {
+                Some(outcome) => outcome.map(Some),
+                None => Err(RpcError::invalid_params(format!("the gateway has no tool `{other}`"))),
+            },
         }
     }
 
@@ -311,11 +329,15 @@ impl Resident {
     }
 
     /// Answers a door, when it is known what somebody offers. The door waits as long as it likes.
-    fn look_up(&mut self, Query { who, listing, answer }: Query) {
+    async fn look_up(&mut self, Query { asker, who, listing, answer }: Query) {
         if who.is_host() {
-            let own = if listing == Listing::Tools { descriptions::TOOLS.clone() } else { Arc::default() };
+            let own = match listing {
+                Listing::Tools => Some(descriptions::TOOLS.clone()),
+                Listing::Prompts => Some(Arc::default()),
+                Listing::Resources | Listing::Templates => self.context.offer(&self.office, &asker, listing).await,
+            };
             // The door may have gone meanwhile, here and below.
-            let _ = answer.send(Some(own));
+            let _ = answer.send(own);
             return;
         }
         let Some(participant) = self.office.desk.participant(&who) else {

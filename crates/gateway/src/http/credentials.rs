@@ -59,6 +59,23 @@ impl Asking<'_> {
         gateway.audit.record(event.address(peer).topic(topic));
     }
 
+    /// Verifies a token that came in a message.
+    pub(crate) fn by_message(&self, token: &str) -> Result<Grant, Problem> {
+        self.noted(self.verify(Some(token)))
+    }
+
+    /// Whether anything is shown that could let somebody in.
+    pub(crate) fn shows_something(&self) -> bool {
+        let named = ["ticket", "token", "access_token"].into_iter().any(|name| self.query.get(name).is_some());
+        named || self.headers.contains_key(header::AUTHORIZATION) || subprotocol_token(self.headers).is_some()
+    }
+
+    /// The token that is shown, which is not that of a ticket.
+    pub(crate) fn token(&self) -> Option<&str> {
+        let token = bearer(self.headers).ok().flatten().or_else(|| subprotocol_token(self.headers));
+        token.or_else(|| dev_token(self.gateway, self.query)).filter(|_| self.query.get("ticket").is_none())
+    }
+
     fn verify(&self, otherwise: Option<&str>) -> Result<Grant, Problem> {
         refuse_tokens_in_url(self.gateway, self.query)?;
         let token = bearer(self.headers)?.or(otherwise).or_else(|| dev_token(self.gateway, self.query));

@@ -62,6 +62,7 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .route("/v0/topics/{topic}/history", get(history::page))
         .route("/v0/topics/{topic}/messages", post(publish::publish))
         .route("/v0/topics/{topic}/stream", get(stream::follow))
+        .merge(doors::machine::router())
         .merge(doors::mcp::router());
     for resource in ["", "/sse", "/mcp/{topic}", "/mcp/{topic}/{participant}"] {
         router = router.route(&format!("{}{resource}", metadata::WELL_KNOWN), get(metadata::describe));

@@ -22,10 +22,15 @@ use utoipa::{Modify, OpenApi};
         crate::doors::mcp::send,
         crate::doors::mcp::end,
         crate::doors::mcp::message,
+        crate::doors::mcp::poll,
+        crate::doors::machine::connect,
+        crate::doors::machine::send,
+        crate::doors::machine::listen,
         super::metadata::describe,
     ),
     modifiers(&Bearer),
-    tags((name = "MCPx", description = "Rooms, by the MCPx v0 protocol"), (name = "MCP", description = "Rooms as MCP servers"), (name = "service", description = "How the gateway is"))
+    tags((name = "MCPx", description = "Rooms, by the MCPx v0 protocol"), (name = "MCP", description = "Rooms as MCP servers"),
+        (name = "Machine Context Protocol", description = "Rooms, by the Machine Context Protocol 1.0"), (name = "service", description = "How the gateway is"))
 )]
 struct Description;
 

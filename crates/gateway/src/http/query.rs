@@ -33,6 +33,11 @@ impl Query {
         Ok(Self(pairs))
     }
 
+    /// No parameters.
+    pub(crate) fn none() -> Self {
+        Self(Vec::new())
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }

@@ -47,7 +47,7 @@ impl Dialect for Script {
         let Frame::Text(word) = frame else { return };
         match &*word {
             "join" => {
-                let introduction = Introduction { name: None, mcp: McpVersion::default() };
+                let introduction = Introduction::default();
                 self.actions.push_back(Action::Join(Box::new(introduction)));
             }
             "call ghosts" => {
@@ -136,12 +136,15 @@ impl Stage {
         let noted = Arc::<Mutex<Vec<String>>>::default();
         let dialect = Script { actions: VecDeque::new(), noted: noted.clone(), due: None };
         let (carrier, inbox) = Exchanges::new();
+        let alice = ParticipantId::new("alice").expect("an id");
+        let held = Arc::new(crate::permissions::Permissions::default()).hold(&topic, &alice, &[]);
         let ledger = Ledger {
             meters: Meters::new().expect("meters"),
             audit: Audit::off(),
-            participant: ParticipantId::new("alice").expect("an id"),
+            participant: alice,
             topic,
             address: std::net::Ipv4Addr::LOCALHOST.into(),
+            held,
         };
         let expires = Instant::now() + expires;
         let session = Session::outside(entrance, Beginning { dialect, carrier, patience: None, expires, ledger });
@@ -180,7 +183,7 @@ impl Stage {
 }
 
 fn admission(id: &str, mcp: McpVersion) -> Admission {
-    let participant = Participant { id: ParticipantId::new(id).expect("an id"), name: None, kind: None, mcp };
+    let participant = Participant { mcp, ..Participant::new(ParticipantId::new(id).expect("an id")) };
     Admission { participant, claim: Claim::Shared, after: None, recent: None, deliver: Deliver::Directed, echo: false }
 }
 

@@ -33,6 +33,11 @@ impl Lane {
     }
 }
 
+/// Whether this is the word that ends the handshake, in MCP or in its draft dialect.
+pub(super) fn ends_handshake(head: &Head<'_>) -> bool {
+    head.id.is_none() && matches!(head.method.as_deref(), Some("notifications/initialized" | "initialized"))
+}
+
 /// The requests under way. Dropping this ends them.
 #[derive(Debug)]
 pub(super) struct Lanes {

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::frame;
 use super::http::{EventStream, Failure, Http, header_map};
-use super::lanes::{Lane, Lanes};
+use super::lanes::{Lane, Lanes, ends_handshake};
 use super::{Outbound, Received, Setup, UpstreamError};
 
 /// How long the stream may take to say where to POST.
@@ -59,7 +59,7 @@ impl LegacySse {
         let head = Head::read(&text).ok_or_else(|| UpstreamError::NotMcp("a message must be a JSON object".into()))?;
         let id = head.request_id().map(Box::<str>::from);
         let place = self.lanes.place(Lane::of(&head)).await?;
-        let held = (head.method.as_deref() == Some("notifications/initialized")).then(|| self.lanes.hold());
+        let held = ends_handshake(&head).then(|| self.lanes.hold());
         let (http, endpoint, guest) = (self.http.clone(), self.endpoint.clone(), self.guest.clone());
         let (ready, inbound) = (self.lanes.ready(), self.inbound.clone());
         self.lanes.spawn(async move {
@@ -84,6 +84,12 @@ impl LegacySse {
             }
         });
         Ok(())
+    }
+
+    /// Says something that wants no answer, and waits until it has been taken.
+    pub(super) async fn tell(&self, text: &str) {
+        // What is lost now is lost for nobody.
+        let _ = timeout(POST, post(&self.http, &self.endpoint, HeaderMap::new(), text)).await;
     }
 
     /// Dropping the stream ends the session.

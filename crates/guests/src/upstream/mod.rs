@@ -2,7 +2,8 @@
 //!
 //! One [`Connection`] moves raw JSON-RPC messages in one era and keeps its child, its session and its streams in order. [`probe`]
 //! finds out which eras a server speaks. Deliberately absent: translation between revisions, ids, callers and restarts, which are
-//! their owner's. A message is looked at only as far as its head, and no further than moving it needs.
+//! their owner's. A message is looked at only as far as its head, and no further than moving it needs; only what is said to a server that
+//! speaks the draft dialect of MCP, and by it, is said in its own words here, so that nobody behind the connection need know.
 
 mod error;
 mod frame;
@@ -18,14 +19,20 @@ mod target;
 #[cfg(test)]
 pub(crate) mod tests;
 mod watch;
+mod websocket;
 
+use std::collections::VecDeque;
 use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use salon_dialects::mcp::Head;
+use salon_dialects::mcp::draft::{self, Passed, Translator};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 pub use error::UpstreamError;
-pub use probe::{Era, Verdict, Wire, probe};
+pub use probe::{Era, Speech, Verdict, Wire, probe};
 pub use target::{Setup, Target, UrlTransport};
 pub use watch::{Watcher, watch};
 
@@ -34,6 +41,9 @@ const QUEUE: usize = 64;
 
 /// The longest message taken from a server. A longer one ends a stdio connection, and fails the request it came for over HTTP.
 const MAX_MESSAGE: usize = 64 * 1024 * 1024;
+
+/// The id of the request by which a server of the draft dialect is left.
+const FAREWELL_ID: &str = "salon-shutdown";
 
 /// A message on its way to the server.
 #[derive(Clone)]
@@ -89,13 +99,29 @@ pub enum Received {
 /// The sending half of one live connection in one era. Dropping it ends the connection: the child's whole process group is
 /// killed, an HTTP session is deleted if that can still be done.
 #[derive(Debug)]
-pub struct Connection(Inner);
+pub struct Connection {
+    inner: Inner,
+    interpreter: Interpreter,
+    /// Our own way to the receiving half, for what the server need not be asked.
+    answers: mpsc::Sender<Received>,
+}
+
+/// What stands between MCP and a server that speaks the draft dialect, once that is known.
+#[derive(Debug, Clone, Default)]
+struct Interpreter(Arc<OnceLock<Mutex<Translator>>>);
+
+impl Interpreter {
+    fn get(&self) -> Option<MutexGuard<'_, Translator>> {
+        self.0.get().map(|translator| translator.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 #[derive(Debug)]
 enum Inner {
     Stdio(stdio::Stdio),
     Streamable(streamable::Streamable),
     LegacySse(Box<legacy_sse::LegacySse>),
+    WebSocket(websocket::WebSocket),
 }
 
 impl Connection {
@@ -115,15 +141,28 @@ impl Connection {
             }
             Target::Url { url, headers, .. } => (url, headers),
         };
-        let client = http::Http::new(url, headers)?;
         let (sender, receiver) = mpsc::channel(QUEUE);
+        let answers = sender.clone();
+        let client = || http::Http::new(url, headers);
         let inner = match verdict.wire {
-            Wire::Sse => Inner::LegacySse(Box::new(legacy_sse::LegacySse::open(client, setup, sender).await?)),
+            Wire::WebSocket => Inner::WebSocket(websocket::WebSocket::open(url, headers, sender).await?),
+            Wire::Sse => Inner::LegacySse(Box::new(legacy_sse::LegacySse::open(client()?, setup, sender).await?)),
             Wire::Stdio | Wire::Streamable => {
-                Inner::Streamable(streamable::Streamable::open(client, era, setup, sender))
+                Inner::Streamable(streamable::Streamable::open(client()?, era, setup, sender))
             }
         };
-        Ok((Self(inner), Inbound { receiver: Some(receiver) }))
+        Ok(Self::of(inner, answers, receiver))
+    }
+
+    fn of(inner: Inner, answers: mpsc::Sender<Received>, receiver: mpsc::Receiver<Received>) -> (Self, Inbound) {
+        let interpreter = Interpreter::default();
+        let inbound = Inbound { receiver: Some(receiver), interpreter: interpreter.clone(), waiting: VecDeque::new() };
+        (Self { inner, interpreter, answers }, inbound)
+    }
+
+    /// From now on the server is spoken to in the draft dialect. Its owner goes on in MCP; the handshake was the owner's.
+    pub fn speak_draft(&self) {
+        let _ = self.interpreter.0.set(Mutex::default());
     }
 
     /// Starts a child.
@@ -133,34 +172,49 @@ impl Connection {
         voice: stdio::Voice,
     ) -> Result<(Self, Inbound), UpstreamError> {
         let (sender, receiver) = mpsc::channel(QUEUE);
+        let answers = sender.clone();
         let stdio = stdio::Stdio::start(command, setup, voice, sender)?;
-        Ok((Self(Inner::Stdio(stdio)), Inbound { receiver: Some(receiver) }))
+        Ok(Self::of(Inner::Stdio(stdio), answers, receiver))
     }
 
     /// Sends one message. Waits while too many are on their way already, so whoever also reads the [`Inbound`] half must not do
     /// both in one sequence. Answers and notifications never wait for requests.
-    pub async fn send(&self, message: Outbound) -> Result<(), UpstreamError> {
-        match &self.0 {
+    pub async fn send(&self, mut message: Outbound) -> Result<(), UpstreamError> {
+        let passed = self.interpreter.get().map(|mut translator| translator.to_server(&message.text));
+        match passed {
+            None => {}
+            Some(Passed::On(text)) => message.text = text,
+            Some(Passed::Back(text)) => {
+                let answer = Received::Message { text, related: None };
+                return self.answers.send(answer).await.map_err(|_| UpstreamError::Closed);
+            }
+        }
+        self.say(message).await
+    }
+
+    async fn say(&self, message: Outbound) -> Result<(), UpstreamError> {
+        match &self.inner {
             Inner::Stdio(stdio) => stdio.send(message).await,
             Inner::Streamable(http) => http.send(message).await,
             Inner::LegacySse(sse) => sse.send(message).await,
+            Inner::WebSocket(socket) => socket.send(message).await,
         }
     }
 
     /// Drops the HTTP answer of a request (its id as JSON): in the modern era this cancels the request. Nothing more comes for
     /// it, not even [`Received::Failed`]. Does nothing where answers have no stream of their own.
     pub fn abandon(&self, request_id: &str) {
-        match &self.0 {
+        match &self.inner {
             Inner::Streamable(http) => http.abandon(request_id),
-            Inner::Stdio(_) | Inner::LegacySse(_) => {}
+            Inner::Stdio(_) | Inner::LegacySse(_) | Inner::WebSocket(_) => {}
         }
     }
 
     /// The child's process id, which is also its process group's. With a [`Watcher`] it is the watcher's.
     pub fn process(&self) -> Option<u32> {
-        match &self.0 {
+        match &self.inner {
             Inner::Stdio(stdio) => stdio.process(),
-            Inner::Streamable(_) | Inner::LegacySse(_) => None,
+            Inner::Streamable(_) | Inner::LegacySse(_) | Inner::WebSocket(_) => None,
         }
     }
 
@@ -168,10 +222,51 @@ impl Connection {
     /// end (SIGTERM), and after `grace` again killed. An HTTP session is deleted within `grace`. The [`Inbound`] half need not be
     /// read meanwhile.
     pub async fn close(self, grace: Duration) {
-        match self.0 {
+        match self.inner {
             Inner::Stdio(stdio) => stdio.close(grace).await,
             Inner::Streamable(http) => http.close(grace).await,
             Inner::LegacySse(sse) => sse.close(),
+            Inner::WebSocket(socket) => socket.close(grace).await,
+        }
+    }
+
+    /// The same, with everything that came meanwhile thrown away. A server of the draft dialect is told before: `shutdown`, which it has
+    /// `grace` to answer, then `exit`.
+    pub async fn end(self, mut inbound: Inbound, grace: Duration) {
+        if self.interpreter.get().is_some() {
+            let (shutdown, exit) = draft::farewell(FAREWELL_ID);
+            let id = format!("\"{FAREWELL_ID}\"");
+            let farewell = async {
+                if self.say(Outbound::new(shutdown)).await.is_err() {
+                    return;
+                }
+                while let Some(received) = inbound.next().await {
+                    let is_over = match &received {
+                        Received::Message { text, .. } => Head::read(text).is_some_and(|head| head.answers(&id)),
+                        Received::Failed { id: failed, .. } => **failed == *id,
+                        Received::Ended { .. } => true,
+                    };
+                    if is_over {
+                        return;
+                    }
+                }
+            };
+            // Whether or not it was heard, this is the last word.
+            let _ = timeout(grace, farewell).await;
+            let _ = timeout(grace, self.say_last(exit)).await;
+        }
+        drop(inbound);
+        self.close(grace).await;
+    }
+
+    /// Says something after which nothing is said, and waits until it has gone out where closing would not.
+    async fn say_last(&self, text: Box<str>) {
+        let message = Outbound::new(text);
+        match &self.inner {
+            Inner::Streamable(http) => http.tell(&message.text).await,
+            Inner::LegacySse(sse) => sse.tell(&message.text).await,
+            // These send what waits before they close.
+            Inner::Stdio(_) | Inner::WebSocket(_) => drop(self.say(message).await),
         }
     }
 }
@@ -180,16 +275,41 @@ impl Connection {
 #[derive(Debug)]
 pub struct Inbound {
     receiver: Option<mpsc::Receiver<Received>>,
+    interpreter: Interpreter,
+    /// One word of the draft dialect may be several of MCP.
+    waiting: VecDeque<Received>,
 }
 
 impl Inbound {
     /// What comes next. [`Received::Ended`] is the last; `None` follows it, and comes alone when the connection was closed by its
     /// owner. Cancel-safe.
     pub async fn next(&mut self) -> Option<Received> {
-        let received = self.receiver.as_mut()?.recv().await;
-        if matches!(received, None | Some(Received::Ended { .. })) {
-            self.receiver = None;
+        loop {
+            if let Some(received) = self.waiting.pop_front() {
+                return Some(received);
+            }
+            let received = self.receiver.as_mut()?.recv().await;
+            if matches!(received, None | Some(Received::Ended { .. })) {
+                self.receiver = None;
+            }
+            match self.interpreter.get() {
+                None => return received,
+                Some(mut translator) => self.waiting.extend(interpreted(&mut translator, received?)),
+            }
         }
-        received
+    }
+}
+
+fn interpreted(translator: &mut Translator, received: Received) -> Vec<Received> {
+    match received {
+        Received::Message { text, related } => {
+            let texts = translator.from_server(&text).into_iter();
+            texts.map(|text| Received::Message { text, related: related.clone() }).collect()
+        }
+        Received::Failed { id, why, error } => {
+            let error = translator.failed(&id, error.as_deref());
+            vec![Received::Failed { id, why, error }]
+        }
+        ended @ Received::Ended { .. } => vec![ended],
     }
 }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::frame;
 use super::http::{EventStream, Failure, Http, Kind, header_map, kind, read_text};
-use super::lanes::{Lane, Lanes};
+use super::lanes::{Lane, Lanes, ends_handshake};
 use super::{Era, Outbound, Received, Setup, UpstreamError};
 
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -93,7 +93,7 @@ impl Streamable {
         let place = self.lanes.place(Lane::of(&head)).await?;
         let (ready, shared) = (self.lanes.ready(), self.shared.clone());
         let Some(id) = head.request_id().map(Box::<str>::from) else {
-            let begins = shared.era == Era::Legacy && head.method.as_deref() == Some("notifications/initialized");
+            let begins = shared.era == Era::Legacy && ends_handshake(&head);
             let held = begins.then(|| self.lanes.hold());
             self.lanes.spawn(async move {
                 if held.is_none() {
@@ -121,6 +121,11 @@ impl Streamable {
             }
         });
         Ok(())
+    }
+
+    /// Says something that wants no answer, and waits until it has been taken.
+    pub(super) async fn tell(&self, text: &str) {
+        self.shared.tell(text, HeaderMap::new()).await;
     }
 
     pub(super) fn abandon(&self, request_id: &str) {

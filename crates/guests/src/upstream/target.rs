@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::http::Http;
-use super::{UpstreamError, Watcher};
+use super::{UpstreamError, Watcher, websocket};
 
 /// What to bring in.
 #[derive(Clone, PartialEq, Eq)]
@@ -23,9 +23,9 @@ pub enum Target {
         /// Where it runs, if not here.
         cwd: Option<PathBuf>,
     },
-    /// A server that speaks MCP over HTTP.
+    /// A server that speaks MCP over HTTP or a WebSocket.
     Url {
-        /// Its `http` or `https` address.
+        /// Its `http`, `https`, `ws` or `wss` address.
         url: String,
         /// Sent with every request.
         headers: Vec<(String, String)>,
@@ -47,10 +47,18 @@ pub enum UrlTransport {
 }
 
 impl Target {
+    /// Whether it is reached by a WebSocket.
+    pub(crate) fn is_websocket(&self) -> bool {
+        let schemes = ["ws://", "wss://"];
+        let Self::Url { url, .. } = self else { return false };
+        schemes.iter().any(|scheme| url.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme)))
+    }
+
     /// Whether it could be started at all, as far as that can be told without starting it: the program and the folder are there, the
     /// address and the headers are ones.
     pub fn check(&self) -> Result<(), UpstreamError> {
         match self {
+            Self::Url { url, headers, .. } if self.is_websocket() => websocket::check(url, headers),
             Self::Url { url, headers, .. } => Http::new(url, headers).map(drop),
             Self::Command { program, env, cwd, .. } => {
                 let missing = |what: &Path, why: &str| {

@@ -4,6 +4,8 @@
 //! once into the tables where they are read from (see `schema`). A killed process loses neither: the journal is read back.
 //! Deliberately absent: other nodes, and any cache of what is settled beyond SQLite's own.
 
+mod changes;
+mod context;
 mod fresh;
 mod journal;
 mod look;
@@ -137,11 +139,13 @@ enum Fault {
     Entry { key: i64 },
     #[error("the topic name {name:?} is damaged")]
     Topic { name: String },
+    #[error("the name {what:?} in a context is damaged")]
+    Context { what: String },
     #[error("there is no number left for another topic or entry")]
     Exhausted,
 }
 
-/// A [`TopicLog`] in a directory of its own.
+/// A [`TopicLog`] and a [`crate::ContextStore`] in a directory of their own.
 pub struct Sqlite {
     source: Arc<Source>,
     requests: Arc<Queue<Request>>,
@@ -363,6 +367,7 @@ impl Drop for End {
         // Empty unless the writer failed; whoever waits for an answer hears that there will be none.
         self.requests.take(&mut VecDeque::new(), Duration::ZERO);
         self.source.hub.close();
+        self.source.changes.close();
         self.source.close();
         for reader in self.readers.drain(..) {
             let _ = reader.join();

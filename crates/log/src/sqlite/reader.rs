@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use salon_protocol::{Entry, EnvelopeId, Message, Position, TopicName};
 use tokio::sync::oneshot;
 
+use super::changes::Feeds;
 use super::fresh::{Fresh, Recent};
 use super::queue::Queue;
 use super::settled::{self, Folded};
@@ -23,13 +24,14 @@ type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 pub(super) struct Source {
     pub(super) epoch: u32,
     pub(super) hub: Hub,
+    pub(super) changes: Feeds,
     fresh: RwLock<Fresh>,
     jobs: Queue<Job>,
 }
 
 impl Source {
     pub(super) fn new(epoch: u32) -> Self {
-        Self { epoch, hub: Hub::default(), fresh: RwLock::default(), jobs: Queue::new() }
+        Self { epoch, hub: Hub::default(), changes: Feeds::default(), fresh: RwLock::default(), jobs: Queue::new() }
     }
 
     pub(super) fn fresh(&self) -> RwLockReadGuard<'_, Fresh> {

@@ -17,7 +17,8 @@ const APPLICATION: i64 = 0x5361_6c6e;
 /// A commit writes one row of `journal` and dirties one page, whatever topics and ids are in it. Now and then everything in the
 /// journal is settled into `entries` and the folds, many entries at a time, because there each topic and each random id dirties
 /// a page of its own.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
     -- A topic's kept entries are numbered without holes from trimmed + 1.
     CREATE TABLE topics (topic INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, trimmed INTEGER NOT NULL);
@@ -34,7 +35,29 @@ const MIGRATIONS: &[&str] = &["
     ) WITHOUT ROWID;
     -- The settled requests that have no answer.
     CREATE TABLE unanswered (key INTEGER PRIMARY KEY);
-"];
+    ",
+    "
+    -- How many keys a scope has, how many of them exist, and the highest version of any that was forgotten. Named by topic, because
+    -- the context of a topic outlives its entries, and with them the topic's number.
+    CREATE TABLE context_scopes (
+        scope INTEGER PRIMARY KEY, topic TEXT NOT NULL, name TEXT NOT NULL,
+        keys INTEGER NOT NULL, live INTEGER NOT NULL, floor INTEGER NOT NULL,
+        UNIQUE (topic, name)
+    );
+    -- The newest version of every key and, where that is a delete, its row, which orders deletes by time.
+    CREATE TABLE context_keys (
+        slot INTEGER PRIMARY KEY, scope INTEGER NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, deleted INTEGER,
+        UNIQUE (scope, key)
+    );
+    CREATE INDEX context_deleted ON context_keys (scope, deleted) WHERE deleted IS NOT NULL;
+    -- A version without a value is a delete. The value comes last, so that the rest is read without it.
+    CREATE TABLE context_versions (
+        slot INTEGER NOT NULL, version INTEGER NOT NULL, at INTEGER NOT NULL, author TEXT NOT NULL, cause TEXT NOT NULL, value TEXT,
+        UNIQUE (slot, version)
+    );
+    INSERT INTO meta (name, value) VALUES ('context_floor', 0);
+    ",
+];
 
 /// The length of the write-ahead log at which it is written back to the database. The longer, the more changes of one page are
 /// written back as one.

@@ -4,10 +4,11 @@ use futures_util::StreamExt;
 use proptest::prelude::*;
 
 use super::*;
+use crate::context::{Address, Key, Scope, Write, WriteError};
 use crate::contract::{
     self, append, append_lines, asked, caught_up, follow, ids, line, presence, request, start, topic,
 };
-use crate::{Retention, Tailed};
+use crate::{ContextStore, Retention, Tailed};
 
 /// A directory for one test, removed at its end.
 fn directory() -> Temporary {
@@ -61,6 +62,110 @@ async fn sqlite_keeps_the_contract() {
     contract::run(&InDirectories(Mutex::default(), Durability::Os)).await;
 }
 
+impl contract::context::Engine for InDirectories {
+    type Store = Sqlite;
+
+    async fn create(&self) -> Sqlite {
+        contract::Engine::create(self, RetentionRules::default()).await
+    }
+
+    async fn restart(&self, store: Sqlite) -> Sqlite {
+        contract::Engine::restart(self, store).await
+    }
+
+    async fn close(&self, store: &Sqlite) {
+        TopicLog::close(store).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sqlite_keeps_the_contract_of_contexts() {
+    contract::context::run(&InDirectories(Mutex::default(), Durability::Os)).await;
+}
+
+/// A key that everybody in a room has, and something to write to it.
+fn writing(key: &str, value: &str, cause: &str) -> (Address, Write) {
+    let key = Key::new(key).expect("a key");
+    let author = ParticipantId::new("alice").expect("an id");
+    let write = Write { value: Some(value.into()), expected: None, author, cause: cause.into() };
+    (Address { topic: topic("room"), scope: Scope::Topic, key }, write)
+}
+
+#[tokio::test]
+async fn a_log_of_the_first_version_is_migrated() {
+    let directory = directory();
+    let log = Sqlite::open(&directory.0, quick()).expect("a new log");
+    let entries = append_lines(&log, &topic("room"), 0..10).await;
+    drop(log);
+    let db = rusqlite::Connection::open(directory.0.join(DATABASE)).expect("a database");
+    db.execute_batch(
+        "DROP TABLE context_scopes; DROP TABLE context_keys; DROP TABLE context_versions;
+         DELETE FROM meta WHERE name = 'context_floor'; PRAGMA user_version = 1;",
+    )
+    .expect("what the second version made can be unmade");
+    drop(db);
+    let log = Sqlite::open(&directory.0, quick()).expect("a log of the first version");
+    let read = log.read(&topic("room"), Span::Newest, 100).await.expect("a read");
+    assert_eq!(read, entries);
+    let (mode, write) = writing("mode", "1", "1");
+    assert_eq!(log.write(mode, write).await.expect("a write").version, 1);
+}
+
+#[tokio::test]
+async fn a_context_is_there_after_the_process_was_killed_and_outlives_the_entries() {
+    let (lived, copied) = (directory(), directory());
+    let options = Options { retention: rule(None, Some(0)), ..Options::default() };
+    let log = Sqlite::open(&lived.0, options).expect("a new log");
+    append_lines(&log, &topic("room"), 0..10).await;
+    let (mode, write) = writing("mode", "1", "1");
+    log.write(mode.clone(), write).await.expect("a write");
+    log.trim_now().await;
+    assert_eq!(log.topics().await, Ok(vec![]), "the topic is forgotten");
+    for file in ["log.db", "log.db-wal"] {
+        fs::copy(lived.0.join(file), copied.0.join(file)).expect("a copy of an open file");
+    }
+    let copy = Sqlite::open(&copied.0, quick()).expect("a log that was not closed");
+    let kept = copy.get(&mode, None).await.expect("a read").expect("it is there");
+    assert_eq!((kept.number, kept.value.as_deref()), (1, Some("1")));
+}
+
+#[tokio::test]
+async fn a_full_disk_stops_contexts_and_entries_alike() {
+    let directory = directory();
+    let long = "x".repeat(60_000);
+    let mut acknowledged = 0;
+    {
+        let options = Options { max_pages: Some(200), ..Options::default() };
+        let log = Sqlite::open(&directory.0, options).expect("a new log");
+        let writes: Vec<_> = (1..=90)
+            .map(|n| {
+                let (mode, write) = writing("mode", &format!("{long}{n}"), &n.to_string());
+                log.write(mode, write)
+            })
+            .collect();
+        let mut refused = 0;
+        for write in writes {
+            match write.await {
+                Ok(written) => {
+                    assert_eq!(refused, 0, "something was acknowledged after something was refused");
+                    acknowledged = written.version;
+                }
+                Err(error) => {
+                    assert_eq!(error, WriteError::Stopped("the disk is full".into()));
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused > 0, "the disk was not full");
+        let late = log.append(&topic("room"), line("late", "alice", "hello")).await.map(|appended| appended.entry);
+        assert_eq!(late, Err(AppendError::Stopped("the disk is full".into())));
+    }
+    let log = Sqlite::open(&directory.0, quick()).expect("a log on a disk with room");
+    let (mode, _) = writing("mode", "", "");
+    let newest = log.get(&mode, None).await.expect("a read").map_or(0, |version| version.number);
+    assert_eq!(newest, acknowledged, "exactly what was acknowledged is there");
+}
+
 #[tokio::test]
 async fn everything_is_there_after_the_process_was_killed() {
     for durability in [Durability::Full, Durability::Os] {
@@ -106,8 +211,8 @@ fn files_that_are_no_log_are_refused() {
     );
     assert_eq!(refusal(&sql("CREATE TABLE theirs (a)")), "`/log.db` is a database, but not a log of ours");
     assert_eq!(
-        refusal(&sql("PRAGMA application_id = 0x53616c6e; PRAGMA user_version = 2; CREATE TABLE newer (a)")),
-        "`/log.db` has version 2, but this program knows versions up to 1"
+        refusal(&sql("PRAGMA application_id = 0x53616c6e; PRAGMA user_version = 3; CREATE TABLE newer (a)")),
+        "`/log.db` has version 3, but this program knows versions up to 2"
     );
     assert_eq!(
         refusal(&|path| {

@@ -1,4 +1,4 @@
-//! The writer: one thread, one connection, one commit for everything that waits.
+//! The writer: one thread, one connection, one commit for everything that waits, entries and writes to contexts alike.
 //!
 //! Order within a commit: journal row, commit, readable, tailed, acknowledged. After the first error nothing is written or
 //! acknowledged any more.
@@ -17,7 +17,8 @@ use super::queue::Queue;
 use super::reader::Source;
 use super::schema::{LAST_OFFSET, LAST_TOPIC};
 use super::sweep::Sweep;
-use super::{Clock, Fault, journal, settled};
+use super::{Clock, Fault, context, journal, settled};
+use crate::context::{Address, Change, Write, WriteError, Written};
 use crate::{AppendError, Appended, Health, RetentionRules};
 
 /// The most one commit takes. More would only make those at its beginning wait.
@@ -30,6 +31,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// What the writer is asked to do.
 pub(super) enum Request {
     Append(Append),
+    /// Write to a context.
+    Write(Writing),
     /// Apply the retention now, and say when it is done.
     Trim(oneshot::Sender<()>),
 }
@@ -38,6 +41,12 @@ pub(super) struct Append {
     pub(super) topic: TopicName,
     pub(super) envelope: Envelope,
     pub(super) reply: oneshot::Sender<Outcome>,
+}
+
+pub(super) struct Writing {
+    pub(super) address: Address,
+    pub(super) write: Write,
+    pub(super) reply: oneshot::Sender<Result<Written, WriteError>>,
 }
 
 type Outcome = Result<Appended, AppendError>;
@@ -49,6 +58,14 @@ type Accepted = HashMap<TopicName, Vec<Arc<Entry>>>;
 struct Batch {
     envelopes: Vec<(TopicName, Envelope)>,
     replies: Vec<oneshot::Sender<Outcome>>,
+    writings: Vec<Writing>,
+}
+
+/// What a commit has made of a batch.
+struct Committed {
+    outcomes: Vec<Outcome>,
+    accepted: Accepted,
+    judged: Vec<context::Judged>,
 }
 
 /// What the writer knows of a topic.
@@ -89,7 +106,7 @@ impl<'db> Writer<'db> {
         clock: Clock,
         health: watch::Sender<Health>,
     ) -> Result<Self, Fault> {
-        db.set_prepared_statement_cache_capacity(32);
+        db.set_prepared_statement_cache_capacity(64);
         let mut writer = Self {
             begin: db.prepare("BEGIN IMMEDIATE")?,
             commit: db.prepare("COMMIT")?,
@@ -164,13 +181,17 @@ impl<'db> Writer<'db> {
     fn next_batch(&mut self, waiting: &mut VecDeque<Request>) -> Batch {
         let mut batch = Batch::default();
         let mut bytes = 0;
-        while batch.replies.len() < BATCH_ENTRIES && bytes < BATCH_BYTES {
+        while batch.replies.len() + batch.writings.len() < BATCH_ENTRIES && bytes < BATCH_BYTES {
             match waiting.pop_front() {
                 None => break,
                 Some(Request::Append(append)) => {
                     bytes += append.envelope.text().len();
                     batch.envelopes.push((append.topic, append.envelope));
                     batch.replies.push(append.reply);
+                }
+                Some(Request::Write(writing)) => {
+                    bytes += writing.write.value.as_ref().map_or(0, |value| value.len());
+                    batch.writings.push(writing);
                 }
                 Some(Request::Trim(reply)) => {
                     // It is about what was appended before it, so this batch ends here.
@@ -182,17 +203,20 @@ impl<'db> Writer<'db> {
         batch
     }
 
-    fn store(&mut self, Batch { envelopes, replies }: Batch) {
-        if replies.is_empty() {
+    fn store(&mut self, Batch { envelopes, replies, writings }: Batch) {
+        if replies.is_empty() && writings.is_empty() {
             return;
         }
         let stored = match &self.stopped {
-            None => self.commit(envelopes).map_err(|fault| self.stop(&fault)),
+            None => self.commit(envelopes, &writings).map_err(|fault| self.stop(&fault)),
             Some(reason) => Err(reason.clone()),
         };
         match stored {
-            Ok((outcomes, accepted)) => {
+            Ok(Committed { outcomes, accepted, judged }) => {
                 self.publish(accepted);
+                for (writing, judged) in writings.into_iter().zip(judged) {
+                    self.tell_written(writing, judged);
+                }
                 for (reply, outcome) in replies.into_iter().zip(outcomes) {
                     // Whoever appended may have gone; the entry stays.
                     let _ = reply.send(outcome);
@@ -205,12 +229,15 @@ impl<'db> Writer<'db> {
                 for reply in replies {
                     let _ = reply.send(Err(AppendError::Stopped(reason.clone())));
                 }
+                for writing in writings {
+                    let _ = writing.reply.send(Err(WriteError::Stopped(reason.clone())));
+                }
             }
         }
     }
 
     /// Judges and commits a batch. Nothing of it may be shown to anyone unless this succeeds.
-    fn commit(&mut self, envelopes: Vec<(TopicName, Envelope)>) -> Result<(Vec<Outcome>, Accepted), Fault> {
+    fn commit(&mut self, envelopes: Vec<(TopicName, Envelope)>, writings: &[Writing]) -> Result<Committed, Fault> {
         let now = (self.clock)();
         let mut outcomes = Vec::with_capacity(envelopes.len());
         let mut accepted = Accepted::new();
@@ -248,8 +275,21 @@ impl<'db> Writer<'db> {
             self.record.raw_bind_parameter(1, self.row.as_slice())?;
             self.record.raw_execute()?;
         }
+        let mut judged = Vec::with_capacity(writings.len());
+        for Writing { address, write, .. } in writings {
+            judged.push(context::apply(self.db, now, address, write)?);
+        }
         self.commit.raw_execute()?;
-        Ok((outcomes, accepted))
+        Ok(Committed { outcomes, accepted, judged })
+    }
+
+    /// Tells those who follow what was written to a context, then who wrote it.
+    fn tell_written(&self, Writing { address, reply, .. }: Writing, judged: context::Judged) {
+        if let Ok((Written { version, repeated: false, .. }, existence)) = judged {
+            let Address { topic, scope, key } = address;
+            self.source.changes.feed(&topic, Change { scope, key, version, existence });
+        }
+        let _ = reply.send(judged.map(|(written, _)| written));
     }
 
     /// Makes what was committed readable, then hands it to the tails.

@@ -19,12 +19,14 @@ const HELLO: &str = "hello";
 const MODERN: &str = "2026-07-28";
 
 /// What `with` says of the client itself.
-pub(crate) const OWN_KEYS: [&str; 4] = ["version", "offers", "client", "first"];
+pub(crate) const OWN_KEYS: [&str; 5] = ["version", "offers", "client", "first", "draft"];
 
 pub(crate) struct Client {
     revision: String,
     capabilities: Value,
     info: Value,
+    /// What a client of the draft dialect declares, for it is one then.
+    declares: Option<Value>,
     /// Whether it says more than the scene says.
     speaks: bool,
     /// Whether it sees the room rather than one participant.
@@ -39,7 +41,13 @@ impl Client {
         let said = |key: &str| with.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str());
         let offers = said("offers").unwrap_or_default().split(',').filter(|word| !word.is_empty());
         let capabilities = offers.map(|word| (word.to_owned(), json!({}))).collect::<Map<_, _>>();
+        let declared = said("offers").unwrap_or("progress,cancellation");
+        let declares = |word: &str| declared.split(',').any(|said| said == word);
+        let declares = said("draft").map(
+            |_| json!({"supportsProgress": declares("progress"), "supportsCancellation": declares("cancellation")}),
+        );
         Self {
+            declares,
             revision: said("version").unwrap_or("2025-06-18").to_owned(),
             capabilities: capabilities.into(),
             info: json!({"name": said("client").unwrap_or(&who.0), "version": "1"}),
@@ -57,6 +65,10 @@ impl Client {
     fn hello(&self) -> Value {
         if self.is_modern() {
             return json!({"id": HELLO, "method": "server/discover"});
+        }
+        if let Some(declares) = &self.declares {
+            let params = json!({"mcpVersion": self.revision, "clientCapabilities": declares});
+            return json!({"id": HELLO, "method": "initialize", "params": params});
         }
         let params =
             json!({"protocolVersion": self.revision, "capabilities": self.capabilities, "clientInfo": self.info});
@@ -124,6 +136,7 @@ impl Stage {
                 Connection::socket(socket, topic)
             }
             Over::Http => Connection::requests(Requests::new(address, call), topic),
+            Over::Poll => Connection::requests(Requests::polling(address, call), topic),
             Over::Sse => {
                 let mut requests = Requests::new(address, call);
                 if !with.contains(&("first".into(), "post".into())) {
@@ -157,10 +170,18 @@ impl Stage {
         connection.welcome = text;
         let Some(client) = connection.client.as_ref().filter(|client| !client.is_modern()) else { return Ok(()) };
         let (over, agreed) = (client.over, answer["result"]["protocolVersion"].as_str().unwrap_or_default().to_owned());
-        let initialized = client.fill(json!({"method": "notifications/initialized"}))?;
+        let is_draft = client.declares.is_some();
+        let initialized = match is_draft {
+            true => client.fill(json!({"method": "initialized", "params": {}}))?,
+            false => client.fill(json!({"method": "notifications/initialized"}))?,
+        };
         if let Some(requests) = connection.as_requests() {
-            requests.agreed(&agreed);
-            if over == Over::Http || !requests.listens {
+            if !is_draft {
+                requests.agreed(&agreed);
+            }
+            if over == Over::Poll {
+                requests.poll();
+            } else if over == Over::Http || !requests.listens {
                 requests.listen().await?;
             }
             if over == Over::Sse {
@@ -200,7 +221,8 @@ impl Stage {
         let connection = self.connection(who)?;
         let client = connection.client.as_ref().filter(|client| client.sees_all && client.over == Over::WebSocket);
         let client = client.ok_or("only over a WebSocket to the whole room is it known that nothing more came")?;
-        let call = json!({"id": id, "method": "tools/call", "params": {"name": "system:gateway__presence.get"}});
+        let method = if client.declares.is_some() { "tools/invoke" } else { "tools/call" };
+        let call = json!({"id": id, "method": method, "params": {"name": "system:gateway__presence.get"}});
         let call = client.fill(call)?;
         connection.send(&call).await?;
         match self.next(who, Wanted::Frame).await? {

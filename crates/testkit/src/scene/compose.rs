@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::client::OWN_KEYS;
+use super::connection::Connection;
 use super::matching::substitute;
 use super::stage::Stage;
 use super::{Outgoing, Over, Who, With};
@@ -16,6 +17,7 @@ pub(crate) enum Door<'a> {
     Socket,
     Stream,
     Mcp { at: Option<&'a str>, over: Over },
+    Machine { over: Over },
 }
 
 impl Door<'_> {
@@ -27,11 +29,16 @@ impl Door<'_> {
         match self {
             Self::Stream => (format!("/v0/topics/{topic}/stream"), Vec::new()),
             Self::Socket => ("/v0/ws".to_owned(), topics),
+            Self::Machine { over: Over::WebSocket } => ("/context/v1/ws".to_owned(), topics),
+            Self::Machine { .. } => ("/context/v1/stream".to_owned(), topics),
             Self::Mcp { at, over: Over::Sse } => {
                 ("/sse".to_owned(), topics.into_iter().chain(at.map(|at| named("participant", at))).collect())
             }
-            Self::Mcp { at: None, .. } => (format!("/mcp/{topic}"), Vec::new()),
-            Self::Mcp { at: Some(at), .. } => (format!("/mcp/{topic}/{at}"), Vec::new()),
+            Self::Mcp { at, over } => {
+                let at = at.map(|at| format!("/{at}")).unwrap_or_default();
+                let poll = if over == Over::Poll { "/poll" } else { "" };
+                (format!("/mcp/{topic}{at}{poll}"), Vec::new())
+            }
         }
     }
 
@@ -39,6 +46,7 @@ impl Door<'_> {
     fn subprotocol(self) -> &'static str {
         match self {
             Self::Mcp { .. } => "mcp",
+            Self::Machine { .. } => "machine-context.v1",
             Self::Socket | Self::Stream => "mcpx.v0",
         }
     }
@@ -56,6 +64,20 @@ impl Stage {
                 }
                 other => Err(format!("an MCP client does not do {other:?}")),
             };
+        }
+        if let Some(served) = self.connections.get_mut(who).and_then(Connection::as_served) {
+            return match what {
+                Outgoing::Raw(text) => Ok(substitute(text, &self.bindings)),
+                Outgoing::Filled(text) => served.fill(&substitute(text, &self.bindings)),
+                Outgoing::Reply { request, result, failed } => {
+                    let result = result.as_deref().map(|result| substitute(result, &self.bindings));
+                    served.reply(&substitute(request, &self.bindings), result.as_deref(), *failed)
+                }
+                other => Err(format!("a server does not do {other:?}")),
+            };
+        }
+        if let Some(machine) = self.connections.get_mut(who).and_then(|connection| connection.machine.as_mut()) {
+            return machine.compose(what, &self.bindings);
         }
         let envelope = match what {
             Outgoing::Raw(text) => {

@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use super::client::Client;
+use super::framed::Session;
+use super::machine::Machine;
 use super::requests::Requests;
+use super::served::Served;
 use super::stage::shorten;
 use crate::Failure;
 use crate::http::EventStream;
@@ -37,6 +40,8 @@ enum Wire {
     Socket(Box<Socket>),
     Stream(Box<EventStream>),
     Requests(Box<Requests>),
+    Framed(Box<Session>),
+    Served(Box<Served>),
 }
 
 pub(crate) struct Connection {
@@ -44,6 +49,8 @@ pub(crate) struct Connection {
     pub(crate) topic: String,
     /// Who speaks MCP over it, and not MCPx.
     pub(crate) client: Option<Client>,
+    /// Who speaks the Machine Context Protocol over it.
+    pub(crate) machine: Option<Machine>,
     /// The welcome, as it came; an MCP client's is the answer to its first request.
     pub(crate) welcome: String,
     /// What came while nobody was looking.
@@ -52,7 +59,14 @@ pub(crate) struct Connection {
 
 impl Connection {
     fn new(wire: Wire, topic: &str) -> Self {
-        Self { wire, topic: topic.into(), client: None, welcome: String::new(), waiting: VecDeque::new() }
+        Self {
+            wire,
+            topic: topic.into(),
+            client: None,
+            machine: None,
+            welcome: String::new(),
+            waiting: VecDeque::new(),
+        }
     }
 
     pub(crate) fn socket(socket: Socket, topic: &str) -> Self {
@@ -67,10 +81,32 @@ impl Connection {
         Self::new(Wire::Requests(Box::new(requests)), topic)
     }
 
+    pub(crate) fn framed(session: Session, topic: &str) -> Self {
+        Self::new(Wire::Framed(Box::new(session)), topic)
+    }
+
+    pub(crate) fn as_framed(&mut self) -> Option<&mut Session> {
+        match &mut self.wire {
+            Wire::Framed(session) => Some(session),
+            Wire::Socket(_) | Wire::Stream(_) | Wire::Requests(_) | Wire::Served(_) => None,
+        }
+    }
+
+    pub(crate) fn served(served: Served, topic: &str) -> Self {
+        Self::new(Wire::Served(Box::new(served)), topic)
+    }
+
+    pub(crate) fn as_served(&mut self) -> Option<&mut Served> {
+        match &mut self.wire {
+            Wire::Served(served) => Some(served),
+            Wire::Socket(_) | Wire::Stream(_) | Wire::Requests(_) | Wire::Framed(_) => None,
+        }
+    }
+
     pub(crate) fn as_requests(&mut self) -> Option<&mut Requests> {
         match &mut self.wire {
             Wire::Requests(requests) => Some(requests),
-            Wire::Socket(_) | Wire::Stream(_) => None,
+            Wire::Socket(_) | Wire::Stream(_) | Wire::Framed(_) | Wire::Served(_) => None,
         }
     }
 
@@ -79,6 +115,8 @@ impl Connection {
             Wire::Socket(socket) => socket.text(text).await,
             Wire::Requests(requests) => requests.send(text).await,
             Wire::Stream(_) => Err("a stream of events is only for reading".into()),
+            Wire::Framed(_) => Err("a framed connection sends requests, not texts".into()),
+            Wire::Served(served) => served.send(text),
         }
     }
 
@@ -120,6 +158,8 @@ impl Connection {
                 Event::Broken => Came::Ended,
             }),
             Wire::Requests(requests) => requests.next().await,
+            Wire::Framed(session) => session.next().await,
+            Wire::Served(served) => served.next().await,
             Wire::Stream(stream) => {
                 let Some(event) = stream.next().await? else { return Ok(Came::Ended) };
                 // What resumes a stream is the envelope's id, as with `after`.
@@ -136,6 +176,8 @@ impl Connection {
         match self.wire {
             Wire::Socket(socket) => socket.close().await,
             Wire::Requests(requests) => requests.end().await,
+            Wire::Framed(session) => session.leave().await,
+            Wire::Served(served) => served.leave().await,
             Wire::Stream(_) => Ok(()),
         }
     }

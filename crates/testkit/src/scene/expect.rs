@@ -42,10 +42,21 @@ impl Stage {
                     _ => Wanted::Frame,
                 };
                 let came = self.next_value(who, wanted).await?;
-                let expected = json!({
-                    "protocol": "mcp-x/v0", "id": "(any)", "ts": "(any)", "from": "system:gateway", "kind": "presence",
-                    "payload": {"event": event, "participant": {"id": of}},
-                });
+                let payload = json!({"event": event, "participant": {"id": of}});
+                let connection = self.connection(who)?;
+                if connection.machine.is_some() {
+                    let expected = super::machine::presence(&payload);
+                    compare(&expected, &came, &mut self.bindings).map_err(|told| format!("{told}\n  in {came}"))?;
+                    let Some(more) = more else { return Ok(()) };
+                    return compare(more, &came["payload"]["presence"]["participant"], &mut self.bindings);
+                }
+                let expected = match connection.as_framed() {
+                    Some(_) => json!({"sender": "system:gateway", "kind": "presence", "payload": payload}),
+                    None => json!({
+                        "protocol": "mcp-x/v0", "id": "(any)", "ts": "(any)", "from": "system:gateway", "kind": "presence",
+                        "payload": payload,
+                    }),
+                };
                 compare(&expected, &came, &mut self.bindings).map_err(|told| format!("{told}\n  in {came}"))?;
                 let Some(more) = more else { return Ok(()) };
                 compare(more, &came["payload"]["participant"], &mut self.bindings)
@@ -73,6 +84,11 @@ impl Stage {
 
     /// Lets anything pass until it comes.
     pub(crate) async fn wait(&mut self, who: &Who, what: &Incoming) -> Result<(), Failure> {
+        let received = match (what, self.connection(who)?.as_framed()) {
+            (Incoming::Json(expected), Some(_)) => Some(Incoming::Json(super::framed::received(expected))),
+            _ => None,
+        };
+        let what = received.as_ref().unwrap_or(what);
         loop {
             let text = self.next_text(who, Wanted::OwnPresence).await?;
             let came: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -89,7 +105,14 @@ impl Stage {
 
     /// Remembers what may be answered later.
     fn hear(&mut self, who: &Who, came: &Value) -> Result<(), Failure> {
-        if let Some(client) = &mut self.connection(who)?.client {
+        let connection = self.connection(who)?;
+        if let Some(session) = connection.as_framed() {
+            session.hear(came);
+        } else if let Some(machine) = &mut connection.machine {
+            machine.hear(came);
+        } else if let Some(served) = connection.as_served() {
+            served.hear(came);
+        } else if let Some(client) = &mut connection.client {
             client.hear(came);
         } else if let Some(id) = came["id"].as_str() {
             self.heard.entry(id.to_owned()).or_insert_with(|| came.to_string());
@@ -99,6 +122,14 @@ impl Stage {
 
     fn expect_refusal(&mut self, came: &Value, code: &str, regarding: Option<&str>) -> Result<(), Failure> {
         let regarding = regarding.map_or("(absent)".into(), |id| substitute(id, &self.bindings));
+        if came["header"].is_object() {
+            let expected = super::machine::refusal(code, &regarding);
+            return compare(&expected, came, &mut self.bindings).map_err(|told| format!("{told}\n  in {came}"));
+        }
+        if came["status"] == "rejected" || came["status"] == "error" {
+            let expected = json!({"status": "(any)", "code": code, "message": "(any)"});
+            return compare(&expected, came, &mut self.bindings);
+        }
         compare(&refusal(code, &regarding), came, &mut self.bindings).map_err(|told| format!("{told}\n  in {came}"))
     }
 
@@ -129,7 +160,7 @@ impl Stage {
         }
         loop {
             match self.next(who, Wanted::Fence).await? {
-                Came::Text(came) if came == text => return Ok(()),
+                Came::Text(came) if came == text || is_framed_fence(&came, &id) => return Ok(()),
                 // A fence of an earlier step, which nobody has looked at.
                 Came::Text(came) if is_fence(&came) => {}
                 other => return Err(format!("expected nothing more, came {other}")),
@@ -293,5 +324,15 @@ fn refusal(code: &str, regarding: &str) -> Value {
 }
 
 fn is_fence(text: &str) -> bool {
-    serde_json::from_str::<Value>(text).is_ok_and(|entry| entry["from"] == FENCE)
+    serde_json::from_str::<Value>(text)
+        .is_ok_and(|entry| entry["from"] == FENCE || entry["sender"] == FENCE || entry["header"]["source"] == FENCE)
+}
+
+/// A fence as it is received by whoever is not sent envelopes.
+fn is_framed_fence(text: &str, id: &str) -> bool {
+    let is_it = |entry: &Value| {
+        let framed = entry["sender"] == FENCE && entry["id"] == id;
+        framed || entry["header"]["source"] == FENCE && entry["header"]["messageId"] == id
+    };
+    serde_json::from_str::<Value>(text).is_ok_and(|entry| is_it(&entry))
 }

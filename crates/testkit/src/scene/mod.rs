@@ -34,6 +34,21 @@
 //! The other side, by mcpx: `W meets X as ID CAPABILITIES` lets anything pass until X's `initialize` comes, and answers it;
 //! `W is asked METHOD by X as $Y [PARAMS]` lets anything pass until X asks W that, and binds the request's id.
 //!
+//! **By the framed door.** `W joins TOPIC by framed` (`with capabilities=a,b`) CONNECTs; the answer is what it is welcomed with. `W sends JSON` is then the body of a SEND, in
+//! which `sessionId` is filled in; a SEND that is refused is what `W gets` next. `as ID` is the request's id, and `$ID` from then on what the gateway calls the message. `W gets` RECEIVEs, message by message;
+//! `W answers $X [RESULT]` answers what was got; `W leaves` DISCONNECTs.
+//!
+//! **By the Machine Context Protocol.** `W joins TOPIC by machine`, over a WebSocket or `over http`, where it listens too; with `auth=message` the token is in the first message.
+//! `W connects to TOPIC by machine` says nothing yet. `W sends JSON` fills in what is missing of the header; `W calls X TOOL.CAPABILITY as ID [PARAMETERS]` is a request,
+//! `W answers $X [RESULT]` or `… error ERROR` answers one that was got, `W says TEXT as ID` is chat.
+//!
+//! **In the draft dialect.** `W joins TOPIC by draft` is a client of the MCP door that says the same in other words: as `by mcp`, and `over poll` too. `offers=` is what it
+//! declares of `progress,cancellation`: both, unless it is said.
+//!
+//! **Servers as guests.** `W serves TOPIC by draft [TOOLS]`, or `by mcp`, is a server that a guest brings into the room as W. Handshakes and lists it answers by itself, the
+//! list of tools with these; anything else is what `W gets`, to be answered by `W answers $X [RESULT]` or `… error ERROR`. `W sends JSON` goes to all who are
+//! connected to it. `W offers TOOLS` changes its list.
+//!
 //! **Sending.** `W sends JSON` fills in what is missing of `protocol`, `ts`, `from`, `kind` and `payload.jsonrpc`; `W sends raw TEXT`
 //! fills in nothing. For short: `W says TEXT as ID`, `W notifies X|everyone as ID`, `W calls X [METHOD] as ID [PARAMS]`,
 //! `W answers REQUEST as ID [RESULT]` or `… as ID error ERROR` (the request was sent in the scene, or it is `$X`, the id of one that
@@ -59,9 +74,12 @@ mod client;
 mod compose;
 mod connection;
 mod expect;
+mod framed;
+mod machine;
 mod matching;
 mod parse;
 mod requests;
+mod served;
 mod stage;
 
 use std::path::Path;
@@ -109,6 +127,17 @@ pub(crate) enum Way {
         at: Option<String>,
         over: Over,
     },
+    /// The same, in the draft dialect.
+    Draft {
+        at: Option<String>,
+        over: Over,
+    },
+    /// By the Multi-Component Protocol.
+    Framed,
+    /// By the Machine Context Protocol.
+    Machine {
+        over: Over,
+    },
 }
 
 /// What carries an MCP client.
@@ -117,30 +146,113 @@ pub(crate) enum Over {
     WebSocket,
     Http,
     Sse,
+    Poll,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
-    Join { who: Who, topic: String, way: Way, with: With },
-    Connect { who: Who, topic: String, way: Way, with: With },
-    Meet { who: Who, whom: String, id: String, capabilities: String },
-    CannotJoin { who: Who, topic: String, with: With, refused: Refused },
-    Follow { who: Who, topic: String, with: With },
-    CannotFollow { who: Who, topic: String, with: With, refused: Refused },
-    Welcomed { who: Who, expected: Expected },
-    Send { who: Who, what: Outgoing },
-    Post { who: Who, topic: String, envelope: String, answer: Expected },
-    Flood { who: Who, count: usize, code: String },
-    FloodByPosts { who: Who, topic: String, count: usize, code: String },
-    Get { who: Vec<Who>, what: Incoming },
-    Wait { who: Vec<Who>, what: Incoming },
-    Closed { who: Vec<Who>, code: u16 },
-    StreamEnds { who: Who },
-    Leave { who: Who },
-    Break { who: Who },
+    Join {
+        who: Who,
+        topic: String,
+        way: Way,
+        with: With,
+    },
+    Connect {
+        who: Who,
+        topic: String,
+        way: Way,
+        with: With,
+    },
+    /// A server becomes a guest; `draft` is what it speaks.
+    Serve {
+        who: Who,
+        topic: String,
+        draft: bool,
+        tools: String,
+    },
+    Offer {
+        who: Who,
+        tools: String,
+    },
+    Meet {
+        who: Who,
+        whom: String,
+        id: String,
+        capabilities: String,
+    },
+    CannotJoin {
+        who: Who,
+        topic: String,
+        with: With,
+        refused: Refused,
+    },
+    Follow {
+        who: Who,
+        topic: String,
+        with: With,
+    },
+    CannotFollow {
+        who: Who,
+        topic: String,
+        with: With,
+        refused: Refused,
+    },
+    Welcomed {
+        who: Who,
+        expected: Expected,
+    },
+    Send {
+        who: Who,
+        what: Outgoing,
+    },
+    Post {
+        who: Who,
+        topic: String,
+        envelope: String,
+        answer: Expected,
+    },
+    Flood {
+        who: Who,
+        count: usize,
+        code: String,
+    },
+    FloodByPosts {
+        who: Who,
+        topic: String,
+        count: usize,
+        code: String,
+    },
+    Get {
+        who: Vec<Who>,
+        what: Incoming,
+    },
+    Wait {
+        who: Vec<Who>,
+        what: Incoming,
+    },
+    Closed {
+        who: Vec<Who>,
+        code: u16,
+    },
+    StreamEnds {
+        who: Who,
+    },
+    Leave {
+        who: Who,
+    },
+    Break {
+        who: Who,
+    },
     Restart,
     NoRival,
-    Ask { who: Option<Who>, method: String, path: String, with: With, body: String, answer: Expected },
+    Ask {
+        who: Option<Who>,
+        method: String,
+        path: String,
+        with: With,
+        body: String,
+        answer: Expected,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq)]

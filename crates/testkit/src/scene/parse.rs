@@ -148,6 +148,20 @@ fn action(who: Who, verb: &str, mut words: Words<'_>) -> Result<Step, Failure> {
             let (way, with) = (way(&mut words)?, with(&mut words)?);
             words.end(Step::Connect { who, topic, way, with })
         }
+        "serves" => {
+            let topic = words.word("a topic")?.to_owned();
+            words.demand("by")?;
+            let draft = words.eat("draft");
+            if !draft {
+                words.demand("mcp")?;
+            }
+            let tools = words.optional_json()?.unwrap_or_else(|| "[]".into());
+            Ok(Step::Serve { who, topic, draft, tools })
+        }
+        "offers" => {
+            let tools = words.optional_json()?.ok_or("what is offered is missing")?;
+            Ok(Step::Offer { who, tools })
+        }
         "meets" => {
             let whom = words.word("whom")?.to_owned();
             words.demand("as")?;
@@ -219,17 +233,33 @@ fn way(words: &mut Words<'_>) -> Result<Way, Failure> {
     if words.eat("mcpx") {
         return Ok(Way::Mcpx);
     }
+    if words.eat("framed") {
+        return Ok(Way::Framed);
+    }
+    if words.eat("machine") {
+        return Ok(Way::Machine { over: over(words)? });
+    }
+    if words.eat("draft") {
+        let at = words.eat("at").then(|| words.word("a participant").map(str::to_owned)).transpose()?;
+        return Ok(Way::Draft { at, over: over(words)? });
+    }
     if !words.eat("mcp") {
         return Err(format!("expected `mcpx` or `mcp` before `{}`", words.rest()));
     }
     let at = words.eat("at").then(|| words.word("a participant").map(str::to_owned)).transpose()?;
-    let over = match words.eat("over").then(|| words.word("a carrier")).transpose()? {
+    let over = over(words)?;
+    Ok(Way::Mcp { at, over })
+}
+
+/// What carries a client, where that is said.
+fn over(words: &mut Words<'_>) -> Result<Over, Failure> {
+    Ok(match words.eat("over").then(|| words.word("a carrier")).transpose()? {
         None => Over::WebSocket,
         Some("http") => Over::Http,
         Some("sse") => Over::Sse,
+        Some("poll") => Over::Poll,
         Some(other) => return Err(format!("`{other}` is neither `http` nor `sse`")),
-    };
-    Ok(Way::Mcp { at, over })
+    })
 }
 
 fn outgoing(verb: &str, mut words: Words<'_>) -> Result<Outgoing, Failure> {

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -17,6 +18,9 @@ use crate::{Failure, within};
 const WAITING: usize = 1024;
 
 const SESSION: &str = "mcp-session-id";
+
+/// How many seconds a poll waits that has nothing else to do.
+const LONG: u64 = 10;
 
 pub(crate) struct Requests {
     address: SocketAddr,
@@ -31,6 +35,8 @@ pub(crate) struct Requests {
     /// They end with the connection.
     streams: JoinSet<()>,
     pub(crate) listens: bool,
+    /// Whether everything is asked for by polls.
+    polls: bool,
 }
 
 impl Requests {
@@ -38,7 +44,43 @@ impl Requests {
         let (coming, came) = mpsc::channel(WAITING);
         let common = call.header("Accept", "application/json, text/event-stream");
         let (session, streams) = (Arc::default(), JoinSet::new());
-        Self { address, common, endpoint: None, session, revision: None, came, coming, streams, listens: false }
+        Self {
+            address,
+            common,
+            endpoint: None,
+            session,
+            revision: None,
+            came,
+            coming,
+            streams,
+            listens: false,
+            polls: false,
+        }
+    }
+
+    /// The same for a client that polls.
+    pub(crate) fn polling(address: SocketAddr, call: Call) -> Self {
+        Self { polls: true, ..Self::new(address, call) }
+    }
+
+    /// Asks what there is to be said, again and again.
+    pub(crate) fn poll(&mut self) {
+        let mut call = self.request("POST");
+        call.path.push_str(&format!("?wait={LONG}"));
+        let (address, coming) = (self.address, self.coming.clone());
+        self.streams.spawn(async move {
+            loop {
+                let Ok(answer) = call.send(address).await else { break };
+                let Ok(messages) = serde_json::from_str::<Vec<Box<RawValue>>>(&answer.body) else { break };
+                for message in messages {
+                    if coming.send(Came::Text(message.get().to_owned())).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            let _ = coming.send(Came::Ended).await;
+        });
+        self.listens = true;
     }
 
     /// The handshake is done: from now on requests name what was agreed.
@@ -87,6 +129,16 @@ impl Requests {
         Ok(())
     }
 
+    /// What streams come from.
+    pub(crate) fn path(&self) -> &str {
+        &self.common.path
+    }
+
+    /// Messages go elsewhere.
+    pub(crate) fn post_to(&mut self, path: String) {
+        self.endpoint = Some(path);
+    }
+
     /// Messages go where those of HTTP+SSE do, unless the stream has named another place.
     pub(crate) fn post_to_messages(&mut self) {
         self.endpoint.get_or_insert_with(|| "/message".into());
@@ -103,12 +155,20 @@ impl Requests {
         if let Some(endpoint) = &self.endpoint {
             call.path.clone_from(endpoint);
         }
+        if self.polls {
+            // Only the first of them has nobody else to wait for its answer.
+            let wait = if self.session.get().is_some() { 0 } else { LONG };
+            call.path.push_str(&format!("?wait={wait}"));
+        }
         let message: Value = serde_json::from_str(text).unwrap_or_default();
         for (name, value) in repeated(&message) {
             call = call.header(name, value);
         }
         let (address, session, coming) = (self.address, self.session.clone(), self.coming.clone());
-        let asks = message["method"].is_string() && !message["id"].is_null() || message.is_array();
+        let polls = self.polls;
+        let asks = message["method"].is_string() && !message["id"].is_null()
+            || message.is_array()
+            || message["header"]["messageType"] == "request";
         let posted = async move {
             let response = call.open(address).await?;
             let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
@@ -121,7 +181,13 @@ impl Requests {
                 return Ok(());
             }
             let answer = Answer::read(response).await?;
-            if !answer.body.is_empty() {
+            if let Ok(messages) = serde_json::from_str::<Vec<Box<RawValue>>>(&answer.body)
+                && polls
+            {
+                for message in messages {
+                    let _ = coming.send(Came::Text(message.get().to_owned())).await;
+                }
+            } else if !answer.body.is_empty() {
                 let _ = coming.send(Came::Text(answer.body)).await;
             } else if answer.status >= 400 {
                 let _ = coming.send(Came::Refused(answer.status)).await;

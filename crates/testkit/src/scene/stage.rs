@@ -71,7 +71,28 @@ impl Stage {
             Step::Connect { who, topic, way: Way::Mcp { at, over }, with } => {
                 self.come_by_mcp(who, topic, (at.as_deref(), *over), with, false).await
             }
-            Step::Connect { way: Way::Mcpx, .. } => Err("by mcpx one joins".into()),
+            Step::Join { who, topic, way: Way::Draft { at, over }, with } => {
+                self.come_by_mcp(who, topic, (at.as_deref(), *over), &in_draft(with), true).await
+            }
+            Step::Connect { who, topic, way: Way::Draft { at, over }, with } => {
+                self.come_by_mcp(who, topic, (at.as_deref(), *over), &in_draft(with), false).await
+            }
+            Step::Serve { who, topic, draft, tools } => self.serve(who, topic, *draft, tools).await,
+            Step::Offer { who, tools } => match self.connection(who)?.as_served() {
+                Some(served) => {
+                    served.offer(tools);
+                    Ok(())
+                }
+                None => Err("only a server offers something".into()),
+            },
+            Step::Join { who, topic, way: Way::Machine { over }, with } => {
+                self.come_by_machine(who, topic, *over, with, true).await
+            }
+            Step::Connect { who, topic, way: Way::Machine { over }, with } => {
+                self.come_by_machine(who, topic, *over, with, false).await
+            }
+            Step::Join { who, topic, way: Way::Framed, with } => self.come_by_framed(who, topic, with).await,
+            Step::Connect { way: Way::Mcpx | Way::Framed, .. } => Err("by this door one joins".into()),
             Step::Meet { who, whom, id, capabilities } => self.meet(who, whom, id, capabilities).await,
             Step::Join { who, topic, way: Way::Mcpx, with } => {
                 let connected = self.connect(who, topic, with).await?;
@@ -104,8 +125,15 @@ impl Stage {
                     self.expect_listing(terms, &welcome, &["payload", "history", "recent"])?;
                 }
                 let Some(wanted) = &expected.json else { return Ok(()) };
-                let said = &payload[if is_client { "result" } else { "payload" }];
+                let said = match (is_client, self.connection(who)?.as_framed().is_some()) {
+                    (_, true) => &payload,
+                    (true, _) => &payload["result"],
+                    (false, _) => &payload["payload"],
+                };
                 compare(wanted, said, &mut self.bindings).map_err(|told| format!("{told}\n  in {said}"))
+            }
+            Step::Send { who, what } if self.connection(who)?.as_framed().is_some() => {
+                self.send_framed(who, what).await
             }
             Step::Send { who, what } => {
                 let text = self.compose(who, what)?;
@@ -237,7 +265,7 @@ pub(crate) enum Wanted {
 impl Wanted {
     fn passes_over(self, text: &str, who: &Who) -> bool {
         let Ok(frame) = serde_json::from_str::<Value>(text) else { return false };
-        if frame["from"] == FENCE {
+        if frame["from"] == FENCE || frame["sender"] == FENCE || frame["header"]["source"] == FENCE {
             return self != Self::Fence;
         }
         if frame["kind"] != "presence" {
@@ -250,6 +278,11 @@ impl Wanted {
             _ => frame["payload"]["participant"]["id"] == who.participant(),
         }
     }
+}
+
+/// The `with` of a client that speaks the draft dialect.
+fn in_draft(with: &With) -> With {
+    with.iter().cloned().chain([("draft".into(), "true".into())]).collect()
 }
 
 pub(crate) fn shorten(text: &str) -> String {

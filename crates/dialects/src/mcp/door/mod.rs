@@ -17,9 +17,9 @@ mod lists;
 mod merge;
 mod modern;
 mod news;
-mod outlets;
+pub(super) mod outlets;
 mod peers;
-mod route;
+pub(super) mod route;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -293,7 +293,11 @@ impl Door {
         if manner.era() == Era::Legacy {
             mcp.version = manner.revision.date().into();
         }
-        self.actions.push_back(Action::Join(Box::new(Introduction { name: name.map(Into::into), mcp })));
+        self.actions.push_back(Action::Join(Box::new(Introduction {
+            name: name.map(Into::into),
+            mcp,
+            ..Introduction::default()
+        })));
     }
 
     /// Says something in the room, as the client. The envelope's id, unless it is more than the room takes.
@@ -449,12 +453,16 @@ impl Dialect for Door {
             }
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
             Event::Consulted { who, listing, items } => self.consulted(&who, listing, items, now),
+            // Nothing here is asked of others that the client would have to be permitted.
+            Event::Permissions { .. } => {}
             Event::StreamOpened(stream, opening) => match opening {
                 Opening::Duplex => {
                     self.duplex = Some(stream);
                     self.outlets.duplex(stream);
                 }
                 Opening::Post(post) => drop(self.posts.insert(stream, post)),
+                // Only a dialect of MCP has this, and its interpreter sees to it.
+                Opening::Poll(_) => {}
                 Opening::Listen(listen) => {
                     self.heard = now;
                     self.listener = Listener::Open(stream);

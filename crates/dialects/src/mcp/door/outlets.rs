@@ -25,27 +25,27 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// One logical stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Channel(u64);
+pub(in crate::mcp) struct Channel(u64);
 
 impl Channel {
     /// What belongs to no request.
-    pub(super) const SESSION: Self = Self(0);
+    pub(in crate::mcp) const SESSION: Self = Self(0);
 }
 
 /// How a POST is answered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Style {
+pub(in crate::mcp) struct Style {
     /// Events have ids and are kept.
-    pub(super) resumable: bool,
+    pub(in crate::mcp) resumable: bool,
     /// The event stream begins at once, with an event that has nothing but an id to come back with.
-    pub(super) prime: bool,
+    pub(in crate::mcp) prime: bool,
     /// The answer names the session.
-    pub(super) session_header: bool,
+    pub(in crate::mcp) session_header: bool,
 }
 
 /// The streams of one client.
 #[derive(Debug)]
-pub(super) struct Outlets {
+pub(in crate::mcp) struct Outlets {
     session: Option<Box<str>>,
     duplex: Option<StreamId>,
     /// What belongs to no request.
@@ -77,7 +77,7 @@ struct Line {
 
 impl Outlets {
     /// No streams yet. `session` is what an answer that names the session names.
-    pub(super) fn new(session: Option<Box<str>>) -> Self {
+    pub(in crate::mcp) fn new(session: Option<Box<str>>) -> Self {
         Self {
             session,
             duplex: None,
@@ -92,12 +92,12 @@ impl Outlets {
     }
 
     /// From now on this stream is every channel.
-    pub(super) fn duplex(&mut self, stream: StreamId) {
+    pub(in crate::mcp) fn duplex(&mut self, stream: StreamId) {
         self.duplex = Some(stream);
     }
 
     /// A POST with so many requests in it. With none it is answered at once.
-    pub(super) fn post(&mut self, stream: StreamId, answers: usize, style: Style) -> Channel {
+    pub(in crate::mcp) fn post(&mut self, stream: StreamId, answers: usize, style: Style) -> Channel {
         let channel = Channel(self.channels);
         self.channels += 1;
         let mut line = Line { style, stream: Some(stream), due: answers, ..Line::default() };
@@ -119,13 +119,13 @@ impl Outlets {
     }
 
     /// A POST whose requests are answered on [`Channel::SESSION`].
-    pub(super) fn apart(&mut self, stream: StreamId) {
+    pub(in crate::mcp) fn apart(&mut self, stream: StreamId) {
         self.begin(stream, 202, Form::Empty, Style::default());
         self.finish(stream);
     }
 
     /// A GET: goes on with the channel whose event it names, and is the session's stream where it names none that is known.
-    pub(super) fn listen(&mut self, stream: StreamId, listen: &Listen, resumable: bool) {
+    pub(in crate::mcp) fn listen(&mut self, stream: StreamId, listen: &Listen, resumable: bool) {
         self.begin(stream, 200, Form::Events, Style::default());
         if let Some(endpoint) = &listen.endpoint {
             let endpoint = EventFrame { name: Some("endpoint"), id: None, retry: None, data: endpoint.clone() };
@@ -152,8 +152,19 @@ impl Outlets {
         }
     }
 
+    /// Makes a stream of events that has begun already the session's.
+    pub(in crate::mcp) fn adopt(&mut self, stream: StreamId) {
+        self.common.style.resumable = true;
+        self.attach(stream, Channel::SESSION);
+    }
+
+    /// Whether somebody listens to what belongs to no request.
+    pub(in crate::mcp) fn is_heard(&self) -> bool {
+        self.duplex.is_some() || self.common.stream.is_some()
+    }
+
     /// The peer hung up. Gives the channel of a POST that still owes an answer; it goes on only if it can be resumed.
-    pub(super) fn closed(&mut self, stream: StreamId) -> Option<Channel> {
+    pub(in crate::mcp) fn closed(&mut self, stream: StreamId) -> Option<Channel> {
         if self.duplex == Some(stream) {
             self.duplex = None;
         }
@@ -173,7 +184,7 @@ impl Outlets {
 
     /// Says a notification or a request. Opens the event stream where nothing is open yet. False when nobody will ever hear it,
     /// because the channel is over.
-    pub(super) fn say(&mut self, channel: Channel, message: &RawValue) -> bool {
+    pub(in crate::mcp) fn say(&mut self, channel: Channel, message: &RawValue) -> bool {
         if let Some(stream) = self.duplex {
             self.send(stream, Frame::Text(message.get().into()));
             return true;
@@ -187,7 +198,7 @@ impl Outlets {
     }
 
     /// Says one of a channel's answers; the last finishes it. An only one with nothing said before is plain JSON with that status.
-    pub(super) fn answer(&mut self, channel: Channel, status: u16, message: &RawValue) {
+    pub(in crate::mcp) fn answer(&mut self, channel: Channel, status: u16, message: &RawValue) {
         let only = match self.lines.get(&channel) {
             Some(line) if line.due == 1 && !line.begun => line.stream,
             _ => None,
@@ -204,12 +215,12 @@ impl Outlets {
     }
 
     /// One of a channel's requests will have no answer; the last finishes it.
-    pub(super) fn skip(&mut self, channel: Channel) {
+    pub(in crate::mcp) fn skip(&mut self, channel: Channel) {
         self.settle(channel);
     }
 
     /// Answers a POST by an error before it became a channel.
-    pub(super) fn refuse(&mut self, stream: StreamId, status: u16, message: &RawValue) {
+    pub(in crate::mcp) fn refuse(&mut self, stream: StreamId, status: u16, message: &RawValue) {
         let text = Frame::Text(message.get().into());
         if self.duplex == Some(stream) {
             return self.send(stream, text);
@@ -220,14 +231,14 @@ impl Outlets {
     }
 
     /// Its answer does not name the session after all.
-    pub(super) fn unname(&mut self, channel: Channel) {
+    pub(in crate::mcp) fn unname(&mut self, channel: Channel) {
         if let Some(line) = self.lines.get_mut(&channel) {
             line.style.session_header = false;
         }
     }
 
     /// It takes long: opens the event stream now, where none is.
-    pub(super) fn quicken(&mut self, channel: Channel) {
+    pub(in crate::mcp) fn quicken(&mut self, channel: Channel) {
         if let Some(line) = self.lines.get_mut(&channel)
             && let (Some(stream), false) = (line.stream, line.begun)
         {
@@ -238,17 +249,17 @@ impl Outlets {
     }
 
     /// Whether any stream is open.
-    pub(super) fn attended(&self) -> bool {
+    pub(in crate::mcp) fn attended(&self) -> bool {
         self.duplex.is_some() || !self.streams.is_empty()
     }
 
     /// The next thing to do.
-    pub(super) fn poll_action(&mut self) -> Option<Action> {
+    pub(in crate::mcp) fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
     /// Finishes whatever is open, and forgets what waits and what is kept.
-    pub(super) fn close_all(&mut self) {
+    pub(in crate::mcp) fn close_all(&mut self) {
         let mut open: Vec<_> = self.streams.iter().map(|(stream, channel)| (*stream, *channel)).collect();
         open.sort_unstable_by_key(|(stream, _)| *stream);
         for (stream, channel) in open {

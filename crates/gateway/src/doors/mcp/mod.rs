@@ -1,4 +1,5 @@
-//! The addresses of MCP: Streamable HTTP and WebSocket at `/mcp/{topic}`, HTTP+SSE at `/sse` and `/message`.
+//! The addresses of MCP: Streamable HTTP and WebSocket at `/mcp/{topic}`, HTTP+SSE at `/sse` and `/message`, long-polling at
+//! `/mcp/{topic}/poll`.
 //!
 //! What a request means is the grammar's business (`salon_dialects::mcp::door`); here it is decided who makes it and which session
 //! it belongs to. Every request has a token of its own, and a session is found only by who began it.
@@ -27,10 +28,14 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
     let others = || async { No::Method("GET, POST, DELETE") };
     // A look at the headers alone would begin a session.
     let session = || -> MethodRouter<Arc<Gateway>> { get(listen).post(send).delete(end).head(others).fallback(others) };
+    let polled =
+        || -> MethodRouter<Arc<Gateway>> { post(poll).delete(end).fallback(|| async { No::Method("POST, DELETE") }) };
     Router::new()
         .route("/mcp", any(|| async { No::no_room() }))
         .route("/mcp/{topic}", session())
         .route("/mcp/{topic}/{participant}", session())
+        .route("/mcp/{topic}/poll", polled())
+        .route("/mcp/{topic}/{participant}/poll", polled())
         .route("/sse", session())
         .route("/message", post(message).fallback(|| async { No::Method("POST") }))
 }
@@ -84,4 +89,16 @@ pub(crate) async fn end(arrived: Arrived, request: Request) -> Result<Response, 
     security(("bearer" = [])))]
 pub(crate) async fn message(arrived: Arrived, request: Request) -> Result<Response, No> {
     arrived.message(request).await
+}
+
+#[utoipa::path(post, path = "/mcp/{topic}/poll", tag = "MCP", summary = "Send messages and hear what there is to be said, or will be in a while",
+    description = "For clients that speak the draft dialect of MCP: the first poll brings `initialize`. The same at /mcp/{topic}/{participant}/poll, where one \
+        participant is the server.",
+    params(("topic" = String, Path), ("wait" = Option<u64>, Query, description = "Seconds to wait while there is nothing; 25 unless said, at most 60"),
+        ("mcp-session-id" = Option<String>, Header, description = "The session, from the answer to the first poll")),
+    request_body(content = Object, description = "Nothing, a JSON-RPC message, or several in an array", content_type = "application/json"),
+    responses((status = 200, description = "Messages, in an array", body = Vec<Object>), (status = "4XX", description = "Refused, as JSON-RPC says it", body = Object)),
+    security(("bearer" = [])))]
+pub(crate) async fn poll(arrived: Arrived, request: Request) -> Result<Response, No> {
+    arrived.poll(request).await
 }

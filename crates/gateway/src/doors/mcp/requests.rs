@@ -1,18 +1,20 @@
 //! One request: whose it is, which session it belongs to, and what becomes of it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use axum::body::HttpBody as _;
 use axum::extract::{Extension, FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use salon_dialects::mcp::door::{Route, Scope, route};
+use salon_dialects::mcp::draft::Interpreter;
 use salon_dialects::mcp::{Era, Revision};
 use salon_dialects::{Listen, Opening, Post};
 use salon_protocol::{Code, InvalidId, ParticipantId, Refusal, TopicName};
 
-use super::super::is_date;
+use super::super::{accepts_events, is_date, is_json};
 use super::refusals::No;
 use super::table::{Life, Place, Visitor};
 use crate::carriers::{Asked, Inbox, Outcome};
@@ -26,6 +28,10 @@ const VERSION: &str = "mcp-protocol-version";
 
 /// How often a request of the stateless revision is tried with another session, when the one there was has just ended.
 const MOST_TRIES: usize = 3;
+
+/// How long a poll waits that does not say, and the longest that one may.
+const WAIT: u64 = 25;
+const LONGEST_WAIT: u64 = 60;
 
 /// What an address names, which may be nothing: a session knows where it belongs.
 struct Wanted {
@@ -173,6 +179,36 @@ impl Arrived {
         self.ask(&inbox, Asked { opening: post(&headers, true), text: Some(text) }).await
     }
 
+    /// `POST …/poll`: messages or none, answered with what there is to be said, or will be in a while.
+    pub(super) async fn poll(self, request: Request) -> Result<Response, No> {
+        let wait = Duration::from_secs(self.wait()?);
+        let id = self.session_id(request.headers())?;
+        let found = id.map(|id| self.find(id)).transpose()?;
+        // A body that is empty is of no type.
+        let is_empty = request.body().is_end_stream();
+        let (_, text) = if is_empty { self.read_text(request).await? } else { self.read(request).await? };
+        let inbox = match found {
+            Some(found) => found.inbox,
+            None if Interpreter::begins_by_poll(&text) => {
+                self.visitor.gateway.mcp.begin(&self.visitor, self.place()?, Life::Polls)?.1
+            }
+            None => {
+                return Err(No::bad("`Mcp-Session-Id` is missing; begin with an `initialize` that has `mcpVersion`"));
+            }
+        };
+        self.ask(&inbox, Asked { opening: Opening::Poll(wait), text: Some(text) }).await
+    }
+
+    /// How many seconds a poll waits.
+    fn wait(&self) -> Result<u64, No> {
+        let Some(wait) = self.query.get("wait") else { return Ok(WAIT) };
+        let is_number = !wait.is_empty() && wait.bytes().all(|byte| byte.is_ascii_digit());
+        let wrong = || No::bad(format!("`wait` must be a whole number of seconds; at most {LONGEST_WAIT} are waited"));
+        // What is too long to be read is longer than is waited.
+        let seconds = is_number.then(|| wait.parse().unwrap_or(LONGEST_WAIT)).ok_or_else(wrong)?;
+        Ok(seconds.min(LONGEST_WAIT))
+    }
+
     /// `DELETE`: the end of a session.
     pub(super) async fn delete(self, headers: &HeaderMap) -> Result<Response, No> {
         self.check_version(headers)?;
@@ -188,6 +224,10 @@ impl Arrived {
         if !is_json(request.headers()) {
             return Err(No::wrong(StatusCode::UNSUPPORTED_MEDIA_TYPE, "`Content-Type` must be application/json"));
         }
+        self.read_text(request).await
+    }
+
+    async fn read_text(&self, request: Request) -> Result<(HeaderMap, Box<str>), No> {
         let limit = self.visitor.gateway.config.limits.message;
         let most = if limit > 0 { limit } else { MOST_MESSAGE };
         let (parts, body) = request.into_parts();
@@ -258,15 +298,4 @@ fn post(headers: &HeaderMap, apart: bool) -> Opening {
     let own = headers.iter().filter(|(name, _)| name.as_str().starts_with("mcp-"));
     let told = own.map(|(name, value)| (name.as_str().into(), String::from_utf8_lossy(value.as_bytes()).into()));
     Opening::Post(Post { headers: told.collect(), apart })
-}
-
-fn is_json(headers: &HeaderMap) -> bool {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
-}
-
-fn accepts_events(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
-    let mut kinds = values.flat_map(|value| value.split(',')).filter_map(|range| range.split(';').next());
-    kinds.any(|kind| ["text/event-stream", "text/*", "*/*"].iter().any(|fits| kind.trim().eq_ignore_ascii_case(fits)))
 }

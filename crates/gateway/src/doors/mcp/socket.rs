@@ -5,7 +5,7 @@ use std::pin::Pin;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use hyper::upgrade::OnUpgrade;
-use salon_dialects::mcp::door::Door;
+use salon_dialects::mcp::draft::Interpreter;
 
 use super::super::upgrade::{self, Upgrade};
 use super::super::{self as doors};
@@ -50,7 +50,7 @@ async fn begin(
     place: Place,
     ledger: Ledger,
     upgrade: OnUpgrade,
-) -> Option<Pin<Box<Session<Door, WebSocket>>>> {
+) -> Option<Pin<Box<Session<Interpreter, WebSocket>>>> {
     let Visitor { gateway, grant, .. } = visitor;
     let carrier = upgrade::socket(&gateway, upgrade).await?;
     let dialect = table::door(&gateway, &place, None, None);

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use salon_dialects::mcp::door::{Door, Options, Scope};
+use salon_dialects::mcp::door::{Options, Scope};
+use salon_dialects::mcp::draft::Interpreter;
 use salon_dialects::{Introduction, Stamps};
 use salon_log::Claim;
 use salon_protocol::{Participant, ParticipantId, Refusal, TopicName};
@@ -29,7 +30,7 @@ const FEW: usize = 16;
 /// How long a session may be silent that begins with a handshake and ends when its client says so.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// How long somebody stays whose requests belong to no session.
+/// How long somebody stays whose requests belong to no session, or who was to come back and ask.
 const IDLE_WITHOUT_SESSION: Duration = Duration::from_secs(5 * 60);
 
 /// How long a session may be silent that lasts as long as its one stream.
@@ -50,6 +51,8 @@ pub(super) enum Life {
     Session,
     /// As long as the stream it begins with (HTTP+SSE).
     Stream,
+    /// As long as somebody asks what has happened.
+    Polls,
 }
 
 /// Who makes a request.
@@ -101,6 +104,7 @@ impl Sessions {
         let idle = match life {
             Life::Session => IDLE,
             Life::Stream => IDLE_WITHOUT_STREAM,
+            Life::Polls => IDLE_WITHOUT_SESSION,
         };
         let inbox = self.table().begin(visitor, Key::Id(id.clone()), place, idle)?;
         Ok((id, inbox))
@@ -171,7 +175,7 @@ impl Table {
 }
 
 /// The grammar of one session.
-pub(super) fn door(gateway: &Gateway, place: &Place, session: Option<Box<str>>, idle: Option<Duration>) -> Door {
+pub(super) fn door(gateway: &Gateway, place: &Place, session: Option<Box<str>>, idle: Option<Duration>) -> Interpreter {
     let began = Instant::now();
     let stamps = Stamps::new(uuid::Uuid::new_v4().simple().to_string(), began, clock::now());
     let options = Options {
@@ -187,7 +191,7 @@ pub(super) fn door(gateway: &Gateway, place: &Place, session: Option<Box<str>>, 
         salt: auth::random(),
         version: env!("CARGO_PKG_VERSION"),
     };
-    Door::new(options, stamps, began)
+    Interpreter::new(options, stamps, began)
 }
 
 /// The way into the room for a client that is yet to introduce itself. It sits beside its participant's other sessions.
@@ -195,13 +199,13 @@ pub(super) fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName)
     let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
     let (gateway, topic) = (gateway.clone(), topic.clone());
     let mut shutdown = gateway.shutdown.subscribe();
-    let (library, room) = (gateway.library.clone(), topic.clone());
-    let consult: crate::entrance::Consult = Box::new(move |who, listing| library.consult(&room, who, listing));
+    let (library, room, asker) = (gateway.library.clone(), topic.clone(), id.clone());
+    let consult: crate::entrance::Consult = Box::new(move |who, listing| library.consult(&room, &asker, who, listing));
     let enter = move |introduction: Introduction| -> crate::entrance::Entering {
         let own_name = || introduction.name.as_deref().and_then(display_name);
         let name = name.clone().or_else(own_name);
         let admission = Admission {
-            participant: Participant { id: id.clone(), name, kind, mcp: introduction.mcp },
+            participant: Participant { name, kind, mcp: introduction.mcp, ..Participant::new(id.clone()) },
             claim: Claim::Shared,
             after: None,
             recent: None,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use salon_dialects::mcp::Head;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{DISCOVER, Discovery, Found, INITIALIZE, Verdict, Wire, discover, initialize, read_initialized};
+use super::{DISCOVER, Discovery, Found, INITIALIZE, Initialized, Speech, Verdict, Wire, discover, initialize};
 use crate::upstream::stdio::{Command, Voice};
 use crate::upstream::{Connection, Inbound, Outbound, Received, Setup, UpstreamError};
 
@@ -28,7 +28,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// What the first child showed.
 enum Showed {
     Modern(Found),
-    Legacy,
+    Legacy(Speech),
     /// Nothing, or nothing of use. A fresh child may do better.
     Unclear,
 }
@@ -41,11 +41,11 @@ pub(super) async fn probe(command: Command<'_>, setup: &Setup, limit: Duration) 
     let alone = began + PATIENCE.min(limit / 4);
     let showed = timeout_at(began + limit.mul_f32(FIRST_SHARE), converse(&connection, &mut inbound, alone)).await;
     // The first child ends while the second begins.
-    let ending = connection.close(GRACE);
+    let ending = connection.end(inbound, GRACE);
     match showed.unwrap_or(Showed::Unclear) {
-        Showed::Legacy => {
+        Showed::Legacy(speech) => {
             ending.await;
-            Ok(Verdict::legacy(Wire::Stdio))
+            Ok(Verdict::legacy(Wire::Stdio, speech))
         }
         Showed::Modern(found) if found.lists_legacy => {
             ending.await;
@@ -58,22 +58,22 @@ pub(super) async fn probe(command: Command<'_>, setup: &Setup, limit: Duration) 
         }
         Showed::Unclear => {
             let ((), answer) = tokio::join!(ending, ask_legacy(command, setup, Voice::Plain, deadline, limit));
-            answer.map(|()| Verdict::legacy(Wire::Stdio))
+            answer.map(|speech| Verdict::legacy(Wire::Stdio, speech))
         }
     }
 }
 
 async fn converse(connection: &Connection, inbound: &mut Inbound, alone: Instant) -> Showed {
-    let (mut asked_again, mut asked_legacy) = (false, false);
+    let (mut asked_again, mut asked_legacy) = (false, None);
     // A child that is gone is seen by `inbound`.
     let say = async |text: String| drop(connection.send(Outbound::new(text)).await);
     say(discover()).await;
     loop {
         let received = tokio::select! {
             received = inbound.next() => received,
-            () = sleep_until(alone), if !asked_legacy => {
-                asked_legacy = true;
-                say(initialize()).await;
+            () = sleep_until(alone), if asked_legacy.is_none() => {
+                asked_legacy = Some(Speech::Unknown);
+                say(initialize(Speech::Unknown)).await;
                 continue;
             }
         };
@@ -86,14 +86,25 @@ async fn converse(connection: &Connection, inbound: &mut Inbound, alone: Instant
                     asked_again = true;
                     say(discover()).await;
                 }
-                Discovery::AskAgain | Discovery::No if !asked_legacy => {
-                    asked_legacy = true;
-                    say(initialize()).await;
+                Discovery::AskAgain | Discovery::No if asked_legacy.is_none() => {
+                    asked_legacy = Some(Speech::Unknown);
+                    say(initialize(Speech::Unknown)).await;
                 }
                 Discovery::AskAgain | Discovery::No => {}
             }
-        } else if head.answers(INITIALIZE) {
-            return read_initialized(&head).map_or(Showed::Unclear, |_| Showed::Legacy);
+        } else if let Some(asked) = asked_legacy.filter(|_| head.answers(INITIALIZE)) {
+            match Initialized::read(&head, asked) {
+                Initialized::Official(_) => return Showed::Legacy(Speech::Official),
+                Initialized::Draft => {
+                    connection.speak_draft();
+                    return Showed::Legacy(Speech::Draft);
+                }
+                Initialized::Again(speech) => {
+                    asked_legacy = Some(speech);
+                    say(initialize(speech)).await;
+                }
+                Initialized::Refused(_) => return Showed::Unclear,
+            }
         }
     }
 }
@@ -105,24 +116,34 @@ async fn ask_legacy(
     voice: Voice,
     deadline: Instant,
     limit: Duration,
-) -> Result<(), UpstreamError> {
+) -> Result<Speech, UpstreamError> {
     let (connection, mut inbound) = Connection::start(command, setup, voice)?;
     let asking = async {
-        connection.send(Outbound::new(initialize())).await?;
+        let mut asked = Speech::Unknown;
+        connection.send(Outbound::new(initialize(asked))).await?;
         loop {
-            match inbound.next().await {
-                Some(Received::Message { text, .. }) => {
-                    if let Some(head) = Head::read(&text).filter(|head| head.answers(INITIALIZE)) {
-                        return read_initialized(&head).map(drop).map_err(UpstreamError::NotMcp);
-                    }
-                }
+            let text = match inbound.next().await {
+                Some(Received::Message { text, .. }) => text,
                 Some(Received::Ended { why }) => return Err(UpstreamError::Exited(why)),
-                Some(Received::Failed { .. }) => {}
+                Some(Received::Failed { .. }) => continue,
                 None => return Err(UpstreamError::Closed),
+            };
+            let Some(head) = Head::read(&text).filter(|head| head.answers(INITIALIZE)) else { continue };
+            match Initialized::read(&head, asked) {
+                Initialized::Official(_) => return Ok(Speech::Official),
+                Initialized::Draft => {
+                    connection.speak_draft();
+                    return Ok(Speech::Draft);
+                }
+                Initialized::Again(speech) => {
+                    asked = speech;
+                    connection.send(Outbound::new(initialize(asked))).await?;
+                }
+                Initialized::Refused(why) => return Err(UpstreamError::NotMcp(why)),
             }
         }
     };
     let answer = timeout_at(deadline, asking).await;
-    connection.close(GRACE).await;
+    connection.end(inbound, GRACE).await;
     answer.unwrap_or(Err(UpstreamError::TimedOut(limit)))
 }

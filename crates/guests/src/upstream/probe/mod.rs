@@ -3,6 +3,9 @@
 //! The question is `server/discover`, which only the modern era knows. What is no answer to it means the legacy era, except where
 //! it says nothing about eras: a server that wants credentials, is broken or cannot be reached is an error, because a wrong
 //! "legacy" would never correct itself.
+//!
+//! The legacy era has two ways of speaking, MCP's own and the draft dialect. Which it is shows in the answer to an `initialize` that has
+//! the parameters of both.
 
 mod command;
 mod url;
@@ -10,7 +13,9 @@ mod url;
 use std::time::Duration;
 
 pub use salon_dialects::mcp::Era;
+use salon_dialects::mcp::draft::{self, words};
 use salon_dialects::mcp::{Head, Revision, code};
+use salon_protocol::{RpcError, rpc};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -36,6 +41,19 @@ pub enum Wire {
     Streamable,
     /// HTTP+SSE, of revision 2024-11-05. Legacy only.
     Sse,
+    /// A WebSocket. Legacy only.
+    WebSocket,
+}
+
+/// The words of the legacy era.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speech {
+    /// MCP as it was published.
+    Official,
+    /// The draft dialect.
+    Draft,
+    /// Its answer to `initialize` will tell.
+    Unknown,
 }
 
 /// What a probe found. To be kept by whoever asked, though not for ever: a server that learns the modern era does not tell.
@@ -47,6 +65,8 @@ pub struct Verdict {
     pub discovered: Option<Box<RawValue>>,
     /// What carries the messages.
     pub wire: Wire,
+    /// What it speaks in the legacy era.
+    pub speech: Speech,
 }
 
 impl Verdict {
@@ -55,14 +75,15 @@ impl Verdict {
         self.eras.contains(&era)
     }
 
-    fn legacy(wire: Wire) -> Self {
-        Self { eras: vec![Era::Legacy], discovered: None, wire }
+    /// A server that begins with `initialize`.
+    pub(crate) fn legacy(wire: Wire, speech: Speech) -> Self {
+        Self { eras: vec![Era::Legacy], discovered: None, wire, speech }
     }
 
     fn of(found: Found, dual: bool, wire: Wire) -> Self {
         let mut eras = vec![Era::Modern];
         eras.extend(dual.then_some(Era::Legacy));
-        Self { eras, discovered: Some(found.result), wire }
+        Self { eras, discovered: Some(found.result), wire, speech: Speech::Official }
     }
 }
 
@@ -75,6 +96,8 @@ pub async fn probe(target: &Target, setup: &Setup, limit: Duration) -> Result<Ve
             let command = Command { program, args, env, cwd: cwd.as_ref() };
             command::probe(command, setup, limit).await
         }
+        // There is no WebSocket in any published revision; what is spoken over one, the handshake tells.
+        Target::Url { .. } if target.is_websocket() => Ok(Verdict::legacy(Wire::WebSocket, Speech::Unknown)),
         Target::Url { url, headers, transport } => url::probe(&Http::new(url, headers)?, *transport, limit).await,
     }
 }
@@ -128,21 +151,42 @@ impl Discovery {
     }
 }
 
-/// What an answer to `initialize` says: the revision, or the server's reason.
-fn read_initialized(head: &Head<'_>) -> Result<String, String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Initialized {
-        protocol_version: String,
-    }
-    match (head.result, head.error) {
-        (Some(result), _) => serde_json::from_str::<Initialized>(result.get())
-            .map(|initialized| initialized.protocol_version)
-            .map_err(|_| "its answer to `initialize` names no revision".to_owned()),
-        (None, error) => {
-            let error = error.and_then(|error| serde_json::from_str::<ErrorObject<'_>>(error.get()).ok());
-            let said = error.map(|error| error.message).unwrap_or_default();
-            Err(format!("it refuses `initialize`: {said}"))
+/// What an answer to `initialize` says.
+#[derive(Debug, PartialEq, Eq)]
+enum Initialized {
+    /// The revision.
+    Official(String),
+    Draft,
+    /// It does not take parameters of both kinds: it is to be asked with these alone.
+    Again(Speech),
+    /// The server's reason.
+    Refused(String),
+}
+
+impl Initialized {
+    /// `asked` is whose parameters the question had.
+    fn read(head: &Head<'_>, asked: Speech) -> Self {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Named {
+            protocol_version: String,
+        }
+        if let Some(result) = head.result {
+            let named = serde_json::from_str::<Named>(result.get());
+            return match named {
+                Ok(named) => Self::Official(named.protocol_version),
+                Err(_) if draft::is_introduction(result) => Self::Draft,
+                Err(_) => Self::Refused("its answer to `initialize` names no revision".to_owned()),
+            };
+        }
+        let error = head.error.and_then(|error| serde_json::from_str::<ErrorObject<'_>>(error.get()).ok());
+        match error.as_ref().map(|error| error.code) {
+            Some(draft::INVALID_PARAMETERS) if asked == Speech::Unknown => Self::Again(Speech::Draft),
+            Some(RpcError::INVALID_PARAMS) if asked == Speech::Unknown => Self::Again(Speech::Official),
+            _ => {
+                let said = error.map(|error| error.message).unwrap_or_default();
+                Self::Refused(format!("it refuses `initialize`: {said}"))
+            }
         }
     }
 }
@@ -154,11 +198,17 @@ fn discover() -> String {
     )
 }
 
-fn initialize() -> String {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":{INITIALIZE},"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{}}}}}"#,
-        ourselves()
-    )
+/// The question that both kinds of legacy server answer, each in its own way, or one of them.
+fn initialize(speech: Speech) -> String {
+    let official = format!(r#"{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{}}}"#, ourselves());
+    let official = RawValue::from_string(official).expect("an object of ours");
+    let params = match speech {
+        Speech::Official => official,
+        Speech::Draft => words::hello_to_draft(),
+        Speech::Unknown => words::hello_to_either(&official),
+    };
+    let id = RawValue::from_string(INITIALIZE.to_owned()).expect("a string of ours");
+    rpc::request(id, "initialize", Some(&params)).get().to_owned()
 }
 
 fn ourselves() -> &'static str {
@@ -198,6 +248,29 @@ mod tests {
     #[test]
     fn our_questions_are_json() {
         assert!(Head::read(&discover()).unwrap().request_id() == Some(DISCOVER));
-        assert!(Head::read(&initialize()).unwrap().request_id() == Some(INITIALIZE));
+        for speech in [Speech::Official, Speech::Draft, Speech::Unknown] {
+            assert!(Head::read(&initialize(speech)).unwrap().request_id() == Some(INITIALIZE));
+        }
+    }
+
+    #[test]
+    fn an_answer_to_initialize_tells_what_is_spoken() {
+        let table = [
+            (r#"{"id":1,"result":{"protocolVersion":"2025-06-18"}}"#, r#"Official("2025-06-18")"#),
+            (r#"{"id":1,"result":{"protocolVersion":"2025-06-18","server":{}}}"#, r#"Official("2025-06-18")"#),
+            (r#"{"id":1,"result":{"server":{"name":"s"},"serverCapabilities":{}}}"#, "Draft"),
+            (r#"{"id":1,"result":{}}"#, r#"Refused("its answer to `initialize` names no revision")"#),
+            (r#"{"id":1,"error":{"code":4001,"message":"x"}}"#, "Again(Draft)"),
+            (r#"{"id":1,"error":{"code":-32602,"message":"x"}}"#, "Again(Official)"),
+            (r#"{"id":1,"error":{"code":-32600,"message":"x"}}"#, r#"Refused("it refuses `initialize`: x")"#),
+            (r#"{"id":1,"error":5}"#, r#"Refused("it refuses `initialize`: ")"#),
+        ];
+        for (text, expected) in table {
+            let read = Initialized::read(&Head::read(text).unwrap(), Speech::Unknown);
+            assert_eq!(format!("{read:?}"), expected, "{text}");
+        }
+        // Once is enough.
+        let refused = Head::read(r#"{"id":1,"error":{"code":4001,"message":"x"}}"#).unwrap();
+        assert!(matches!(Initialized::read(&refused, Speech::Draft), Initialized::Refused(_)));
     }
 }

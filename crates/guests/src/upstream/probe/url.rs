@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use salon_dialects::mcp::Head;
+use salon_dialects::mcp::{Head, draft};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{DISCOVER, Discovery, Era, INITIALIZE, MODERN, Verdict, Wire, discover, initialize, read_initialized};
+use super::{DISCOVER, Discovery, Era, INITIALIZE, Initialized, MODERN, Speech, Verdict, Wire, discover, initialize};
 use crate::upstream::frame;
 use crate::upstream::http::{EventStream, Failure, Http, Kind, kind, read_text};
 use crate::upstream::streamable::{PROTOCOL_VERSION, SESSION_ID};
-use crate::upstream::{UpstreamError, UrlTransport, legacy_sse};
+use crate::upstream::{FAREWELL_ID, UpstreamError, UrlTransport, legacy_sse};
 
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 
@@ -46,7 +46,7 @@ async fn streamable(http: &Http, transport: UrlTransport) -> Result<Verdict, Ups
         let Reply::Answer { text, .. } = reply else { break };
         match answer_in(&text, DISCOVER).map_or(Discovery::No, |head| Discovery::read(&head)) {
             Discovery::Modern(found) => {
-                let dual = found.lists_legacy || matches!(ask_legacy(http).await, Ok(Ok(())));
+                let dual = found.lists_legacy || matches!(ask_legacy(http).await, Ok(Ok(_)));
                 return Ok(Verdict::of(found, dual, Wire::Streamable));
             }
             Discovery::AskAgain => {}
@@ -54,7 +54,7 @@ async fn streamable(http: &Http, transport: UrlTransport) -> Result<Verdict, Ups
         }
     }
     let (status, why) = match ask_legacy(http).await? {
-        Ok(()) => return Ok(Verdict::legacy(Wire::Streamable)),
+        Ok(speech) => return Ok(Verdict::legacy(Wire::Streamable, speech)),
         Err(refused) => refused,
     };
     let perhaps_sse =
@@ -70,30 +70,49 @@ async fn streamable(http: &Http, transport: UrlTransport) -> Result<Verdict, Ups
     }
 }
 
-/// Whether a server answers `initialize`, or why it does not; the status is `None` where HTTP+SSE showed itself.
-async fn ask_legacy(http: &Http) -> Result<Result<(), (Option<StatusCode>, String)>, UpstreamError> {
-    let (text, status, session) = match ask(http, initialize(), INITIALIZE, Era::Legacy).await? {
-        Reply::Answer { text, status, session } => (text, status, session),
-        Reply::Other { status, why } => return Ok(Err((Some(status), why))),
-        Reply::Endpoint => return Ok(Err((None, "it speaks HTTP+SSE".to_owned()))),
-    };
-    let answer = answer_in(&text, INITIALIZE).map(|head| read_initialized(&head));
-    let revision = match answer {
-        Some(Ok(revision)) => revision,
-        Some(Err(why)) => return Ok(Err((Some(status), why))),
-        None => return Ok(Err((Some(status), "it does not answer `initialize`".to_owned()))),
-    };
-    if let Some(session) = session {
-        let mut headers = HeaderMap::from_iter([(SESSION_ID, session)]);
-        headers.extend(HeaderValue::from_str(&revision).ok().map(|revision| (PROTOCOL_VERSION, revision)));
-        let _ = timeout(FAREWELL, http.delete(headers)).await;
+/// What a server that answers `initialize` speaks, or why it does not; the status is `None` where HTTP+SSE showed itself.
+async fn ask_legacy(http: &Http) -> Result<Result<Speech, (Option<StatusCode>, String)>, UpstreamError> {
+    let mut asked = Speech::Unknown;
+    loop {
+        let (text, status, session) = match ask(http, initialize(asked), INITIALIZE, Era::Legacy).await? {
+            Reply::Answer { text, status, session } => (text, status, session),
+            Reply::Other { status, why } => return Ok(Err((Some(status), why))),
+            Reply::Endpoint => return Ok(Err((None, "it speaks HTTP+SSE".to_owned()))),
+        };
+        let Some(head) = answer_in(&text, INITIALIZE) else {
+            return Ok(Err((Some(status), "it does not answer `initialize`".to_owned())));
+        };
+        let (speech, revision) = match Initialized::read(&head, asked) {
+            Initialized::Official(revision) => (Speech::Official, HeaderValue::from_str(&revision).ok()),
+            Initialized::Draft => (Speech::Draft, None),
+            Initialized::Again(speech) => {
+                asked = speech;
+                continue;
+            }
+            Initialized::Refused(why) => return Ok(Err((Some(status), why))),
+        };
+        let in_session = session.is_some();
+        let mut headers: HeaderMap = session.map(|session| (SESSION_ID, session)).into_iter().collect();
+        headers.extend(revision.map(|revision| (PROTOCOL_VERSION, revision)));
+        let farewell = async {
+            if speech == Speech::Draft {
+                let (shutdown, exit) = draft::farewell(FAREWELL_ID);
+                for text in [shutdown, exit] {
+                    let _ = http.post(http.url(), headers.clone(), &text).await;
+                }
+            }
+            if in_session {
+                http.delete(headers.clone()).await;
+            }
+        };
+        let _ = timeout(FAREWELL, farewell).await;
+        return Ok(Ok(speech));
     }
-    Ok(Ok(()))
 }
 
 async fn sse(http: &Http) -> Result<Verdict, UpstreamError> {
     legacy_sse::connect(http).await?;
-    Ok(Verdict::legacy(Wire::Sse))
+    Ok(Verdict::legacy(Wire::Sse, Speech::Unknown))
 }
 
 /// Posts a question. An error says nothing about eras.

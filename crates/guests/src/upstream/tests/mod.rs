@@ -28,7 +28,7 @@ fn setup() -> Setup {
 }
 
 fn verdict(era: Era, wire: Wire) -> Verdict {
-    Verdict { eras: vec![era], discovered: None, wire }
+    Verdict { eras: vec![era], discovered: None, wire, speech: Speech::Official }
 }
 
 async fn start(script: &str) -> (Connection, Inbound) {

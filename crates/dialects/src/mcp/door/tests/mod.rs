@@ -70,7 +70,7 @@ fn somebody(word: &str) -> Participant {
     let (who, versions) = word.split_once('/').unwrap_or((word, ""));
     let versions: Vec<String> = versions.split(',').filter(|date| !date.is_empty()).map(Into::into).collect();
     let version = versions.first().cloned().unwrap_or_else(|| McpVersion::default().version);
-    Participant { id: id(who), name: None, kind: None, mcp: McpVersion { version, versions } }
+    Participant { mcp: McpVersion { version, versions }, ..Participant::new(id(who)) }
 }
 
 impl Play {
@@ -386,7 +386,7 @@ impl Play {
         while let Some(action) = self.door.poll_action() {
             let line = match action {
                 Action::Join(introduction) => {
-                    let Introduction { name, mcp } = *introduction;
+                    let Introduction { name, mcp, .. } = *introduction;
                     format!("join {} {}", name.as_deref().unwrap_or("-"), mcp.version)
                 }
                 Action::Consult(who, listing) => {

@@ -1,0 +1,234 @@
+//! The header of a request, and the frames that answer one.
+
+use salon_protocol::{Code, Refusal, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::frame;
+
+/// The only version there is.
+pub(super) const VERSION: &str = "MCP/1.0";
+
+/// Characters of a request's id.
+const MOST_ID: usize = 64;
+
+/// Characters of a content type.
+const MOST_CONTENT_TYPE: usize = 128;
+
+/// The last millisecond that can be written as a date with a year of four digits.
+const LAST_MOMENT: u64 = 253_402_300_799_999;
+
+/// What a request wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Method {
+    Connect,
+    Send,
+    Receive,
+    Disconnect,
+}
+
+impl Method {
+    pub(super) const ALL: [Self; 4] = [Self::Connect, Self::Send, Self::Receive, Self::Disconnect];
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Connect => "CONNECT",
+            Self::Send => "SEND",
+            Self::Receive => "RECEIVE",
+            Self::Disconnect => "DISCONNECT",
+        }
+    }
+}
+
+/// Which request an answer is to. Both are empty where they could not be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Regarding {
+    pub(super) id: Box<str>,
+    pub(super) method: Box<str>,
+}
+
+impl Regarding {
+    /// As far as a header, or what stands in its place, can be read.
+    pub(super) fn read(header: &[u8]) -> Self {
+        let raw = std::str::from_utf8(header).ok().and_then(|text| serde_json::from_str::<Raw<'_>>(text).ok());
+        let Some(raw) = raw else { return Self::default() };
+        // What is too long to be an id is not repeated either.
+        let short = |word: Option<&RawValue>| {
+            word.and_then(string).filter(|word| word.chars().count() <= MOST_ID).unwrap_or_default().into()
+        };
+        Self { id: short(raw.id), method: short(raw.method) }
+    }
+}
+
+/// A header as it is written.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Raw<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    version: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    timestamp: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    content_type: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    session_id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    destination: Option<&'a RawValue>,
+}
+
+/// A member that is there, `null` included.
+pub(super) fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+pub(super) fn string(raw: &RawValue) -> Option<String> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+/// A header that can be worked with.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) id: Box<str>,
+    pub(super) method: Method,
+    /// When its sender says it was sent.
+    pub(super) timestamp: Option<Timestamp>,
+    /// `None` where the body is JSON.
+    pub(super) content_type: Option<Box<str>>,
+    pub(super) session_id: Option<Box<str>>,
+    pub(super) destination: Option<Box<str>>,
+}
+
+impl Header {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, Refusal> {
+        let not_json = |why: String| Refusal::new(Code::InvalidJson, format!("the header is not a JSON object: {why}"));
+        let text = std::str::from_utf8(bytes).map_err(|error| not_json(error.to_string()))?;
+        let raw: Raw<'_> = match text.trim_start().starts_with('{') {
+            true => serde_json::from_str(text).map_err(|error| not_json(error.to_string()))?,
+            false => return Err(not_json("it does not begin with `{`".into())),
+        };
+        let id = raw.id.and_then(string).filter(|id| is_word(id, MOST_ID)).ok_or_else(|| {
+            invalid(format!("`id` must be a string of 1 to {MOST_ID} characters without control characters"))
+        })?;
+        if raw.version.and_then(string).as_deref() != Some(VERSION) {
+            return Err(Refusal::new(Code::UnsupportedProtocol, format!("`version` must be \"{VERSION}\"")));
+        }
+        let method = raw.method.and_then(string).ok_or_else(|| invalid("`method` must be a string"))?;
+        let method = Method::ALL.into_iter().find(|known| known.word() == method);
+        let method = method.ok_or_else(|| {
+            Refusal::new(Code::NotFound, "`method` must be CONNECT, SEND, RECEIVE or DISCONNECT, in capitals")
+        })?;
+        let timestamp = raw.timestamp.map(moment).transpose()?;
+        let content_type = match raw.content_type {
+            None => None,
+            Some(raw) => content_type(raw)?,
+        };
+        if content_type.is_some() && method != Method::Send {
+            return Err(invalid(format!(
+                "`contentType` must be \"json\": only SEND has other bodies, not {}",
+                method.word()
+            )));
+        }
+        let text = |name: &str, raw: Option<&RawValue>| match raw {
+            None => Ok(None),
+            Some(raw) => string(raw)
+                .map(|text| Some(text.into_boxed_str()))
+                .ok_or_else(|| invalid(format!("`{name}` must be a string"))),
+        };
+        Ok(Self {
+            id: id.into(),
+            method,
+            timestamp,
+            content_type,
+            session_id: text("sessionId", raw.session_id)?,
+            destination: text("destination", raw.destination)?,
+        })
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Refusal {
+    Refusal::new(Code::InvalidEnvelope, message)
+}
+
+fn is_word(text: &str, most: usize) -> bool {
+    !text.is_empty() && text.chars().count() <= most && !text.chars().any(char::is_control)
+}
+
+fn moment(raw: &RawValue) -> Result<Timestamp, Refusal> {
+    let wrong = || invalid("`timestamp` must be a number of milliseconds since 1970");
+    let whole = serde_json::from_str::<u64>(raw.get()).ok().or_else(|| {
+        let number = serde_json::from_str::<f64>(raw.get()).ok()?;
+        (number >= 0.0 && number <= LAST_MOMENT as f64).then_some(number as u64)
+    });
+    whole.filter(|&millis| millis <= LAST_MOMENT).map(Timestamp).ok_or_else(wrong)
+}
+
+/// `None` is JSON.
+fn content_type(raw: &RawValue) -> Result<Option<Box<str>>, Refusal> {
+    let text = string(raw).filter(|text| is_word(text, MOST_CONTENT_TYPE));
+    let text = text.ok_or_else(|| {
+        invalid(format!("`contentType` must be a string of 1 to {MOST_CONTENT_TYPE} characters, such as \"json\""))
+    })?;
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    let json = ["json", "application/json"].iter().any(|known| essence.eq_ignore_ascii_case(known));
+    Ok((!json).then(|| text.into()))
+}
+
+/// The code of an answer to what was refused.
+pub(super) fn status(code: Code) -> u16 {
+    match code {
+        Code::InvalidJson
+        | Code::InvalidEnvelope
+        | Code::UnsupportedProtocol
+        | Code::RecipientRequired
+        | Code::RecipientNotFound
+        | Code::CorrelationRequired
+        | Code::CorrelationMismatch
+        | Code::IdConflict
+        | Code::InvalidParameters
+        | Code::NotFound
+        | Code::VersionConflict
+        | Code::ToolError
+        | Code::TooLarge
+        | Code::TooDeep => 400,
+        Code::Unauthorized => 401,
+        Code::Forbidden | Code::FromMismatch | Code::ReservedKind => 403,
+        Code::Timeout => 408,
+        Code::RateLimited => 429,
+        Code::Internal => 500,
+        Code::Closing => 503,
+    }
+}
+
+/// An answer.
+pub(super) fn answer(to: &Regarding, code: u16, body: &impl Serialize, at: Timestamp) -> Box<[u8]> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Answer<'a> {
+        id: &'a str,
+        method: &'a str,
+        version: &'static str,
+        timestamp: u64,
+        content_type: &'static str,
+        code: u16,
+    }
+    let header =
+        Answer { id: &to.id, method: &to.method, version: VERSION, timestamp: at.0, content_type: "json", code };
+    let header = serde_json::to_vec(&header).expect("a header has only string keys");
+    frame::encode(&header, &serde_json::to_vec(body).expect("a body has only string keys"))
+}
+
+/// An answer that is a no. `word` is what the request came to.
+pub(super) fn refuse(to: &Regarding, word: &'static str, refusal: &Refusal, at: Timestamp) -> Box<[u8]> {
+    #[derive(Serialize)]
+    struct No<'a> {
+        status: &'static str,
+        code: Code,
+        message: &'a str,
+    }
+    let body = No { status: word, code: refusal.code, message: &refusal.message };
+    answer(to, status(refusal.code), &body, at)
+}

@@ -1,0 +1,433 @@
+//! The Multi-Component Protocol, MCP/1.0: frames of a header and a body, and four requests.
+//!
+//! One value per session, which outlives the connections it is used over: each of them is a stream. A peer CONNECTs, SENDs what it
+//! has to say, RECEIVEs what the room has for it, and DISCONNECTs. What it sends as JSON-RPC is in the room as it is, so such a peer can be called
+//! and call like everybody.
+//!
+//! Invariants: every request is answered once, on its own stream; entries are taken from the room only while a RECEIVE waits for them.
+//! Deliberately absent: sockets, tokens (whoever serves the connection has checked them), and which session a frame belongs to ([`route`]).
+
+mod body;
+mod frame;
+mod header;
+mod receiving;
+mod route;
+mod sending;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use salon_protocol::{
+    CloseReason, Code, Compose, Draft, Entry, EnvelopeId, Kind, Limits, McpVersion, ParticipantId, PresenceEvent,
+    Refusal, RpcError, RpcId, rpc,
+};
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::to_raw_value;
+
+use crate::{Action, Dialect, Event, Frame, Introduction, Joined, Stamps, StreamId, Ticket};
+use body::{Destination, Said};
+use header::{Header, Method, Regarding, VERSION};
+use receiving::{Delivery, Item, Messages, Receiving, Told};
+use sending::{Fingerprint, Known, Sending};
+
+pub use body::Connect;
+pub use frame::{Broken, Decoder, MOST_HEADER, encode, split};
+pub use route::{Route, refuse, refuse_header, route};
+
+/// How long a RECEIVE that does not want to wait does, for what lies in the log to be read.
+const SHORTEST_WAIT: Duration = Duration::from_millis(20);
+
+/// The JSON-RPC code of a call that nobody will answer.
+const GONE: i64 = -32000;
+
+/// What does not change while a session lasts.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Who the peer is in the room.
+    pub me: ParticipantId,
+    /// Bounds on what it sends.
+    pub limits: Limits,
+    /// The session's id, which is told once and is the peer's credential.
+    pub session: Box<str>,
+    /// How long the session outlives its last connection.
+    pub linger: Duration,
+    /// The gateway's version.
+    pub version: &'static str,
+}
+
+/// A request that waits for its answer.
+#[derive(Debug, Clone)]
+struct Asked {
+    stream: StreamId,
+    regarding: Regarding,
+}
+
+enum Place {
+    Outside,
+    Entering(Asked),
+    Inside,
+    /// It leaves once everything it has sent is settled.
+    Leaving(Asked, Option<String>),
+    Gone,
+}
+
+/// One session.
+pub struct Framed {
+    options: Options,
+    stamps: Stamps,
+    place: Place,
+    streams: BTreeSet<StreamId>,
+    /// When a session without connections ends.
+    ends: Option<Instant>,
+    receiving: Receiving,
+    sending: Sending,
+    tickets: u64,
+    /// Whether what came last counts against the rate.
+    counted: bool,
+    /// What the answers given since the last look at the clock are stamped with.
+    now: Instant,
+    actions: VecDeque<Action>,
+}
+
+impl Framed {
+    /// A session whose CONNECT is about to come.
+    pub fn new(options: Options, stamps: Stamps, now: Instant) -> Self {
+        Self {
+            ends: Some(now + options.linger),
+            options,
+            stamps,
+            place: Place::Outside,
+            streams: BTreeSet::new(),
+            receiving: Receiving::default(),
+            sending: Sending::default(),
+            tickets: 0,
+            counted: true,
+            now,
+            actions: VecDeque::new(),
+        }
+    }
+
+    fn answer(&mut self, to: &Asked, body: &impl Serialize) {
+        let frame = header::answer(&to.regarding, 200, body, self.stamps.time(self.now));
+        self.actions.push_back(Action::Send(to.stream, Frame::Binary(frame)));
+    }
+
+    fn refuse(&mut self, to: &Asked, word: &'static str, refusal: &Refusal) {
+        let frame = header::refuse(&to.regarding, word, refusal, self.stamps.time(self.now));
+        self.actions.push_back(Action::Refuse(to.stream, refusal.code, Frame::Binary(frame)));
+    }
+
+    fn error(&mut self, to: &Asked, refusal: &Refusal) {
+        self.refuse(to, "error", refusal);
+    }
+
+    fn hear(&mut self, stream: StreamId, frame: &[u8]) {
+        let Some((head, body)) = split(frame) else {
+            let refusal = Refusal::new(Code::InvalidEnvelope, "the lengths are not those of one frame");
+            return self.error(&Asked { stream, regarding: Regarding::default() }, &refusal);
+        };
+        let asked = Asked { stream, regarding: Regarding::read(head) };
+        let done = Header::read(head).and_then(|header| match (header.method, &self.place) {
+            (_, Place::Leaving(..) | Place::Gone) => Err(over()),
+            (Method::Connect, Place::Outside) => self.connect(&asked, body),
+            (Method::Connect, _) => Err(Refusal::new(Code::InvalidParameters, "this session is connected already")),
+            (_, Place::Outside | Place::Entering(_)) => Err(over()),
+            (Method::Send, Place::Inside) => {
+                self.send(&asked, &header, body);
+                Ok(())
+            }
+            (Method::Receive, Place::Inside) => self.receive(&asked, body),
+            (Method::Disconnect, Place::Inside) => self.disconnect(&asked, body),
+        });
+        if let Err(refusal) = done {
+            self.error(&asked, &refusal);
+        }
+    }
+
+    fn connect(&mut self, asked: &Asked, body: &[u8]) -> Result<(), Refusal> {
+        let connect = body::connect(body)?;
+        self.place = Place::Entering(asked.clone());
+        let introduction = Introduction { name: None, mcp: McpVersion::default(), capabilities: connect.capabilities };
+        self.actions.push_back(Action::Join(Box::new(introduction)));
+        Ok(())
+    }
+
+    fn joined(&mut self, joined: &Joined) {
+        let Place::Entering(asked) = std::mem::replace(&mut self.place, Place::Inside) else { return };
+        let limit = self.options.limits.message;
+        let body = json!({
+            "sessionId": self.options.session,
+            "serverInfo": {
+                "version": self.options.version,
+                "protocolVersion": VERSION,
+                "supportedMethods": Method::ALL.map(Method::word),
+            },
+            "topic": joined.topic,
+            "participant": joined.participant.id,
+            "participants": joined.roster,
+            "limits": {"message": limit},
+        });
+        self.answer(&asked, &body);
+    }
+
+    fn not_joined(&mut self, refusal: &Refusal) {
+        if let Place::Entering(asked) = std::mem::replace(&mut self.place, Place::Gone) {
+            self.error(&asked, refusal);
+        }
+        self.actions.push_back(Action::Close(CloseReason::Bye));
+    }
+
+    fn send(&mut self, asked: &Asked, header: &Header, body: &[u8]) {
+        let content_type = header.content_type.as_deref();
+        let destination = header.destination.as_deref();
+        let fingerprint = Fingerprint::of(content_type, destination, body);
+        match self.sending.known(&header.id, fingerprint) {
+            Known::New => {}
+            Known::UnderWay(ticket) => return self.sending.join(ticket, asked.clone()),
+            Known::Accepted(envelope) => return self.accepted(asked, &envelope),
+            Known::Taken => {
+                let refusal =
+                    Refusal::new(Code::IdConflict, "this session has sent something else under the same `id`");
+                return self.refuse(asked, "rejected", &refusal);
+            }
+        }
+        let said = match content_type {
+            None => body::send(body, destination, &self.options.limits),
+            Some(content_type) => body::send_bytes(body, content_type, destination),
+        };
+        match said {
+            Ok(said) => {
+                if let Err(refusal) = self.publish(asked, header, fingerprint, said) {
+                    self.refuse(asked, "rejected", &refusal);
+                }
+            }
+            Err(refusal) => self.error(asked, &refusal),
+        }
+    }
+
+    fn publish(&mut self, asked: &Asked, header: &Header, fingerprint: Fingerprint, said: Said) -> Result<(), Refusal> {
+        let mut to = match &said.destination {
+            Destination::One(to) => Some(to.clone()),
+            Destination::Open | Destination::Everybody => None,
+        };
+        let mut correlation = said.correlation.clone();
+        let mut answers = None;
+        if let Some(id) = &said.answers {
+            let (request, from) = self.sending.answered(&said, id)?;
+            // An answer that does not say whom it is for is for whoever asked.
+            if said.destination == Destination::Open {
+                to = from;
+            }
+            correlation = Some(request.clone());
+            answers = Some(request);
+        }
+        let text = Compose {
+            id: &self.stamps.named(&header.id),
+            ts: header.timestamp.unwrap_or_else(|| self.stamps.time(self.now)),
+            from: &self.options.me,
+            to: to.as_slice(),
+            kind: Kind::Mcp,
+            correlation_id: correlation.as_ref().map(EnvelopeId::as_str),
+            payload: said.payload,
+        }
+        .text();
+        let draft = Draft::parse(text, &self.options.limits)?;
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.sending.begin(ticket, header.id.clone(), fingerprint, asked.clone(), answers);
+        self.actions.push_back(Action::Publish(ticket, Box::new(draft)));
+        Ok(())
+    }
+
+    fn accepted(&mut self, to: &Asked, envelope: &EnvelopeId) {
+        self.answer(to, &json!({"status": "accepted", "messageId": envelope}));
+    }
+
+    fn receive(&mut self, asked: &Asked, body: &[u8]) -> Result<(), Refusal> {
+        let wait = body::receive(body, &self.options.limits)?;
+        // Whoever has hung up would take what another could have.
+        if !self.streams.contains(&asked.stream) {
+            return Ok(());
+        }
+        if !self.receiving.ask(asked.clone(), self.now + wait.max(SHORTEST_WAIT)) {
+            let message = format!("{} RECEIVEs of this session wait already", receiving::MOST_WAITING);
+            return Err(Refusal::new(Code::RateLimited, message));
+        }
+        self.counted = wait < SHORTEST_WAIT;
+        Ok(())
+    }
+
+    fn disconnect(&mut self, asked: &Asked, body: &[u8]) -> Result<(), Refusal> {
+        let reason = body::disconnect(body, &self.options.limits)?;
+        self.place = Place::Leaving(asked.clone(), reason);
+        for waiting in self.receiving.give_up() {
+            self.error(&waiting, &over());
+        }
+        self.leave();
+        Ok(())
+    }
+
+    /// Leaves, if everything that was sent is settled.
+    fn leave(&mut self) {
+        if !matches!(self.place, Place::Leaving(..)) || !self.sending.is_idle() {
+            return;
+        }
+        let Place::Leaving(asked, reason) = std::mem::replace(&mut self.place, Place::Gone) else { return };
+        let at = self.stamps.time(self.now).0;
+        self.answer(&asked, &json!({"status": "disconnected", "timestamp": at}));
+        self.actions.extend(reason.map(Action::Farewell));
+        self.actions.push_back(Action::Close(CloseReason::Bye));
+    }
+
+    fn deliver(&mut self) {
+        while let Some(Delivery { to, items }) = self.receiving.deliver() {
+            let (me, host) = (self.options.me.clone(), ParticipantId::host());
+            self.answer(&to, &Messages::new(&items, &me, &host));
+        }
+    }
+
+    fn overhear(&mut self, entry: Arc<Entry>) {
+        let envelope = &entry.envelope;
+        let own = |event| !matches!(event, PresenceEvent::Heartbeat);
+        let presence = envelope.presence();
+        if presence.is_some_and(|presence| presence.participant.id == self.options.me && own(presence.event)) {
+            return;
+        }
+        self.sending.hear(&entry, &self.options.me);
+        self.receiving.push(Item::Entry(entry));
+    }
+
+    /// Tells the peer something that nobody else hears.
+    fn tell(&mut self, kind: Kind, correlation: Option<&EnvelopeId>, payload: Box<serde_json::value::RawValue>) {
+        let (id, at) = self.stamps.next(self.now);
+        let correlation = correlation.map(|id| id.as_str().to_owned());
+        self.receiving.push(Item::Told(Box::new(Told { id, kind, correlation, payload, timestamp: at.0 })));
+    }
+
+    fn call_failed(&mut self, request: &EnvelopeId, id: &RpcId, callee: &ParticipantId) {
+        let error = RpcError::new(GONE, format!("`{callee}` left before it answered"));
+        let error = error.with_data(&json!({ "code": Code::RecipientNotFound }));
+        self.tell(Kind::Mcp, Some(request), rpc::failure(&id.to_raw(), &error));
+    }
+
+    fn gap(&mut self) {
+        let message = "messages before the next one are no longer kept, and you have not received them";
+        let refusal = Refusal::new(Code::NotFound, message);
+        let payload =
+            to_raw_value(&salon_protocol::system::Error::from(&refusal)).expect("an error has only string keys");
+        self.tell(Kind::System, None, payload);
+    }
+
+    /// Answers everything that waits, and ends.
+    fn close(&mut self, reason: CloseReason) {
+        let code = match reason {
+            CloseReason::Shutdown => Code::Closing,
+            CloseReason::Internal => Code::Internal,
+            CloseReason::TooSlow => Code::Timeout,
+            _ => Code::Unauthorized,
+        };
+        let refusal = Refusal::new(code, reason.to_string());
+        let mut open = self.receiving.give_up();
+        open.extend(self.sending.give_up());
+        match std::mem::replace(&mut self.place, Place::Gone) {
+            Place::Entering(asked) | Place::Leaving(asked, _) => open.push(asked),
+            Place::Outside | Place::Inside | Place::Gone => {}
+        }
+        for asked in open {
+            self.error(&asked, &refusal);
+        }
+        self.actions.push_back(Action::Close(reason));
+    }
+}
+
+/// What is said to requests of a session that is no more.
+fn over() -> Refusal {
+    Refusal::new(Code::Unauthorized, "there is no such session, or not any more; begin with CONNECT")
+}
+
+impl Dialect for Framed {
+    fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
+        self.now = now;
+        self.counted = true;
+        match frame {
+            Frame::Binary(frame) => self.hear(stream, &frame),
+            // The carrier of this grammar passes on nothing else.
+            Frame::Text(_) | Frame::Entry(_) | Frame::Event(_) => {}
+        }
+    }
+
+    fn handle_event(&mut self, event: Event, now: Instant) {
+        self.now = now;
+        match event {
+            Event::Joined(joined) => self.joined(&joined),
+            Event::NotJoined(refusal) => self.not_joined(&refusal),
+            Event::Accepted { ticket, entry, .. } => {
+                for asked in self.sending.accepted(ticket, &entry) {
+                    self.accepted(&asked, entry.envelope.id());
+                }
+                self.leave();
+            }
+            Event::Refused { ticket, refusal } => {
+                for asked in self.sending.refused(ticket) {
+                    self.refuse(&asked, "rejected", &refusal);
+                }
+                self.leave();
+            }
+            Event::Entry(entry) => self.overhear(entry),
+            Event::CallFailed { request, id, callee } => self.call_failed(&request, &id, &callee),
+            Event::Gap => self.gap(),
+            Event::StreamOpened(stream, _) => {
+                self.streams.insert(stream);
+                self.ends = None;
+            }
+            Event::StreamClosed(stream) => {
+                self.streams.remove(&stream);
+                self.receiving.closed(stream);
+                if self.streams.is_empty() {
+                    self.ends = Some(now + self.options.linger);
+                }
+            }
+            Event::Closing(reason) => self.close(reason),
+            // Nothing of this is ever asked here.
+            Event::Consulted { .. } | Event::Permissions { .. } => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        for asked in self.receiving.due(now) {
+            self.answer(&asked, &Messages::new(&[], &ParticipantId::host(), &ParticipantId::host()));
+        }
+        if self.ends.is_some_and(|ends| ends <= now) {
+            self.ends = None;
+            self.place = Place::Gone;
+            // Nobody is there to hear what became of it.
+            self.sending.give_up();
+            self.actions.push_back(Action::Close(CloseReason::Bye));
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.receiving.deadline(), self.ends].into_iter().flatten().min()
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        if self.actions.is_empty() {
+            // Only now, so that everything one look at the room brought goes out together.
+            self.deliver();
+        }
+        self.actions.pop_front()
+    }
+
+    fn ready(&self) -> bool {
+        matches!(self.place, Place::Inside) && self.receiving.is_wanted()
+    }
+
+    fn is_counted(&self) -> bool {
+        self.counted
+    }
+}

@@ -1,0 +1,212 @@
+//! What waits to be received, and who waits to receive it.
+//!
+//! Invariants: one batch is out at a time. It is the receiver's once a stream asks again that it was sent on, and comes again to whoever
+//! asks on another. Nothing is taken from the room while nobody wants it, so what waits here is bounded by what one look at the room brings.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use salon_protocol::{Entry, Kind, ParticipantId};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::Asked;
+use crate::StreamId;
+
+/// Requests of one session that may wait at once.
+pub(super) const MOST_WAITING: usize = 16;
+
+/// Messages in one batch, and the bytes of their payloads after which no more is added.
+const MOST_MESSAGES: usize = 100;
+const MOST_BYTES: usize = 256 << 10;
+
+/// Something to be received.
+#[derive(Debug, Clone)]
+pub(super) enum Item {
+    Entry(Arc<Entry>),
+    /// What the gateway has to say to this receiver alone.
+    Told(Box<Told>),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Told {
+    pub(super) id: String,
+    pub(super) kind: Kind,
+    pub(super) correlation: Option<String>,
+    pub(super) payload: Box<RawValue>,
+    pub(super) timestamp: u64,
+}
+
+impl Item {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Entry(entry) => entry.envelope.payload().len(),
+            Self::Told(told) => told.payload.get().len(),
+        }
+    }
+}
+
+struct Waiting {
+    asked: Asked,
+    until: Instant,
+    /// Whether it asked while a batch was out that it had not been sent.
+    again: bool,
+}
+
+struct Batch {
+    items: Vec<Item>,
+    /// The open streams it was sent on.
+    sent: BTreeSet<StreamId>,
+}
+
+/// One session's receiving.
+#[derive(Default)]
+pub(super) struct Receiving {
+    backlog: VecDeque<Item>,
+    batch: Option<Batch>,
+    waiting: VecDeque<Waiting>,
+}
+
+/// What a request to receive is answered with.
+pub(super) struct Delivery {
+    pub(super) to: Asked,
+    pub(super) items: Vec<Item>,
+}
+
+impl Receiving {
+    /// Somebody asks. False when too many do.
+    pub(super) fn ask(&mut self, asked: Asked, until: Instant) -> bool {
+        if self.batch.as_ref().is_some_and(|batch| batch.sent.contains(&asked.stream)) {
+            self.batch = None;
+        }
+        if self.waiting.len() >= MOST_WAITING {
+            return false;
+        }
+        self.waiting.push_back(Waiting { asked, until, again: self.batch.is_some() });
+        true
+    }
+
+    pub(super) fn push(&mut self, item: Item) {
+        self.backlog.push_back(item);
+    }
+
+    /// Whether more of the room is wanted.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.batch.is_none() && self.backlog.is_empty() && !self.waiting.is_empty()
+    }
+
+    /// Who asked on a stream that is gone is not answered there.
+    pub(super) fn closed(&mut self, stream: StreamId) {
+        self.waiting.retain(|waiting| waiting.asked.stream != stream);
+        if let Some(batch) = &mut self.batch {
+            batch.sent.remove(&stream);
+        }
+    }
+
+    /// The next answer that can be given.
+    pub(super) fn deliver(&mut self) -> Option<Delivery> {
+        let Some(batch) = &mut self.batch else {
+            if self.backlog.is_empty() {
+                return None;
+            }
+            let to = self.waiting.pop_front()?.asked;
+            let items = self.fill();
+            self.batch = Some(Batch { items: items.clone(), sent: BTreeSet::from([to.stream]) });
+            return Some(Delivery { to, items });
+        };
+        let lost = batch.sent.is_empty();
+        let other = self.waiting.iter().position(|waiting| lost || waiting.again)?;
+        let to = self.waiting.remove(other)?.asked;
+        batch.sent.insert(to.stream);
+        Some(Delivery { to, items: batch.items.clone() })
+    }
+
+    fn fill(&mut self) -> Vec<Item> {
+        let (mut items, mut bytes) = (Vec::new(), 0);
+        while items.len() < MOST_MESSAGES
+            && bytes < MOST_BYTES
+            && let Some(item) = self.backlog.pop_front()
+        {
+            bytes += item.bytes();
+            items.push(item);
+        }
+        items
+    }
+
+    /// Those who have waited long enough.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<Asked> {
+        let (due, rest): (VecDeque<_>, _) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.until <= now);
+        self.waiting = rest;
+        due.into_iter().map(|waiting| waiting.asked).collect()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.waiting.iter().map(|waiting| waiting.until).min()
+    }
+
+    /// Everybody who waits.
+    pub(super) fn give_up(&mut self) -> Vec<Asked> {
+        std::mem::take(&mut self.waiting).into_iter().map(|waiting| waiting.asked).collect()
+    }
+}
+
+/// The body of an answer.
+#[derive(Serialize)]
+pub(super) struct Messages<'a> {
+    messages: Vec<Message<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Message<'a> {
+    id: &'a str,
+    sender: &'a str,
+    payload: &'a RawValue,
+    timestamp: u64,
+    destination: To<'a>,
+    kind: Kind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correlation_id: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum To<'a> {
+    One(&'a str),
+    Several(&'a [ParticipantId]),
+}
+
+impl<'a> Messages<'a> {
+    pub(super) fn new(items: &'a [Item], me: &'a ParticipantId, host: &'a ParticipantId) -> Self {
+        let message = |item: &'a Item| match item {
+            Item::Entry(entry) => {
+                let envelope = &entry.envelope;
+                Message {
+                    id: envelope.id().as_str(),
+                    sender: envelope.from().as_str(),
+                    payload: serde_json::from_str(envelope.payload()).expect("a stored payload is JSON"),
+                    timestamp: entry.arrived.0,
+                    destination: match envelope.to() {
+                        [] => To::One("*"),
+                        [one] => To::One(one.as_str()),
+                        several => To::Several(several),
+                    },
+                    kind: envelope.kind(),
+                    correlation_id: envelope.correlation().map(salon_protocol::EnvelopeId::as_str),
+                }
+            }
+            Item::Told(told) => Message {
+                id: &told.id,
+                sender: host.as_str(),
+                payload: &told.payload,
+                timestamp: told.timestamp,
+                destination: To::One(me.as_str()),
+                kind: told.kind,
+                correlation_id: told.correlation.as_deref(),
+            },
+        };
+        Self { messages: items.iter().map(message).collect() }
+    }
+}

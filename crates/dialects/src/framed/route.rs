@@ -1,0 +1,54 @@
+//! Whose a frame is. Pure: the grammar tells what a frame says, and whoever serves the connection decides what follows.
+
+use salon_protocol::{Code, Refusal, Timestamp};
+
+use super::body::{self, Connect};
+use super::frame;
+use super::header::{self, Header, Method, Regarding};
+
+/// What is to be done with a frame.
+pub enum Route {
+    /// Somebody wants in.
+    Connect(Box<Connect>),
+    /// It is for the session of this id.
+    Session(Box<str>),
+    /// It cannot be worked with.
+    Refused(Refusal),
+}
+
+/// Whose a whole frame is.
+pub fn route(frame: &[u8]) -> Route {
+    read(frame).unwrap_or_else(Route::Refused)
+}
+
+fn read(frame: &[u8]) -> Result<Route, Refusal> {
+    let broken = || Refusal::new(Code::InvalidEnvelope, "the lengths are not those of one frame");
+    let (header, body) = frame::split(frame).ok_or_else(broken)?;
+    let header = Header::read(header)?;
+    if header.method == Method::Connect {
+        return Ok(Route::Connect(Box::new(body::connect(body)?)));
+    }
+    let named = match header.content_type {
+        None => body::session(body),
+        Some(_) => Ok(None),
+    };
+    let session = match (named, header.session_id) {
+        (Ok(Some(session)), _) => session.into(),
+        (_, Some(session)) => session,
+        (Ok(None), None) => {
+            return Err(Refusal::new(Code::Unauthorized, "`sessionId` is missing; begin with CONNECT"));
+        }
+        (Err(refusal), None) => return Err(refusal),
+    };
+    Ok(Route::Session(session))
+}
+
+/// A no to a frame that no session hears.
+pub fn refuse(frame: &[u8], refusal: &Refusal, at: Timestamp) -> Box<[u8]> {
+    refuse_header(frame::split(frame).map(|(header, _)| header), refusal, at)
+}
+
+/// A no to a frame of which at most the header is there.
+pub fn refuse_header(header: Option<&[u8]>, refusal: &Refusal, at: Timestamp) -> Box<[u8]> {
+    header::refuse(&header.map(Regarding::read).unwrap_or_default(), "error", refusal, at)
+}

@@ -1,0 +1,174 @@
+//! What was sent, what became of it, and which requests may be answered.
+//!
+//! Invariant: a request to send is answered once, however often it is repeated and wherever; and all of its repetitions are one envelope.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+
+use salon_protocol::{Code, Entry, EnvelopeId, Message, ParticipantId, Refusal, RpcId};
+
+use super::Asked;
+use super::body::{Destination, Said};
+use crate::Ticket;
+
+/// Accepted requests whose repetition is known for what it is. An older one is known to the room by its envelope.
+const MOST_REMEMBERED: usize = 1024;
+
+/// Requests of others that can be answered without naming them.
+const MOST_OPEN: usize = 1024;
+
+/// What tells a repetition from another request under the same id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fingerprint(u64);
+
+impl Fingerprint {
+    pub(super) fn of(content_type: Option<&str>, destination: Option<&str>, body: &[u8]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (content_type, destination, body).hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+/// What is known of a request under its id.
+pub(super) enum Known {
+    New,
+    /// It is on its way: whoever repeats it is answered too.
+    UnderWay(Ticket),
+    Accepted(EnvelopeId),
+    /// Another request has the id.
+    Taken,
+}
+
+#[derive(Debug)]
+enum State {
+    UnderWay(Ticket),
+    Accepted(EnvelopeId),
+}
+
+#[derive(Debug)]
+struct Pending {
+    id: Box<str>,
+    asked: Vec<Asked>,
+    answers: Option<EnvelopeId>,
+}
+
+/// A request of somebody else's.
+#[derive(Debug)]
+struct Open {
+    envelope: EnvelopeId,
+    id: RpcId,
+    from: ParticipantId,
+}
+
+/// One session's sending.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    known: HashMap<Box<str>, (Fingerprint, State)>,
+    /// The accepted, oldest first.
+    order: VecDeque<Box<str>>,
+    pending: HashMap<u64, Pending>,
+    open: VecDeque<Open>,
+}
+
+impl Sending {
+    pub(super) fn known(&self, id: &str, fingerprint: Fingerprint) -> Known {
+        match self.known.get(id) {
+            None => Known::New,
+            Some((other, _)) if *other != fingerprint => Known::Taken,
+            Some((_, State::UnderWay(ticket))) => Known::UnderWay(*ticket),
+            Some((_, State::Accepted(envelope))) => Known::Accepted(envelope.clone()),
+        }
+    }
+
+    /// Something is on its way into the room.
+    pub(super) fn begin(
+        &mut self,
+        ticket: Ticket,
+        id: Box<str>,
+        fingerprint: Fingerprint,
+        asked: Asked,
+        answers: Option<EnvelopeId>,
+    ) {
+        self.known.insert(id.clone(), (fingerprint, State::UnderWay(ticket)));
+        self.pending.insert(ticket.0, Pending { id, asked: vec![asked], answers });
+    }
+
+    /// Has somebody answered too who repeats what is on its way.
+    pub(super) fn join(&mut self, ticket: Ticket, asked: Asked) {
+        if let Some(pending) = self.pending.get_mut(&ticket.0) {
+            pending.asked.push(asked);
+        }
+    }
+
+    /// It is in the room; who is to be told.
+    pub(super) fn accepted(&mut self, ticket: Ticket, entry: &Entry) -> Vec<Asked> {
+        let Some(pending) = self.pending.remove(&ticket.0) else { return Vec::new() };
+        if let Some(answered) = pending.answers {
+            self.open.retain(|open| open.envelope != answered);
+        }
+        if let Some((_, state)) = self.known.get_mut(&pending.id) {
+            *state = State::Accepted(entry.envelope.id().clone());
+            self.order.push_back(pending.id);
+        }
+        if self.order.len() > MOST_REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        pending.asked
+    }
+
+    /// The room did not take it; who is to be told. The same may be tried again.
+    pub(super) fn refused(&mut self, ticket: Ticket) -> Vec<Asked> {
+        let Some(pending) = self.pending.remove(&ticket.0) else { return Vec::new() };
+        self.known.remove(&pending.id);
+        pending.asked
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Everybody who waits to hear what became of something.
+    pub(super) fn give_up(&mut self) -> Vec<Asked> {
+        self.pending.drain().flat_map(|(_, pending)| pending.asked).collect()
+    }
+
+    /// Remembers what the receiver is asked.
+    pub(super) fn hear(&mut self, entry: &Entry, me: &ParticipantId) {
+        let envelope = &entry.envelope;
+        let Some(Message::Request { id, .. }) = envelope.message() else { return };
+        if !envelope.to().contains(me) {
+            return;
+        }
+        if self.open.len() >= MOST_OPEN {
+            self.open.pop_front();
+        }
+        let open = Open { envelope: envelope.id().clone(), id: id.clone(), from: envelope.from().clone() };
+        self.open.push_back(open);
+    }
+
+    /// The request that a response answers, and who asked it.
+    pub(super) fn answered(&self, said: &Said, id: &RpcId) -> Result<(EnvelopeId, Option<ParticipantId>), Refusal> {
+        if let Some(named) = &said.correlation {
+            let from = self.open.iter().find(|open| open.envelope == *named).map(|open| open.from.clone());
+            return Ok((named.clone(), from));
+        }
+        let mut fitting = self.open.iter().filter(|open| {
+            open.id == *id && !matches!(&said.destination, Destination::One(other) if open.from != *other)
+        });
+        let no = |message: String| Err(Refusal::new(Code::CorrelationRequired, message));
+        match (fitting.next(), fitting.next()) {
+            (Some(open), None) => Ok((open.envelope.clone(), Some(open.from.clone()))),
+            (None, _) => no(format!(
+                "no request with the id {} waits for an answer of yours; `correlationId` can name one by the id it was received under",
+                id.to_json()
+            )),
+            (Some(_), Some(_)) => no(format!(
+                "several requests with the id {} wait for an answer of yours: say by `destination` whose it is, or name it by `correlationId`",
+                id.to_json()
+            )),
+        }
+    }
+}

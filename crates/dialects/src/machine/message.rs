@@ -1,0 +1,259 @@
+//! Messages as the client says them: read strictly as far as their header, and no further than the parts that have a meaning here.
+//!
+//! Invariant: a token is taken out of a message while it is read. What is left of the message, and whatever is said about it, does not
+//! have it.
+
+use std::fmt;
+
+use salon_protocol::{Code, EnvelopeId, Limits, Members, ParticipantId, Refusal, Timestamp, check_json};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::integrity::Seal;
+
+/// The version that is spoken here.
+pub(super) const VERSION: &str = "1.0";
+
+/// The destination that is everybody.
+pub(super) const EVERYBODY: &str = "*";
+
+/// What the type of an extension begins with.
+pub(super) const EXTENSION: &str = "x-";
+
+/// The longest type of an extension, in bytes.
+const MOST_TYPE: usize = 64;
+
+/// What sort of message it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kind {
+    Request,
+    Response,
+    Notification,
+    Error,
+    /// `x-…`: a notification with a type of its own.
+    Extension(Box<str>),
+}
+
+impl Kind {
+    pub(super) fn word(&self) -> &str {
+        match self {
+            Self::Request => "request",
+            Self::Response => "response",
+            Self::Notification => "notification",
+            Self::Error => "error",
+            Self::Extension(word) => word,
+        }
+    }
+
+    fn read(word: &str) -> Option<Self> {
+        Some(match word {
+            "request" => Self::Request,
+            "response" => Self::Response,
+            "notification" => Self::Notification,
+            "error" => Self::Error,
+            other if is_extension(other) => Self::Extension(other.into()),
+            _ => return None,
+        })
+    }
+}
+
+/// Whether a word is the type of an extension.
+pub(super) fn is_extension(word: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'/');
+    word.len() <= MOST_TYPE
+        && word.strip_prefix(EXTENSION).is_some_and(|name| !name.is_empty() && name.bytes().all(allowed))
+}
+
+/// Whom it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Destination {
+    One(ParticipantId),
+    Everybody,
+}
+
+/// A token, which nobody prints.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Token(Box<str>);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+impl Token {
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What a message says of its sender's rights.
+#[derive(Debug, Default)]
+pub(super) struct Security {
+    pub(super) token: Option<Token>,
+    /// What the sender narrows its permissions to.
+    pub(super) permissions: Option<Vec<String>>,
+}
+
+/// A message of the client's.
+#[derive(Debug)]
+pub(super) struct Spoken {
+    /// None where an error has none: the source's own errors have no `messageId`.
+    pub(super) id: Option<EnvelopeId>,
+    pub(super) at: Timestamp,
+    pub(super) kind: Kind,
+    /// The request it belongs to.
+    pub(super) request: Option<EnvelopeId>,
+    pub(super) destination: Option<Destination>,
+    /// Without a token.
+    pub(super) payload: Members,
+    /// Without the seal.
+    pub(super) metadata: Option<Members>,
+    pub(super) error: Option<Members>,
+    pub(super) security: Security,
+    pub(super) seal: Option<Seal>,
+}
+
+impl Spoken {
+    /// Reads a message of `me`. The refusal names the message's id wherever one can be read.
+    pub(super) fn read(text: &str, limits: &Limits, me: &ParticipantId) -> Result<Self, Refusal> {
+        check_json(text, limits)
+            .and_then(|()| Self::interpret(text, me))
+            .map_err(|refusal| refusal.regarding(message_id(text)))
+    }
+
+    fn interpret(text: &str, me: &ParticipantId) -> Result<Self, Refusal> {
+        let mut message = Members::parse(text).ok_or_else(|| malformed("a message must be a JSON object"))?;
+        let header = message.remove("header").ok_or_else(|| malformed("`header` is missing"))?;
+        let header = Members::parse(header.get()).ok_or_else(|| malformed("`header` must be an object"))?;
+        let kind = text_of(&header, "messageType")?.ok_or_else(|| malformed("`header.messageType` is missing"))?;
+        let kind = Kind::read(&kind).ok_or_else(|| {
+            malformed("`header.messageType` must be request, response, notification or error, or begin with `x-`")
+        })?;
+        // The source's own errors have only a type, a time and what they answer.
+        let may_lack = kind == Kind::Error;
+        match text_of(&header, "version")? {
+            Some(version) if is_spoken(&version) => {}
+            Some(_) => {
+                return Err(Refusal::new(
+                    Code::UnsupportedProtocol,
+                    format!("`header.version` must be 1.x; {VERSION} is spoken here"),
+                ));
+            }
+            None if may_lack => {}
+            None => return Err(malformed("`header.version` is missing")),
+        }
+        let id = envelope_id(&header, "messageId")?;
+        if id.is_none() && !may_lack {
+            return Err(malformed("`header.messageId` is missing"));
+        }
+        let at = text_of(&header, "timestamp")?.ok_or_else(|| malformed("`header.timestamp` is missing"))?;
+        let at = Timestamp::parse(&at).ok_or_else(|| {
+            malformed(
+                "`header.timestamp` must be an ISO 8601 date and time with its zone, such as 2025-08-17T14:00:00Z",
+            )
+        })?;
+        if text_of(&header, "source")?.is_some_and(|source| source != me.as_str()) {
+            let told = format!("`header.source` must be \"{me}\", whom this connection belongs to");
+            return Err(Refusal::new(Code::FromMismatch, told));
+        }
+        let destination = match text_of(&header, "destination")? {
+            None => None,
+            Some(all) if all == EVERYBODY => Some(Destination::Everybody),
+            Some(one) => Some(Destination::One(
+                ParticipantId::new(one)
+                    .map_err(|error| malformed(format!("`header.destination` names nobody: {error}")))?,
+            )),
+        };
+        let request = envelope_id(&header, "requestId")?;
+        let mut payload = object(&mut message, "payload")?.unwrap_or_default();
+        let security = Security::take(&mut payload)?;
+        let mut metadata = object(&mut message, "metadata")?;
+        let seal = match metadata.as_mut().and_then(|metadata| metadata.remove("integrity")) {
+            None => None,
+            Some(seal) => Some(Seal::read(&seal)?),
+        };
+        let metadata = metadata.filter(|metadata| !metadata.is_empty());
+        let error = object(&mut message, "error")?;
+        Ok(Self { id, at, kind, request, destination, payload, metadata, error, security, seal })
+    }
+}
+
+impl Security {
+    /// Takes a payload's `security` apart; the token does not stay in it.
+    fn take(payload: &mut Members) -> Result<Self, Refusal> {
+        let Some(raw) = payload.remove("security") else { return Ok(Self::default()) };
+        let mut security = Members::parse(raw.get()).ok_or_else(|| wrong("`payload.security` must be an object"))?;
+        let token = match security.remove("token") {
+            None => None,
+            Some(token) => {
+                let token: Result<Box<str>, _> = serde_json::from_str(token.get());
+                Some(Token(
+                    token.map_err(|_| Refusal::new(Code::Unauthorized, "`payload.security.token` must be a string"))?,
+                ))
+            }
+        };
+        let permissions = match security.get("permissions") {
+            None => None,
+            Some(listed) => {
+                let listed: Result<Vec<String>, _> = serde_json::from_str(listed.get());
+                Some(listed.map_err(|_| wrong("`payload.security.permissions` must be a list of strings"))?)
+            }
+        };
+        if !security.is_empty() {
+            payload.set("security", &security);
+        }
+        Ok(Self { token, permissions })
+    }
+}
+
+/// The id of a message, if it can be read.
+pub(super) fn message_id(text: &str) -> Option<EnvelopeId> {
+    let header = Members::parse(text)?.remove("header")?;
+    read(Members::parse(header.get())?.get("messageId")?)
+}
+
+/// The token in a message, and whether there is a message at all.
+pub(super) fn token_in(text: &str) -> Option<String> {
+    let payload = Members::parse(text)?.remove("payload")?;
+    let security = Members::parse(payload.get())?.remove("security")?;
+    read(Members::parse(security.get())?.get("token")?)
+}
+
+/// `1.` and a number, and maybe more numbers.
+fn is_spoken(version: &str) -> bool {
+    let rest = version.strip_prefix("1.");
+    rest.is_some_and(|rest| {
+        rest.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+    })
+}
+
+pub(super) fn malformed(message: impl Into<String>) -> Refusal {
+    Refusal::new(Code::InvalidEnvelope, message)
+}
+
+pub(super) fn wrong(message: impl Into<String>) -> Refusal {
+    Refusal::new(Code::InvalidParameters, message)
+}
+
+pub(super) fn read<T: DeserializeOwned>(raw: &RawValue) -> Option<T> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+/// A string of the header. One that is `null` counts as missing.
+fn text_of(header: &Members, key: &str) -> Result<Option<String>, Refusal> {
+    let Some(raw) = header.get(key).filter(|raw| raw.get() != "null") else { return Ok(None) };
+    read(raw).map(Some).ok_or_else(|| malformed(format!("`header.{key}` must be a string")))
+}
+
+fn envelope_id(header: &Members, key: &str) -> Result<Option<EnvelopeId>, Refusal> {
+    let Some(id) = text_of(header, key)? else { return Ok(None) };
+    let id = EnvelopeId::new(id).map_err(|error| malformed(format!("`header.{key}` is not acceptable: {error}")))?;
+    Ok(Some(id))
+}
+
+/// A member that is an object where it is there.
+fn object(message: &mut Members, key: &str) -> Result<Option<Members>, Refusal> {
+    let Some(raw) = message.remove(key).filter(|raw| raw.get() != "null") else { return Ok(None) };
+    Members::parse(raw.get()).map(Some).ok_or_else(|| malformed(format!("`{key}` must be an object")))
+}

@@ -1,0 +1,417 @@
+//! The Machine Context Protocol 1.0: messages with a header and a payload, over a WebSocket or over HTTP.
+//!
+//! One value per session: a WebSocket, or all that one participant sends and hears over HTTP in a topic. A request is a tool call to
+//! somebody in the room ([`calls`]); who registers tools is an MCP server there, and calls come as requests of this protocol
+//! ([`service`]); everything else is a notification ([`news`]). A message's `messageId` is its envelope's id.
+//!
+//! Invariants: a request is answered once. A token in a message goes no further than [`message`]. Deliberately absent: sockets, keys,
+//! and the store behind the `context` tool, which is the gateway's like any other tool.
+
+mod calls;
+mod canonical;
+mod integrity;
+mod message;
+mod news;
+mod registering;
+mod registry;
+mod schema;
+mod service;
+mod speech;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use salon_protocol::{
+    CloseReason, Code, Compose, Draft, EnvelopeId, Kind as EnvelopeKind, Limits, ParticipantId, Refusal, Timestamp,
+    TopicName,
+};
+use serde_json::value::RawValue;
+
+use crate::{Action, Dialect, Event, Frame, Opening, Stamps, StreamId, Ticket};
+use calls::{Call, Peer};
+use message::{Kind, Spoken, malformed};
+use registry::{Registry, Tool};
+use service::{Asked, Judged, Reply};
+use streams::{Answer, Streams};
+
+pub use canonical::{NoForm, canonical};
+pub use integrity::{Algorithm, Seal, Terms, Verify, Vouch, signed_form};
+pub use speech::{error_text, status};
+
+/// Messages that may wait for the seat.
+const MOST_EARLY: usize = 64;
+
+/// The token in a message, for a door that finds it nowhere else.
+pub fn token_in(text: &str) -> Option<String> {
+    message::token_in(text)
+}
+
+/// The id of a message, if it can be read.
+pub fn message_id(text: &str) -> Option<EnvelopeId> {
+    message::message_id(text)
+}
+
+/// What does not change while a session lasts.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Who the client is in the room.
+    pub me: ParticipantId,
+    /// The room.
+    pub topic: TopicName,
+    /// Bounds on what it sends.
+    pub limits: Limits,
+    /// What its messages are held to; `None` where that has been seen to before they come here.
+    pub terms: Option<Terms>,
+    /// How long a session without open streams lasts.
+    pub idle: Option<Duration>,
+    /// The gateway's version.
+    pub version: &'static str,
+}
+
+/// Whether the client has its seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Outside,
+    Entering,
+    Inside,
+}
+
+/// What falls due.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// A request has been silent for too long.
+    Call(EnvelopeId),
+    /// Replies that the room did not take are said again.
+    Replies,
+    /// Nobody is connected.
+    Idle,
+}
+
+/// What a draft was for, so that its outcome can be told.
+#[derive(Debug)]
+enum Purpose {
+    /// A request of the client's.
+    Call(EnvelopeId),
+    /// A handshake.
+    Greeting(EnvelopeId),
+    /// Something the client told somebody.
+    Told { stream: StreamId, id: Option<EnvelopeId> },
+    /// The client's answer to a request, which can be given again should the room not take it.
+    Answer { stream: StreamId, id: Option<EnvelopeId>, request: EnvelopeId, asked: Box<Asked> },
+    /// The news that tools have changed; how it was before is kept until it is told.
+    Registered { stream: StreamId, id: EnvelopeId, tool: Box<str>, before: Option<Box<Tool>>, result: Box<RawValue> },
+    /// A reply in the client's name.
+    Reply(Box<Reply>),
+    /// The door's own.
+    Own,
+}
+
+/// One client.
+#[derive(Debug)]
+pub struct Machine {
+    options: Options,
+    stamps: Stamps,
+    place: Place,
+    /// What came before the seat.
+    early: VecDeque<(StreamId, Spoken)>,
+    peers: BTreeMap<ParticipantId, Peer>,
+    calls: HashMap<EnvelopeId, Call>,
+    /// Handshakes under way.
+    greetings: HashMap<EnvelopeId, ParticipantId>,
+    registry: Registry,
+    /// Requests to the client that it has not answered.
+    asked: HashMap<EnvelopeId, Asked>,
+    /// Calls to the client of which it is not yet known whether their callers are permitted them.
+    judged: Vec<Judged>,
+    /// Replies that the room had too much to take.
+    late: Vec<Reply>,
+    published: HashMap<u64, Purpose>,
+    streams: Streams,
+    timers: BTreeSet<(Instant, Due)>,
+    heard: Instant,
+    tickets: u64,
+    actions: VecDeque<Action>,
+    closing: Option<CloseReason>,
+}
+
+impl Machine {
+    /// A session of which nothing has been heard yet.
+    pub fn new(options: Options, mut stamps: Stamps, now: Instant) -> Self {
+        let mut timers = BTreeSet::new();
+        if let Some(idle) = options.idle {
+            timers.insert((now + idle, Due::Idle));
+        }
+        let (tag, _) = stamps.next(now);
+        Self {
+            options,
+            stamps,
+            place: Place::Outside,
+            early: VecDeque::new(),
+            peers: BTreeMap::new(),
+            calls: HashMap::new(),
+            greetings: HashMap::new(),
+            registry: Registry::default(),
+            asked: HashMap::new(),
+            judged: Vec::new(),
+            late: Vec::new(),
+            published: HashMap::new(),
+            streams: Streams::new(tag),
+            timers,
+            heard: now,
+            tickets: 0,
+            actions: VecDeque::new(),
+            closing: None,
+        }
+    }
+
+    fn join(&mut self) {
+        if self.place == Place::Outside {
+            self.place = Place::Entering;
+            self.actions.push_back(Action::Join(Box::default()));
+        }
+    }
+
+    /// Proposes an envelope in the client's name.
+    fn publish(
+        &mut self,
+        (id, ts): (&str, Timestamp),
+        to: &[ParticipantId],
+        correlation: Option<&EnvelopeId>,
+        payload: Box<RawValue>,
+        purpose: Purpose,
+    ) -> Result<EnvelopeId, (Refusal, Purpose)> {
+        let text = Compose {
+            id,
+            ts,
+            from: &self.options.me,
+            to,
+            kind: EnvelopeKind::Mcp,
+            correlation_id: correlation.map(EnvelopeId::as_str),
+            payload,
+        }
+        .text();
+        let draft = match Draft::parse(text, &self.options.limits) {
+            Ok(draft) => draft,
+            Err(refusal) => return Err((refusal, purpose)),
+        };
+        let id = draft.envelope().id().clone();
+        self.tickets += 1;
+        self.published.insert(self.tickets, purpose);
+        self.actions.push_back(Action::Publish(Ticket(self.tickets), Box::new(draft)));
+        Ok(id)
+    }
+
+    /// Says something of the door's own to somebody. What is more than the room takes is not said.
+    fn tell(&mut self, to: &ParticipantId, about: Option<&EnvelopeId>, payload: Box<RawValue>, now: Instant) {
+        let (id, ts) = self.stamps.next(now);
+        // What it says is short, unless the limit is shorter still.
+        let _ = self.publish((&id, ts), std::slice::from_ref(to), about, payload, Purpose::Own);
+    }
+
+    /// Answers a message by saying no to it.
+    fn refuse(&mut self, stream: StreamId, refusal: &Refusal, now: Instant) {
+        let (id, at) = self.stamps.next(now);
+        let text = error_text(refusal, &id, at, Some(&self.options.me));
+        self.streams.answer(stream, status(refusal.code), Answer::Refusal(refusal.code, text));
+    }
+
+    fn hear(&mut self, stream: StreamId, frame: Frame, now: Instant) {
+        let Frame::Text(text) = frame else {
+            return self.refuse(stream, &malformed("a message is text, not binary"), now);
+        };
+        let spoken = Spoken::read(&text, &self.options.limits, &self.options.me).and_then(|spoken| {
+            let judged = self.options.terms.as_ref().map_or(Ok(()), |terms| terms.check_spoken(&text, &spoken));
+            judged.map(|()| spoken)
+        });
+        match spoken {
+            Err(refusal) => self.refuse(stream, &refusal, now),
+            Ok(spoken) if self.place == Place::Inside => self.serve(stream, spoken, now),
+            Ok(spoken) if self.early.len() >= MOST_EARLY => {
+                let told = "too many messages before the room was entered";
+                self.refuse(stream, &Refusal::new(Code::RateLimited, told).regarding(spoken.id), now);
+            }
+            Ok(spoken) => {
+                self.join();
+                self.early.push_back((stream, spoken));
+            }
+        }
+    }
+
+    /// Sees to a message of a client that has its seat.
+    fn serve(&mut self, stream: StreamId, spoken: Spoken, now: Instant) {
+        let id = spoken.id.clone();
+        let served = match &spoken.kind {
+            Kind::Request => self.request(stream, spoken, now),
+            Kind::Response | Kind::Error => self.answered(stream, spoken, now),
+            Kind::Notification | Kind::Extension(_) => self.notify(stream, spoken, now),
+        };
+        if let Err(refusal) = served {
+            self.refuse(stream, &refusal.regarding(id), now);
+        }
+    }
+
+    fn accepted(&mut self, ticket: Ticket, repeated: bool, now: Instant) {
+        match self.published.remove(&ticket.0) {
+            Some(Purpose::Told { stream, .. } | Purpose::Answer { stream, .. }) => {
+                self.streams.answer(stream, 202, Answer::Taken);
+            }
+            Some(Purpose::Registered { stream, id, result, .. }) => self.gateway_answers(stream, &id, &result, now),
+            // Its answer, if there was one, went to whoever sent it first.
+            Some(Purpose::Call(id)) if repeated => {
+                let told = "a request with this `messageId` was sent before, and it is answered once";
+                self.fail(&id, &Refusal::new(Code::IdConflict, told), now);
+            }
+            Some(Purpose::Call(_) | Purpose::Greeting(_) | Purpose::Reply(_) | Purpose::Own) | None => {}
+        }
+    }
+
+    fn not_accepted(&mut self, ticket: Ticket, refusal: Refusal, now: Instant) {
+        let Some(purpose) = self.published.remove(&ticket.0) else { return };
+        self.undo(purpose, refusal, now);
+    }
+
+    /// A draft will not be stored.
+    fn undo(&mut self, purpose: Purpose, mut refusal: Refusal, now: Instant) {
+        match purpose {
+            Purpose::Call(id) => self.fail(&id, &refusal, now),
+            Purpose::Greeting(envelope) => self.not_greeted(&envelope, &refusal, now),
+            Purpose::Told { stream, id } => {
+                refusal.regarding = id;
+                self.refuse(stream, &refusal, now);
+            }
+            Purpose::Answer { stream, id, request, asked } => {
+                if refusal.code != Code::CorrelationMismatch {
+                    self.asked.insert(request, *asked);
+                }
+                refusal.regarding = id;
+                self.refuse(stream, &refusal, now);
+            }
+            Purpose::Registered { stream, id, tool, before, .. } => {
+                self.registry.put(&tool, before.map(|tool| *tool));
+                refusal.regarding = Some(id);
+                self.refuse(stream, &refusal, now);
+            }
+            Purpose::Reply(reply) => self.not_replied(*reply, &refusal, now),
+            Purpose::Own => {}
+        }
+    }
+
+    fn seated(&mut self, now: Instant) {
+        self.place = Place::Inside;
+        for (stream, spoken) in std::mem::take(&mut self.early) {
+            self.serve(stream, spoken, now);
+        }
+    }
+
+    fn not_seated(&mut self, refusal: &Refusal, now: Instant) {
+        self.place = Place::Outside;
+        for (stream, spoken) in std::mem::take(&mut self.early) {
+            self.refuse(stream, &refusal.clone().regarding(spoken.id), now);
+        }
+        self.end(CloseReason::Bye);
+    }
+
+    /// Ends the session once everything has been said.
+    fn end(&mut self, reason: CloseReason) {
+        self.streams.close_all();
+        self.closing.get_or_insert(reason);
+    }
+
+    /// Answers everything that is open, and ends the session.
+    fn close(&mut self, why: &str, reason: CloseReason, now: Instant) {
+        let refusal = Refusal::new(Code::Closing, why);
+        for (stream, spoken) in std::mem::take(&mut self.early) {
+            self.refuse(stream, &refusal.clone().regarding(spoken.id), now);
+        }
+        let mut open: Vec<EnvelopeId> = self.calls.keys().cloned().collect();
+        open.sort_unstable();
+        for id in open {
+            self.fail(&id, &refusal, now);
+        }
+        self.end(reason);
+    }
+
+    fn idle(&mut self, now: Instant) {
+        let Some(idle) = self.options.idle else { return };
+        let due = if self.streams.attended() { now + idle } else { self.heard + idle };
+        if due <= now {
+            self.end(CloseReason::Bye);
+        } else {
+            self.timers.insert((due, Due::Idle));
+        }
+    }
+}
+
+impl Dialect for Machine {
+    fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
+        self.heard = now;
+        self.hear(stream, frame, now);
+    }
+
+    fn handle_event(&mut self, event: Event, now: Instant) {
+        // Silence is counted from when the last connection ended.
+        if self.streams.attended() {
+            self.heard = now;
+        }
+        match event {
+            Event::Joined(joined) => {
+                self.meet(&joined.roster);
+                self.seated(now);
+            }
+            Event::NotJoined(refusal) => self.not_seated(&refusal, now),
+            Event::Accepted { ticket, repeated, .. } => self.accepted(ticket, repeated, now),
+            Event::Refused { ticket, refusal } => self.not_accepted(ticket, refusal, now),
+            Event::Entry(entry) => self.overhear(&entry, now),
+            Event::CallFailed { request, callee, .. } => self.left_unanswered(&request, &callee, now),
+            Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
+            Event::Consulted { who, items, .. } => self.consulted(&who, items, now),
+            Event::Permissions { who, granted } => self.permitted(&who, &granted, now),
+            Event::StreamOpened(stream, opening) => {
+                match opening {
+                    Opening::Duplex => self.streams.duplex(stream),
+                    Opening::Post(_) | Opening::Poll(_) => self.streams.post(stream),
+                    Opening::Listen(listen) => self.streams.listen(stream, &listen),
+                }
+                self.heard = now;
+                self.join();
+            }
+            Event::StreamClosed(stream) => {
+                self.heard = now;
+                if self.streams.closed(stream) {
+                    self.hung_up(stream, now);
+                }
+            }
+            Event::Closing(reason) => self.close(&reason.to_string(), reason, now),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while self.timers.first().is_some_and(|(at, _)| *at <= now) {
+            match self.timers.pop_first() {
+                Some((_, Due::Call(id))) => self.overdue(&id, now),
+                Some((_, Due::Replies)) => self.reply_again(now),
+                Some((_, Due::Idle)) => self.idle(now),
+                None => {}
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        if let Some(action) = self.actions.pop_front() {
+            return Some(action);
+        }
+        // What is left to be said goes out before the end does.
+        self.streams.poll_action().or_else(|| self.closing.take().map(Action::Close))
+    }
+}
+
+fn raw(value: &impl serde::Serialize) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).expect("a value has only string keys")
+}

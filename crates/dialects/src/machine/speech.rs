@@ -1,0 +1,238 @@
+//! Messages as they are said to the client.
+
+use salon_protocol::{Code, EnvelopeId, Members, ParticipantId, Refusal, Timestamp};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::message::{EVERYBODY, VERSION};
+
+/// A message to be said.
+#[derive(Serialize)]
+pub(super) struct Message<'a> {
+    pub(super) header: Header<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) payload: Option<Members>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<Failure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) metadata: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Header<'a> {
+    pub(super) version: &'static str,
+    pub(super) message_id: &'a str,
+    pub(super) timestamp: Timestamp,
+    pub(super) message_type: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) request_id: Option<&'a str>,
+    pub(super) source: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) destination: Option<&'a str>,
+}
+
+/// Why something failed, as the source has it.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Failure {
+    pub(super) code: Code,
+    pub(super) message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) details: Option<Box<RawValue>>,
+}
+
+impl From<&Refusal> for Failure {
+    fn from(refusal: &Refusal) -> Self {
+        Self { code: refusal.code, message: refusal.message.clone(), details: None }
+    }
+}
+
+impl<'a> Message<'a> {
+    /// A message of a type, from somebody to `me` or everybody.
+    pub(super) fn new(
+        kind: &'a str,
+        id: &'a str,
+        at: Timestamp,
+        from: &'a ParticipantId,
+        to: Option<&'a ParticipantId>,
+    ) -> Self {
+        let header = Header {
+            version: VERSION,
+            message_id: id,
+            timestamp: at,
+            message_type: kind,
+            request_id: None,
+            source: from.as_str(),
+            destination: Some(to.map_or(EVERYBODY, ParticipantId::as_str)),
+        };
+        Self { header, payload: None, error: None, metadata: None }
+    }
+
+    pub(super) fn about(mut self, request: &'a str) -> Self {
+        self.header.request_id = Some(request);
+        self
+    }
+
+    /// With one member in its payload.
+    pub(super) fn with(mut self, key: &str, value: &(impl Serialize + ?Sized)) -> Self {
+        self.payload.get_or_insert_default().set(key, value);
+        self
+    }
+
+    pub(super) fn with_metadata(mut self, metadata: Option<Box<RawValue>>) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    pub(super) fn text(&self) -> String {
+        serde_json::to_string(self).expect("a message has only string keys")
+    }
+}
+
+/// A refusal as an error message, from the gateway to whoever it is told, where that is known.
+pub fn error_text(refusal: &Refusal, id: &str, at: Timestamp, to: Option<&ParticipantId>) -> String {
+    let gateway = ParticipantId::host();
+    let mut message = Message::new("error", id, at, &gateway, to);
+    message.header.destination = to.map(ParticipantId::as_str);
+    message.header.request_id = refusal.regarding.as_ref().map(EnvelopeId::as_str);
+    message.error = Some(Failure::from(refusal));
+    message.text()
+}
+
+/// The status of an answer that is this refusal, where the message came by a POST.
+pub fn status(code: Code) -> u16 {
+    match code {
+        Code::Unauthorized => 401,
+        Code::Forbidden | Code::FromMismatch | Code::ReservedKind => 403,
+        Code::NotFound | Code::RecipientNotFound => 404,
+        Code::IdConflict | Code::VersionConflict | Code::CorrelationMismatch => 409,
+        Code::TooLarge => 413,
+        Code::RateLimited => 429,
+        Code::Internal => 500,
+        Code::Closing => 503,
+        Code::Timeout => 504,
+        _ => 400,
+    }
+}
+
+/// What a tool answered, as far as it means something here.
+#[derive(Debug, Default)]
+pub(super) struct Answered {
+    pub(super) result: Option<Box<RawValue>>,
+    pub(super) context: Option<Box<RawValue>>,
+    pub(super) metadata: Option<Box<RawValue>>,
+}
+
+/// Reads the result of `tools/call`: what came of it, or why it failed.
+pub(super) fn read_result(raw: &RawValue) -> (Answered, Option<Failure>) {
+    let mut result = Members::parse(raw.get()).unwrap_or_default();
+    let mut meta = result.remove("_meta").and_then(|meta| Members::parse(meta.get())).unwrap_or_default();
+    let mut answered = Answered { context: meta.remove("context"), metadata: meta.remove("metadata"), result: None };
+    if result.get("resultType").is_some_and(|kind| kind.get() == "\"input_required\"") {
+        let message = "the tool asks its caller something, which this protocol has no way to answer".to_owned();
+        return (answered, Some(Failure { code: Code::ToolError, message, details: None }));
+    }
+    let texts = texts(result.get("content"));
+    let structured = result.remove("structuredContent").filter(|content| content.get() != "null");
+    let failed = result.get("isError").is_some_and(|failed| failed.get() == "true");
+    if failed {
+        let told = meta.remove("error").and_then(|error| read_failure(&error));
+        let worded = || structured.as_deref().and_then(read_worded);
+        let content = || result.get("content").filter(|_| texts.is_none()).map(ToOwned::to_owned);
+        let message = || texts.clone().unwrap_or_else(|| "the tool failed".to_owned());
+        let plain =
+            || Failure { code: Code::ToolError, message: message(), details: structured.clone().or_else(content) };
+        return (answered, Some(told.or_else(worded).unwrap_or_else(plain)));
+    }
+    let text = || texts.and_then(|text| to_raw_value(&text).ok());
+    answered.result = meta
+        .remove("result")
+        .or(structured)
+        .or_else(text)
+        .or_else(|| result.remove("content"))
+        .or_else(|| to_raw_value(&serde_json::Value::Null).ok());
+    (answered, None)
+}
+
+/// The text of a content list that is one text and nothing else.
+fn texts(content: Option<&RawValue>) -> Option<String> {
+    let items: Vec<&RawValue> = serde_json::from_str(content?.get()).ok()?;
+    let [only] = items[..] else { return None };
+    let item = Members::parse(only.get())?;
+    let is_text = item.get("type").is_some_and(|kind| kind.get() == "\"text\"");
+    // What else is said of the text would be lost with it.
+    let is_plain = item.iter().all(|(key, _)| matches!(key, "type" | "text"));
+    serde_json::from_str(item.get("text").filter(|_| is_text && is_plain)?.get()).ok()
+}
+
+/// An error as a participant of this protocol said it. A word that is no refusal's counts as a tool's failure.
+pub(super) fn read_failure(raw: &RawValue) -> Option<Failure> {
+    let mut error = Members::parse(raw.get())?;
+    let word: Option<String> = error.get("code").and_then(|code| serde_json::from_str(code.get()).ok());
+    let message = error.get("message").and_then(|message| serde_json::from_str(message.get()).ok());
+    let code = word.as_deref().and_then(code_of).unwrap_or(Code::ToolError);
+    Some(Failure { code, message: message.unwrap_or_default(), details: error.remove("details") })
+}
+
+/// A failure that says in its structured content which refusal it is, as the gateway's own tools do.
+fn read_worded(structured: &RawValue) -> Option<Failure> {
+    let mut members = Members::parse(structured.get())?;
+    let text = |raw: Box<RawValue>| serde_json::from_str::<String>(raw.get()).ok();
+    let code = members.remove("code").and_then(text).as_deref().and_then(code_of)?;
+    let message = members.remove("message").and_then(text).unwrap_or_default();
+    let details = (!members.is_empty()).then(|| members.to_raw());
+    Some(Failure { code, message, details })
+}
+
+pub(super) fn code_of(word: &str) -> Option<Code> {
+    Code::ALL.into_iter().find(|code| code.word() == word)
+}
+
+/// What a participant of this protocol answered, as the result of `tools/call`.
+pub(super) fn write_result(
+    result: Option<&RawValue>,
+    context: Option<&RawValue>,
+    metadata: Option<&Members>,
+) -> Box<RawValue> {
+    let (mut answer, mut meta) = (Members::default(), Members::default());
+    let text =
+        result.map(|result| serde_json::from_str::<String>(result.get()).unwrap_or_else(|_| result.get().to_owned()));
+    let content: Vec<_> = text.iter().map(|text| serde_json::json!({ "type": "text", "text": text })).collect();
+    answer.set("content", &content);
+    match result {
+        Some(object) if object.get().starts_with('{') => answer.set("structuredContent", object),
+        // A text is told by the content alone; other values would come out as texts of it.
+        Some(other) if !other.get().starts_with('"') => meta.set("result", other),
+        _ => {}
+    }
+    finish(answer, meta, context, metadata)
+}
+
+/// The failure a participant of this protocol answered with, as the result of `tools/call`.
+pub(super) fn write_failure(error: &Members, context: Option<&RawValue>, metadata: Option<&Members>) -> Box<RawValue> {
+    let (mut answer, mut meta) = (Members::default(), Members::default());
+    let text: Option<String> = error.get("message").and_then(|message| serde_json::from_str(message.get()).ok());
+    let text = text.unwrap_or_else(|| "the tool failed".to_owned());
+    answer.set("content", &[serde_json::json!({ "type": "text", "text": text })]);
+    answer.set("isError", &true);
+    meta.set("error", error);
+    finish(answer, meta, context, metadata)
+}
+
+fn finish(
+    mut answer: Members,
+    mut meta: Members,
+    context: Option<&RawValue>,
+    metadata: Option<&Members>,
+) -> Box<RawValue> {
+    if let Some(context) = context {
+        meta.set("context", context);
+    }
+    if let Some(metadata) = metadata {
+        meta.set("metadata", metadata);
+    }
+    if !meta.is_empty() {
+        answer.set("_meta", &meta);
+    }
+    answer.to_raw()
+}

@@ -1,0 +1,351 @@
+//! Scripts through one entry point: who says what, and what the door then does.
+//!
+//! The client, over a WebSocket: `request m1 bob {payload}`, `response`, `notification`, `error`, `x-…` alike, with `-` for no
+//! destination, `m1@r1` for a message about the request `r1`, `# {metadata}` behind the payload; an `error`'s payload is its `error`.
+//! `raw TEXT` is a frame as it stands. Over HTTP the same with the stream before it, and `get 3 [AFTER]`, `hangup 3`.
+//! The others: `bob: METHOD {result}` answers the oldest open request of that method to bob (`bob: METHOD error {error}`),
+//! `list bob {tools}` what was looked up (`list bob none`), `bob? e1 METHOD {params}` asks the client with the JSON-RPC id 5,
+//! `bob! METHOD {params}` tells it something, `bob* METHOD {params}` everybody. `permit bob read write` is what somebody's token permits. `join`,
+//! `leave`, `gone m1 bob`, `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events. What is published is taken at once, unless `refuse CODE` or
+//! `repeat` comes before it. What comes out: `⇒` to the room, `←` to the client, without versions and times.
+
+mod asking;
+mod bad_input;
+mod calling;
+mod properties;
+mod sealing;
+mod streaming;
+mod telling;
+
+use std::sync::Arc;
+
+use super::*;
+use crate::mcp::listing::{Listing, read_page};
+use crate::{Form, Head, History, Joined, Listen, Post};
+use insta::assert_snapshot;
+use salon_protocol::{Entry, Members, Message, Participant, Position};
+
+fn id(text: &str) -> ParticipantId {
+    ParticipantId::new(text).unwrap()
+}
+
+fn somebody(word: &str) -> Participant {
+    let (who, versions) = word.split_once('/').unwrap_or((word, ""));
+    let versions: Vec<String> = versions.split(',').filter(|date| !date.is_empty()).map(Into::into).collect();
+    let version = versions.first().cloned().unwrap_or_else(|| salon_protocol::McpVersion::default().version);
+    let mcp = salon_protocol::McpVersion { version, versions };
+    serde_json::from_value(serde_json::json!({ "id": id(who), "mcp": mcp })).unwrap()
+}
+
+struct Play {
+    door: Machine,
+    now: Instant,
+    /// Requests in the room that nobody has answered: whom, method, envelope.
+    open: Vec<(String, String, String)>,
+    permitted: Vec<(String, Arc<[String]>)>,
+    /// What becomes of what is published next.
+    fate: Option<Option<Code>>,
+    said: u32,
+    told: String,
+}
+
+impl Play {
+    fn new(change: impl FnOnce(&mut Options)) -> Self {
+        let now = Instant::now();
+        let mut options = Options {
+            me: id("alice"),
+            topic: TopicName::new("room:a").unwrap(),
+            limits: Limits::default(),
+            terms: None,
+            idle: None,
+            version: "9",
+        };
+        change(&mut options);
+        let door = Machine::new(options, Stamps::new("s", now, Timestamp(0)), now);
+        Self { door, now, open: Vec::new(), permitted: Vec::new(), fate: None, said: 0, told: String::new() }
+    }
+
+    /// A WebSocket of alice's in a room with bob and carol.
+    fn seated() -> Self {
+        Self::seated_with(|_| {})
+    }
+
+    fn seated_with(change: impl FnOnce(&mut Options)) -> Self {
+        let mut play = Self::new(change);
+        play.event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex));
+        play.after("seat")
+    }
+
+    /// HTTP alone.
+    fn posting() -> Self {
+        Self::new(|options| options.idle = Some(Duration::from_secs(60)))
+    }
+
+    /// Goes on from a script whose outcome is left out.
+    fn after(mut self, script: &str) -> Self {
+        self.run(script);
+        self.told.clear();
+        self
+    }
+
+    fn act(mut self, script: &str) -> String {
+        self.run(script);
+        self.told
+    }
+
+    fn run(&mut self, script: &str) {
+        for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            if !(self.client(line) || self.other(line)) {
+                panic!("{line}?");
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.door.handle_event(event, self.now);
+        self.collect();
+    }
+
+    fn frame(&mut self, stream: Option<StreamId>, text: &str) {
+        if let Some(stream) = stream {
+            self.event(Event::StreamOpened(stream, Opening::Post(Post::default())));
+        }
+        self.door.handle_frame(stream.unwrap_or(StreamId::ONLY), Frame::Text(text.into()), self.now);
+        self.collect();
+    }
+
+    fn client(&mut self, line: &str) -> bool {
+        let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (stream, said) = match first.parse() {
+            Ok(number) => (Some(StreamId(number)), rest),
+            Err(_) => (None, line),
+        };
+        let (kind, rest) = said.split_once(' ').unwrap_or((said, ""));
+        if kind == "raw" {
+            self.frame(stream, rest);
+            return true;
+        }
+        if !matches!(kind, "request" | "response" | "notification" | "error") && !kind.starts_with("x-") {
+            return false;
+        }
+        self.frame(stream, &message(kind, rest));
+        true
+    }
+
+    fn entry(
+        &mut self,
+        id: Option<&str>,
+        from: &str,
+        to: &[ParticipantId],
+        kind: EnvelopeKind,
+        about: Option<&str>,
+        payload: &str,
+    ) {
+        self.said += 1;
+        let made = format!("e{}", self.said);
+        let compose = Compose {
+            id: id.unwrap_or(&made),
+            ts: Timestamp(0),
+            from: &self::id(from),
+            to,
+            kind,
+            correlation_id: about,
+            payload: RawValue::from_string(payload.into()).unwrap_or_else(|error| panic!("{payload}: {error}")),
+        };
+        let envelope = compose.envelope();
+        self.event(Event::Entry(Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), envelope })));
+    }
+
+    fn answer(&mut self, from: &str, method: &str, outcome: &str) {
+        let at = self.open.iter().position(|(to, asked, _)| to == from && asked == method);
+        let at = at.unwrap_or_else(|| panic!("no open {method} to {from}\n{}", self.told));
+        let (_, _, request) = self.open.remove(at);
+        let outcome = match outcome.strip_prefix("error ") {
+            Some(error) => format!(r#""error":{error}"#),
+            None => format!(r#""result":{outcome}"#),
+        };
+        let payload = format!(r#"{{"jsonrpc":"2.0","id":"{request}",{outcome}}}"#);
+        self.entry(None, from, &[id("alice")], EnvelopeKind::Mcp, Some(&request), &payload);
+    }
+
+    fn other(&mut self, line: &str) -> bool {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (second, more) = rest.split_once(' ').unwrap_or((rest, ""));
+        let params = |text: &str| if text.is_empty() { String::new() } else { format!(r#","params":{text}"#) };
+        if let Some(from) = word.strip_suffix(':') {
+            self.answer(from, second, if more.is_empty() { "{}" } else { more });
+            return true;
+        }
+        if let Some(from) = word.strip_suffix('?') {
+            let (method, text) = more.split_once(' ').unwrap_or((more, ""));
+            let payload = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"{method}"{}}}"#, params(text));
+            self.entry(Some(second), from, &[id("alice")], EnvelopeKind::Mcp, None, &payload);
+            return true;
+        }
+        for (mark, to) in [('!', vec![id("alice"), id("dave")]), ('*', Vec::new())] {
+            if let Some(from) = word.strip_suffix(mark) {
+                let payload = format!(r#"{{"jsonrpc":"2.0","method":"{second}"{}}}"#, params(more));
+                self.entry(None, from, &to, EnvelopeKind::Mcp, None, &payload);
+                return true;
+            }
+        }
+        match word {
+            "list" => {
+                let items = RawValue::from_string(more.into()).ok().and_then(|page| read_page(Listing::Tools, &page));
+                let items = items.map(|(items, _)| items.into());
+                self.event(Event::Consulted { who: id(second), listing: Listing::Tools, items });
+            }
+            "permit" => {
+                let granted: Vec<String> = more.split_whitespace().map(Into::into).collect();
+                self.permitted.push((second.to_owned(), granted.into()));
+            }
+            "refuse" => self.fate = Some(Code::ALL.into_iter().find(|code| code.word() == rest)),
+            "repeat" => self.fate = Some(None),
+            "join" | "leave" => {
+                let participant = serde_json::to_string(&somebody(rest)).unwrap();
+                let presence = format!(r#"{{"event":"{word}","participant":{participant}}}"#);
+                self.entry(None, "system:gateway", &[], EnvelopeKind::Presence, None, &presence);
+            }
+            "gone" => {
+                let id = salon_protocol::RpcId::parse("1").unwrap();
+                self.event(Event::CallFailed { request: EnvelopeId::new(second).unwrap(), id, callee: self::id(more) });
+            }
+            "tick" => {
+                self.now += Duration::from_millis(rest.parse().unwrap());
+                self.door.handle_timeout(self.now);
+                self.collect();
+            }
+            "seat" => {
+                let roster = ["alice", "bob", "carol", "modern/2026-07-28"].map(|word| Arc::new(somebody(word)));
+                let history = History { enabled: true, limit: 1000, recent: None };
+                let topic = TopicName::new("room:a").unwrap();
+                let participant = roster[0].clone();
+                self.event(Event::Joined(Joined {
+                    topic,
+                    participant,
+                    roster: roster.into(),
+                    history,
+                    durability: None,
+                }));
+            }
+            "no-seat" => self.event(Event::NotJoined(Refusal::new(Code::RateLimited, "the room is full"))),
+            "gap" => self.event(Event::Gap),
+            "closing" => self.event(Event::Closing(CloseReason::Shutdown)),
+            "get" => {
+                let after = Some(more).filter(|after| !after.is_empty()).map(Into::into);
+                let listen = Listen { after, endpoint: None };
+                self.event(Event::StreamOpened(StreamId(second.parse().unwrap()), Opening::Listen(listen)));
+            }
+            "hangup" => self.event(Event::StreamClosed(StreamId(second.parse().unwrap()))),
+            _ => return false,
+        }
+        true
+    }
+
+    fn note(&mut self, line: &str) {
+        self.told.push_str(line);
+        self.told.push('\n');
+    }
+
+    fn collect(&mut self) {
+        while let Some(action) = self.door.poll_action() {
+            match action {
+                Action::Publish(ticket, draft) => self.published(ticket, *draft),
+                Action::Send(stream, frame) => self.sent(stream, "←", &frame),
+                Action::Refuse(stream, code, frame) => self.sent(stream, &format!("← [{code}]"), &frame),
+                Action::Begin(stream, Head { status, form, .. }) => {
+                    let form = match form {
+                        Form::Empty => "",
+                        Form::Json => " json",
+                        Form::Events => " events",
+                    };
+                    self.note(&format!("{} {status}{form}", stream.0));
+                }
+                Action::Finish(stream) => self.note(&format!("{} ends", stream.0)),
+                Action::Join(_) => self.note("join"),
+                Action::Consult(who, listing) => self.note(&format!("consult {who} {}", listing.key())),
+                Action::Permissions(who) => {
+                    let known = self.permitted.iter().rev().find(|(known, _)| known == who.as_str());
+                    let granted = known.map_or_else(|| [].into(), |(_, granted)| granted.clone());
+                    self.note(&format!("permissions of {who}: {granted:?}"));
+                    self.door.handle_event(Event::Permissions { who, granted }, self.now);
+                }
+                Action::Close(reason) => self.note(&format!("close {}", reason.word())),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn published(&mut self, ticket: Ticket, draft: Draft) {
+        let envelope = draft.envelope().clone();
+        assert_eq!(envelope.from().as_str(), "alice");
+        let to: Vec<_> = envelope.to().iter().map(ParticipantId::as_str).collect();
+        let to = if to.is_empty() { "*".to_owned() } else { to.join(",") };
+        let about = envelope.correlation().map_or_else(String::new, |about| format!(" re {about}"));
+        self.note(&format!(
+            "⇒ {to} {}{about} {}",
+            envelope.id(),
+            envelope.payload().replace(r#""jsonrpc":"2.0","#, "")
+        ));
+        if let Some(Message::Request { method, .. }) = envelope.message()
+            && self.fate.is_none()
+        {
+            self.open.push((to, method.to_string(), envelope.id().as_str().to_owned()));
+        }
+        let event = match self.fate.take() {
+            Some(Some(code)) => {
+                let refusal = Refusal::new(code, "no").regarding(Some(envelope.id().clone()));
+                Event::Refused { ticket, refusal }
+            }
+            fate => {
+                let repeated = fate.is_some();
+                let entry = Entry { position: Position::start(1), arrived: Timestamp(0), envelope: draft.trust() };
+                Event::Accepted { ticket, entry: Arc::new(entry), repeated }
+            }
+        };
+        self.door.handle_event(event, self.now);
+    }
+
+    fn sent(&mut self, stream: StreamId, mark: &str, frame: &Frame) {
+        let (text, event) = match frame {
+            Frame::Text(text) => (text.to_string(), String::new()),
+            Frame::Event(event) => (event.data.to_string(), format!(" ({})", event.id.as_deref().unwrap_or("-"))),
+            other => panic!("{other:?}"),
+        };
+        let mut message = Members::parse(&text).unwrap();
+        let mut header = Members::parse(message.get("header").unwrap().get()).unwrap();
+        assert_eq!(header.remove("version").unwrap().get(), r#""1.0""#);
+        header.remove("timestamp").unwrap();
+        message.set("header", &header);
+        let place = if stream == StreamId::ONLY { String::new() } else { format!("{} ", stream.0) };
+        let text =
+            message.to_raw().get().replace(r#""messageId":"#, r#""id":"#).replace(r#""messageType":"#, r#""type":"#);
+        self.note(&format!("{place}{mark}{event} {text}"));
+    }
+}
+
+/// A whole message from `ID[@REQUEST] DESTINATION PAYLOAD [# METADATA]`.
+fn message(kind: &str, rest: &str) -> String {
+    let (names, rest) = rest.split_once(' ').unwrap_or((rest, "-"));
+    let (to, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+    let (payload, metadata) = rest.split_once(" # ").unwrap_or((rest, ""));
+    let (id, request) = names.split_once('@').map_or((names, None), |(id, request)| (id, Some(request)));
+    let mut header = serde_json::json!({ "version": "1.0", "messageId": id, "timestamp": "2025-03-21T10:00:00Z", "messageType": kind });
+    if let Some(request) = request {
+        header["requestId"] = request.into();
+    }
+    if to != "-" {
+        header["destination"] = to.into();
+    }
+    header["source"] = "alice".into();
+    let key = if kind == "error" { "error" } else { "payload" };
+    let payload = if payload.is_empty() { "{}" } else { payload };
+    let metadata = if metadata.is_empty() { String::new() } else { format!(r#","metadata":{metadata}"#) };
+    format!(r#"{{"header":{header},"{key}":{payload}{metadata}}}"#)
+}
+
+/// A tool with a schema and a required permission, and one without either.
+const REGISTER: &str = r#"
+    request t1 system:gateway {"tool":{"id":"registry","capability":"register","parameters":{"id":"arm","capabilities":[{"name":"move","description":"Moves","parameters":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]}}],"security":{"permissions":["drive"]}}}}
+    request t2 system:gateway {"tool":{"id":"registry","capability":"register","parameters":{"id":"echo","capabilities":[{"name":"say"}]}}}
+"#;

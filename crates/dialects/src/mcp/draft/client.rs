@@ -1,0 +1,413 @@
+//! A draft client's half of a conversation: its messages for the door, and the door's for it.
+//!
+//! To the door every request has a number of ours, which is its progress token too; the client hears its own ids. Lists are gathered page by
+//! page, and the last that the client was told is remembered, so that a change can be told as a difference. Deliberately absent:
+//! streams and time.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
+
+use salon_protocol::{Members, RpcError, RpcId, rpc};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::CANCELLED;
+use super::words::{self, Declared, raw};
+use crate::mcp::listing::{self, Item, Listing};
+use crate::mcp::{Head, same_id};
+
+/// How long a list may be that is answered whole.
+const MOST_PAGES: usize = 1024;
+const MOST_BYTES: usize = 32 << 20;
+
+const INVALID_REQUEST: i64 = -32600;
+/// There is nobody to answer any more.
+const GONE: i64 = -32000;
+
+/// What is to be done with a message.
+#[derive(Debug)]
+pub(super) enum Deed<R> {
+    /// The door is to hear it.
+    Door(Box<RawValue>),
+    /// The client is answered, where it asked.
+    Answer(R, Box<RawValue>),
+    /// The client is told something about a request, where it asked.
+    About(R, Box<RawValue>),
+    /// The client is told something.
+    Tell(Box<RawValue>),
+    /// The client is about to leave.
+    ShuttingDown,
+    /// The client leaves, or never came.
+    Leave,
+}
+
+/// Somebody who speaks the dialect. `R` is where a request is answered.
+#[derive(Debug)]
+pub(super) struct Client<R> {
+    declared: Declared,
+    greeted: bool,
+    shutting_down: bool,
+    open: BTreeMap<u64, Asked<R>>,
+    next: u64,
+    tools: Known,
+    resources: Known,
+    deeds: VecDeque<Deed<R>>,
+}
+
+/// A request that the door has not answered.
+#[derive(Debug)]
+enum Asked<R> {
+    /// The client's, under its own id.
+    Client { id: Box<RawValue>, at: R, what: What },
+    /// Ours, to find out what has changed.
+    Look(Gathering),
+}
+
+#[derive(Debug)]
+enum What {
+    Hello,
+    List(Gathering),
+    Invoke,
+    /// MCP has the same word for it, or the dialect none.
+    Same,
+}
+
+/// A list that comes in pages.
+#[derive(Debug)]
+struct Gathering {
+    listing: Listing,
+    items: Vec<Item>,
+    bytes: usize,
+    pages: usize,
+}
+
+/// What the client was last told of a list.
+#[derive(Debug, Default)]
+struct Known {
+    /// Names, and what tells whether what they stand for is the same. None before it has asked.
+    items: Option<BTreeMap<Box<str>, u64>>,
+    /// Whether it is being looked at, and whether it has changed since.
+    looking: bool,
+    stale: bool,
+}
+
+impl<R: Clone> Client<R> {
+    pub(super) fn new() -> Self {
+        Self {
+            declared: Declared::default(),
+            greeted: false,
+            shutting_down: false,
+            open: BTreeMap::new(),
+            next: 0,
+            tools: Known::default(),
+            resources: Known::default(),
+            deeds: VecDeque::new(),
+        }
+    }
+
+    /// What is to be done next.
+    pub(super) fn poll(&mut self) -> Option<Deed<R>> {
+        self.deeds.pop_front()
+    }
+
+    /// Whether the client waits for something.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.open.values().any(|asked| matches!(asked, Asked::Client { .. }))
+    }
+
+    /// The client says something. `at` is where it is answered.
+    pub(super) fn hear(&mut self, head: &Head<'_>, at: R) {
+        match (head.method.as_deref(), head.id) {
+            (Some(method), Some(id)) => self.asked(method, id.to_owned(), head.params, at),
+            (Some("initialized"), None) => self.tell_door("notifications/initialized", None),
+            (Some("cancel"), None) => self.cancel(head.params),
+            (Some("exit"), None) => self.deeds.push_back(Deed::Leave),
+            // Nobody asks such a client anything, and it has nothing else to tell.
+            _ => {}
+        }
+    }
+
+    fn asked(&mut self, method: &str, id: Box<RawValue>, params: Option<&RawValue>, at: R) {
+        if RpcId::parse(id.get()).is_none() {
+            return self.refuse(&id, at, &RpcError::new(INVALID_REQUEST, "an `id` is a number or a string"));
+        }
+        if self.shutting_down && !matches!(method, "shutdown" | "exit") {
+            let told = "this session is shutting down; only `exit` follows";
+            return self.refuse(&id, at, &RpcError::new(INVALID_REQUEST, told));
+        }
+        let gathering = |listing| What::List(Gathering { listing, items: Vec::new(), bytes: 0, pages: 0 });
+        match method {
+            "initialize" if !self.greeted => match words::hello_to_mcp(params) {
+                Ok((declared, hello)) => {
+                    (self.declared, self.greeted) = (declared, true);
+                    self.pass(id, at, What::Hello, method, Some(&hello));
+                }
+                Err(error) => {
+                    self.refuse(&id, at, &error);
+                    self.deeds.push_back(Deed::Leave);
+                }
+            },
+            "tools/list" => self.pass(id, at, gathering(Listing::Tools), method, None),
+            "resources/list" => self.pass(id, at, gathering(Listing::Resources), method, None),
+            "tools/invoke" => {
+                let token = self.declared.progress.then_some(self.next + 1);
+                let params = words::invoke_to_mcp(params, token);
+                self.pass(id, at, What::Invoke, "tools/call", params.as_deref());
+            }
+            // Both are notifications by the source; asked for an answer, they have nothing to say.
+            "cancel" if !self.declared.cancellation => {
+                let told = "`supportsCancellation` was not declared";
+                self.refuse(&id, at, &RpcError::new(INVALID_REQUEST, told));
+            }
+            "cancel" => {
+                self.cancel(params);
+                self.deeds.push_back(Deed::Answer(at, rpc::response(&id, RawValue::NULL)));
+            }
+            "exit" => {
+                self.deeds.push_back(Deed::Answer(at, rpc::response(&id, RawValue::NULL)));
+                self.deeds.push_back(Deed::Leave);
+            }
+            "shutdown" => {
+                self.shutting_down = true;
+                self.deeds.push_back(Deed::Answer(at, rpc::response(&id, RawValue::NULL)));
+                self.deeds.push_back(Deed::ShuttingDown);
+            }
+            _ => self.pass(id, at, What::Same, method, params),
+        }
+    }
+
+    fn refuse(&mut self, id: &RawValue, at: R, error: &RpcError) {
+        self.deeds.push_back(Deed::Answer(at, rpc::failure(id, error)));
+    }
+
+    /// Nothing that is open will be answered otherwise.
+    pub(super) fn give_up(&mut self, why: &str) {
+        for asked in std::mem::take(&mut self.open).into_values() {
+            if let Asked::Client { id, at, .. } = asked {
+                self.refuse(&id, at, &RpcError::new(GONE, why));
+            }
+        }
+    }
+
+    fn tell_door(&mut self, method: &str, params: Option<&RawValue>) {
+        self.deeds.push_back(Deed::Door(rpc::notification(method, params)));
+    }
+
+    fn pass(&mut self, id: Box<RawValue>, at: R, what: What, method: &str, params: Option<&RawValue>) {
+        self.ask_door(Asked::Client { id, at, what }, method, params);
+    }
+
+    fn ask_door(&mut self, asked: Asked<R>, method: &str, params: Option<&RawValue>) {
+        self.next += 1;
+        self.deeds.push_back(Deed::Door(rpc::request(self.next, method, params)));
+        self.open.insert(self.next, asked);
+    }
+
+    /// Takes a request back, and answers it. One that is not open has been answered; a handshake cannot be taken back.
+    fn cancel(&mut self, params: Option<&RawValue>) {
+        let Some(named) = words::cancelled(params).filter(|_| self.declared.cancellation) else { return };
+        let is_it = |asked: &Asked<R>| {
+            let Asked::Client { id, what, .. } = asked else { return false };
+            !matches!(what, What::Hello) && same_id(id.get(), named.get())
+        };
+        let Some(number) = self.open.iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number) else { return };
+        self.tell_door("notifications/cancelled", Some(&raw(&json!({ "requestId": number }))));
+        if let Some(Asked::Client { id, at, .. }) = self.open.remove(&number) {
+            self.refuse(&id, at, &RpcError::new(CANCELLED, "the request was cancelled"));
+        }
+    }
+
+    /// The door says something.
+    pub(super) fn hear_door(&mut self, text: &str) {
+        let (Some(head), Some(message)) = (Head::read(text), Members::parse(text)) else { return };
+        match (head.method.as_deref(), head.id) {
+            (None, Some(id)) => {
+                // Of a request that was taken back nothing is told any more.
+                if let Some(asked) = id.get().parse().ok().and_then(|number: u64| self.open.remove(&number)) {
+                    self.answered(asked, message);
+                }
+            }
+            // What could not be read has no id to be answered under.
+            (None, None) => self.deeds.push_back(Deed::Tell(message.to_raw())),
+            (Some("notifications/progress"), None) => self.progressed(head.params),
+            (Some("notifications/tools/list_changed"), None) => self.changed(Listing::Tools),
+            (Some("notifications/resources/list_changed"), None) => self.changed(Listing::Resources),
+            (Some("notifications/resources/updated"), None) => {
+                let uri = head.params.and_then(|params| Members::parse(params.get())?.remove("uri"));
+                if let Some(uri) = uri {
+                    self.tell_updated(&[uri]);
+                }
+            }
+            (Some(_), None) => self.deeds.push_back(Deed::Tell(message.to_raw())),
+            // It has not said that it could be asked anything.
+            (Some(method), Some(id)) => {
+                let error = RpcError::method_not_found(method);
+                self.deeds.push_back(Deed::Door(rpc::failure(id, &error)));
+            }
+        }
+    }
+
+    fn answered(&mut self, asked: Asked<R>, mut message: Members) {
+        let result = message.get("result").map(ToOwned::to_owned);
+        let (id, at, what) = match asked {
+            Asked::Look(gathering) => return self.looked(gathering, result.as_deref()),
+            Asked::Client { id, at, what } => (id, at, what),
+        };
+        if let Some(error) = message.get("error").map(words::error_to_draft) {
+            message.set("error", &error);
+        }
+        if matches!(what, What::Hello) && result.is_none() {
+            // The door ends a session that never began; the client may not begin another within it.
+            self.greeted = false;
+        }
+        let result = match (what, result) {
+            (What::Hello, Some(result)) => Some(words::introduction_to_draft(&result)),
+            (What::Invoke, Some(result)) => Some(words::outcome_to_draft(&result)),
+            (What::List(gathering), Some(result)) => match gathering.and(&result) {
+                Gathered::More(gathering, cursor) => {
+                    let method = gathering.listing.method();
+                    return self.pass(id, at, What::List(gathering), method, Some(&cursor));
+                }
+                Gathered::Whole(listing, items) => {
+                    self.known(listing).items = Some(fingerprints(&items));
+                    Some(words::list_to_draft(items.iter().map(|item| &*item.raw)))
+                }
+                Gathered::TooMuch => {
+                    return self.refuse(&id, at, &RpcError::internal("the list is too long to be told at once"));
+                }
+            },
+            (What::Same, result) => result,
+            (_, None) => None,
+        };
+        if let Some(result) = result {
+            message.set("result", &result);
+        }
+        message.set("id", &id);
+        self.deeds.push_back(Deed::Answer(at, message.to_raw()));
+    }
+
+    /// Something is told about a request, where the client wants that.
+    fn progressed(&mut self, params: Option<&RawValue>) {
+        let Some(params) = params.and_then(|params| Members::parse(params.get())) else { return };
+        let number = params.get("progressToken").and_then(|token| token.get().parse().ok());
+        let asked = number.and_then(|number: u64| self.open.get(&number));
+        let Some(Asked::Client { id, at, .. }) = asked.filter(|_| self.declared.progress) else { return };
+        let told = rpc::notification("progress", Some(&words::progress_to_draft(&params, id)));
+        self.deeds.push_back(Deed::About(at.clone(), told));
+    }
+
+    fn known(&mut self, listing: Listing) -> &mut Known {
+        match listing {
+            Listing::Resources | Listing::Templates => &mut self.resources,
+            Listing::Tools | Listing::Prompts => &mut self.tools,
+        }
+    }
+
+    /// A list has changed: it is looked at, to find out how. A client that has never asked for it knows of nothing that could change.
+    fn changed(&mut self, listing: Listing) {
+        let known = self.known(listing);
+        if known.looking {
+            known.stale = true;
+        } else if known.items.is_some() {
+            known.looking = true;
+            let gathering = Gathering { listing, items: Vec::new(), bytes: 0, pages: 0 };
+            self.ask_door(Asked::Look(gathering), listing.method(), None);
+        }
+    }
+
+    fn looked(&mut self, gathering: Gathering, result: Option<&RawValue>) {
+        let listing = gathering.listing;
+        let items = match result.map(|result| gathering.and(result)) {
+            Some(Gathered::More(gathering, cursor)) => {
+                return self.ask_door(Asked::Look(gathering), listing.method(), Some(&cursor));
+            }
+            Some(Gathered::Whole(_, items)) => Some(items),
+            // The next change is another chance to find out.
+            Some(Gathered::TooMuch) | None => None,
+        };
+        let known = self.known(listing);
+        known.looking = false;
+        let again = std::mem::take(&mut known.stale);
+        if let Some(items) = items {
+            let now = fingerprints(&items);
+            let before = known.items.replace(now.clone()).unwrap_or_default();
+            match listing {
+                Listing::Resources | Listing::Templates => self.tell_resources(&before, &now),
+                Listing::Tools | Listing::Prompts => self.tell_tools(&before, &now, &items),
+            }
+        }
+        if again {
+            self.changed(listing);
+        }
+    }
+
+    /// A tool that is another now is among those added, and takes the place of its namesake.
+    fn tell_tools(&mut self, before: &Fingerprints, now: &Fingerprints, items: &[Item]) {
+        let is_new = |item: &&Item| before.get(&item.name) != now.get(&item.name);
+        let added: Vec<&RawValue> = items.iter().filter(is_new).map(|item| &*item.raw).collect();
+        let removed: Vec<&str> = before.keys().filter(|name| !now.contains_key(*name)).map(|name| &**name).collect();
+        if added.is_empty() && removed.is_empty() {
+            return;
+        }
+        let mut params = Members::default();
+        params.set("added", &added);
+        params.set("removed", &removed);
+        self.deeds.push_back(Deed::Tell(rpc::notification("tools/changed", Some(&params.to_raw()))));
+    }
+
+    /// Resources that are new, gone, or described otherwise than before.
+    fn tell_resources(&mut self, before: &Fingerprints, now: &Fingerprints) {
+        let names: BTreeSet<&str> = before.keys().chain(now.keys()).map(|name| &**name).collect();
+        let differs = |name: &&str| before.get(*name) != now.get(*name);
+        let updated: Vec<_> = names.into_iter().filter(differs).map(raw).collect();
+        if !updated.is_empty() {
+            self.tell_updated(&updated);
+        }
+    }
+
+    fn tell_updated(&mut self, uris: &[Box<RawValue>]) {
+        let mut params = Members::default();
+        params.set("updated", uris);
+        self.deeds.push_back(Deed::Tell(rpc::notification("resources/changed", Some(&params.to_raw()))));
+    }
+}
+
+type Fingerprints = BTreeMap<Box<str>, u64>;
+
+/// What tells the elements of a list apart from others of the same name, in little room.
+fn fingerprints(items: &[Item]) -> Fingerprints {
+    let print = |item: &Item| {
+        let mut hasher = DefaultHasher::new();
+        item.raw.get().hash(&mut hasher);
+        hasher.finish()
+    };
+    items.iter().map(|item| (item.name.clone(), print(item))).collect()
+}
+
+/// What a page makes of a list.
+enum Gathered {
+    /// There is another page, asked for like this.
+    More(Gathering, Box<RawValue>),
+    Whole(Listing, Vec<Item>),
+    TooMuch,
+}
+
+impl Gathering {
+    fn and(mut self, result: &RawValue) -> Gathered {
+        // What has another shape than a list is an empty one.
+        let (page, next) = listing::read_page(self.listing, result).unwrap_or_default();
+        self.bytes += page.iter().map(|item| item.raw.get().len()).sum::<usize>();
+        self.pages += 1;
+        self.items.extend(page);
+        match next {
+            _ if self.bytes > MOST_BYTES || self.pages > MOST_PAGES => Gathered::TooMuch,
+            Some(cursor) => {
+                let mut params = Members::default();
+                params.set("cursor", &*cursor);
+                Gathered::More(self, params.to_raw())
+            }
+            None => Gathered::Whole(self.listing, self.items),
+        }
+    }
+}

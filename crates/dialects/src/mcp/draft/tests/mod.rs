@@ -1,0 +1,327 @@
+//! Every row of the table both ways, and sessions as scripts.
+//!
+//! The client, over a WebSocket: `client TEXT`, or shorter `call 1 METHOD {params}` and `tell METHOD {params}`. Over HTTP the same with the
+//! stream before it: `3 call …`, `3 apart call …` where the answer goes elsewhere, `3 poll SECONDS …` (`3 poll SECONDS` alone brings
+//! nothing), and `get 3`, `hangup 3`. The others: `bob: METHOD {result}` answers the oldest open request of that method to bob
+//! (`bob: METHOD error {error}`), or what the catalogue was consulted for; `bob! METHOD {params}` tells the client something, where `"@"` is
+//! the id of the oldest open `tools/call`; `bob* METHOD` tells everybody. `seat`, `settle` (handshakes are answered), `leave`, `tick MS`
+//! and `closing` are events. What comes out: `⇒` to the room, `←` to the client.
+
+mod interpreted;
+mod polled;
+mod properties;
+mod refused;
+mod servers;
+mod table;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use insta::assert_snapshot;
+use salon_protocol::{
+    CloseReason, Compose, Entry, Kind, Limits, McpVersion, Message, Participant, ParticipantId, Position, Timestamp,
+    TopicName,
+};
+use serde_json::value::RawValue;
+
+use super::*;
+use crate::mcp::door::{Options, Scope};
+use crate::mcp::listing::{Listing, read_page};
+use crate::{Action, Dialect, Event, Form, Frame, History, Joined, Listen, Opening, Post, Stamps, StreamId};
+
+/// What the others introduce themselves with.
+const SERVER: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}"#;
+
+/// How a client begins that declares everything.
+const HELLO: &str =
+    r#"{"mcpVersion":"2025-06-18","clientCapabilities":{"supportsProgress":true,"supportsCancellation":true}}"#;
+
+fn raw(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.into()).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn id(text: &str) -> ParticipantId {
+    ParticipantId::new(text).unwrap()
+}
+
+fn somebody(who: &str) -> Participant {
+    let participant = format!(r#"{{"id":"{who}"}}"#);
+    let mcp = McpVersion::default();
+    Participant { mcp, ..serde_json::from_str(&participant).unwrap() }
+}
+
+/// A request of the door's that nobody has answered; without an id, one to the room's catalogue.
+struct Open {
+    to: String,
+    method: String,
+    id: Option<String>,
+}
+
+struct Play {
+    dialect: Interpreter,
+    now: Instant,
+    roster: Vec<Arc<Participant>>,
+    open: Vec<Open>,
+    said: u32,
+    told: String,
+    ended: bool,
+}
+
+impl Play {
+    fn new(scope: Scope, others: &str) -> Self {
+        let now = Instant::now();
+        let options = Options {
+            me: id("alice"),
+            topic: TopicName::new("room:a").unwrap(),
+            scope,
+            limits: Limits::default(),
+            session: Some("session-1".into()),
+            idle: Some(Duration::from_secs(300)),
+            few: 0,
+            first: 0,
+            salt: [7; 16],
+            version: "9",
+        };
+        let roster = others.split_whitespace().map(|who| Arc::new(somebody(who))).collect();
+        let dialect = Interpreter::new(options, Stamps::new("s", now, Timestamp(0)), now);
+        Self { dialect, now, roster, open: Vec::new(), said: 0, told: String::new(), ended: false }
+    }
+
+    fn duplex(others: &str) -> Self {
+        let mut play = Self::new(Scope::Room, others);
+        play.event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex));
+        play
+    }
+
+    /// A client over a WebSocket that has introduced itself.
+    fn greeted(hello: &str) -> Self {
+        Self::duplex("bob").after(&format!("call 0 initialize {hello}\nseat\ntell initialized {{}}"))
+    }
+
+    /// The same, and it has listed bob's tools.
+    fn listed() -> Self {
+        Self::greeted(HELLO).after(
+            r#"call "l" tools/list
+            bob: tools/list {"tools":[{"name":"t"},{"name":"u","description":"old"}]}"#,
+        )
+    }
+
+    fn after(mut self, script: &str) -> Self {
+        self.run(script);
+        self.told.clear();
+        self
+    }
+
+    fn act(mut self, script: &str) -> String {
+        self.run(script);
+        self.told.replace(r#""jsonrpc":"2.0","#, "")
+    }
+
+    fn run(&mut self, script: &str) {
+        for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            self.line(line);
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.dialect.handle_event(event, self.now);
+        self.collect();
+    }
+
+    fn frame(&mut self, stream: StreamId, text: &str) {
+        self.dialect.handle_frame(stream, Frame::Text(text.into()), self.now);
+        self.collect();
+    }
+
+    fn entry(&mut self, to: &[ParticipantId], from: &str, kind: Kind, correlation: Option<&str>, payload: &str) {
+        self.said += 1;
+        let (id, from) = (format!("e{}", self.said), id(from));
+        let compose = Compose {
+            id: &id,
+            ts: Timestamp(0),
+            from: &from,
+            to,
+            kind,
+            correlation_id: correlation,
+            payload: raw(payload),
+        };
+        let envelope = compose.envelope();
+        self.event(Event::Entry(Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), envelope })));
+    }
+
+    fn message(words: &str) -> Option<String> {
+        let (word, rest) = words.split_once(' ').unwrap_or((words, ""));
+        let (first, more) = rest.split_once(' ').unwrap_or((rest, ""));
+        let params = |text: &str| if text.is_empty() { String::new() } else { format!(r#","params":{text}"#) };
+        Some(match word {
+            "client" => rest.to_owned(),
+            "call" => {
+                let (method, given) = more.split_once(' ').unwrap_or((more, ""));
+                format!(r#"{{"jsonrpc":"2.0","id":{first},"method":"{method}"{}}}"#, params(given))
+            }
+            "tell" => format!(r#"{{"jsonrpc":"2.0","method":"{first}"{}}}"#, params(more)),
+            _ => return None,
+        })
+    }
+
+    /// Something of the client's.
+    fn client(&mut self, line: &str) -> bool {
+        let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let Ok(number) = first.parse() else {
+            return Self::message(line).map(|text| self.frame(StreamId::ONLY, &text)).is_some();
+        };
+        let stream = StreamId(number);
+        let (opening, text) = if let Some(rest) = rest.strip_prefix("poll ") {
+            let (wait, words) = rest.split_once(' ').unwrap_or((rest, ""));
+            let wait = Duration::from_secs(wait.parse().unwrap());
+            (Opening::Poll(wait), Self::message(words).unwrap_or_default())
+        } else {
+            let words = rest.strip_prefix("apart ").unwrap_or(rest);
+            let post = Post { apart: words.len() < rest.len(), ..Post::default() };
+            (Opening::Post(post), Self::message(words).unwrap_or_else(|| panic!("{line}")))
+        };
+        self.event(Event::StreamOpened(stream, opening));
+        self.frame(stream, &text);
+        true
+    }
+
+    fn answer(&mut self, at: usize, outcome: &str) {
+        let Open { to, method, id } = self.open.remove(at);
+        let Some(id) = id else {
+            let listing = Listing::of_method(&method).unwrap();
+            let items = read_page(listing, &raw(outcome)).map(|(items, _)| items.into());
+            return self.event(Event::Consulted { who: self::id(&to), listing, items });
+        };
+        let outcome = match outcome.strip_prefix("error ") {
+            Some(error) => format!(r#""error":{error}"#),
+            None => format!(r#""result":{outcome}"#),
+        };
+        let payload = format!(r#"{{"jsonrpc":"2.0","id":"{id}",{outcome}}}"#);
+        self.entry(&[self::id("alice")], &to, Kind::Mcp, Some(&id), &payload);
+    }
+
+    fn line(&mut self, line: &str) {
+        if self.client(line) {
+            return;
+        }
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (method, params) = rest.split_once(' ').unwrap_or((rest, ""));
+        let alice = [id("alice")];
+        let params_of = |text: &str| if text.is_empty() { String::new() } else { format!(r#","params":{text}"#) };
+        if let Some(from) = word.strip_suffix(':') {
+            let at = self.open.iter().position(|open| open.to == from && open.method == method);
+            let at = at.unwrap_or_else(|| panic!("no open {method} to {from}\n{}", self.told));
+            return self.answer(at, if params.is_empty() { "{}" } else { params });
+        }
+        if let Some(from) = word.strip_suffix('!') {
+            let call = self.open.iter().find(|open| open.to == from && open.method == "tools/call");
+            let call = call.and_then(|open| open.id.clone());
+            let params = params_of(params).replace(r#""@""#, &format!("{:?}", call.as_deref().unwrap_or_default()));
+            let payload = format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#);
+            return self.entry(&alice, from, Kind::Mcp, call.as_deref(), &payload);
+        }
+        if let Some(from) = word.strip_suffix('*') {
+            let payload = format!(r#"{{"jsonrpc":"2.0","method":"{method}"{}}}"#, params_of(params));
+            return self.entry(&[], from, Kind::Mcp, None, &payload);
+        }
+        let stream = |word: &str| StreamId(word.parse().unwrap());
+        match word {
+            "seat" => {
+                let joined = Joined {
+                    topic: TopicName::new("room:a").unwrap(),
+                    participant: Arc::new(somebody("alice")),
+                    roster: self.roster.clone(),
+                    history: History { enabled: true, limit: 1000, recent: None },
+                    durability: None,
+                };
+                self.event(Event::Joined(joined));
+            }
+            "settle" => {
+                while let Some(at) = self.open.iter().position(|open| open.method == "initialize") {
+                    self.answer(at, SERVER);
+                }
+            }
+            "leave" => {
+                let presence = format!(r#"{{"event":"leave","participant":{{"id":"{rest}"}}}}"#);
+                self.entry(&alice, "system:gateway", Kind::Presence, None, &presence);
+            }
+            "get" => self.event(Event::StreamOpened(stream(rest), Opening::Listen(Listen::default()))),
+            "sse" => {
+                let listen = Listen { after: None, endpoint: Some("/message?sessionId=x".into()) };
+                self.event(Event::StreamOpened(stream(rest), Opening::Listen(listen)));
+            }
+            "hangup" => self.event(Event::StreamClosed(stream(rest))),
+            "closing" => self.event(Event::Closing(CloseReason::Shutdown)),
+            "mark" => self.told.push_str(&format!("· {rest}\n")),
+            "tick" => self.pass(Duration::from_millis(rest.parse().unwrap())),
+            _ => panic!("{line}"),
+        }
+    }
+
+    /// Lets time go by, stopping wherever something is due.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(due) = self.dialect.poll_timeout().filter(|due| *due <= end) {
+            self.now = due.max(self.now);
+            self.dialect.handle_timeout(self.now);
+            assert!(self.dialect.poll_timeout().is_none_or(|next| next > self.now), "what was due has been seen to");
+            self.collect();
+        }
+        self.now = end;
+    }
+
+    fn collect(&mut self) {
+        while let Some(action) = self.dialect.poll_action() {
+            assert!(!self.ended, "nothing comes after the end: {action:?}");
+            let line = match action {
+                Action::Join(introduction) => format!("join {}", introduction.name.as_deref().unwrap_or("-")),
+                Action::Consult(who, listing) => {
+                    self.open.push(Open { to: who.to_string(), method: listing.method().into(), id: None });
+                    continue;
+                }
+                Action::Publish(_, draft) => {
+                    let envelope = draft.envelope();
+                    let to: Vec<_> = envelope.to().iter().map(ParticipantId::as_str).collect();
+                    if let Some(Message::Request { method, .. }) = envelope.message() {
+                        let id = Some(envelope.id().to_string());
+                        self.open.push(Open { to: to.join(","), method: method.to_string(), id });
+                    }
+                    format!("⇒ {} {}", to.join(","), envelope.payload())
+                }
+                Action::Begin(StreamId(stream), crate::Head { status, form, headers }) => {
+                    let form = match form {
+                        Form::Empty => "empty",
+                        Form::Json => "json",
+                        Form::Events => "events",
+                    };
+                    let headers: String = headers.iter().map(|(name, value)| format!(" [{name}: {value}]")).collect();
+                    format!("begin {stream} {status} {form}{headers}")
+                }
+                Action::Send(StreamId(stream), frame) => {
+                    let stream = if stream == 0 { String::new() } else { stream.to_string() };
+                    match frame {
+                        Frame::Text(text) => format!("{stream}← {text}"),
+                        Frame::Event(event) => {
+                            let name = event.name.filter(|name| *name != "message").unwrap_or_default();
+                            format!("{stream}←{name} {}", event.data)
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+                Action::Finish(StreamId(stream)) => format!("finish {stream}"),
+                Action::Close(reason) => {
+                    self.ended = true;
+                    format!("close {}", reason.word())
+                }
+                other => panic!("{other:?}"),
+            };
+            self.told.push_str(&line);
+            self.told.push('\n');
+        }
+        // The gateway's own participant has nothing to offer here.
+        if let Some(at) = self.open.iter().position(|open| open.to == "system:gateway" && open.id.is_none()) {
+            let key = Listing::of_method(&self.open[at].method).unwrap().key();
+            self.answer(at, &format!(r#"{{"{key}":[]}}"#));
+        }
+    }
+}

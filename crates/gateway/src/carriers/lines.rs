@@ -1,0 +1,280 @@
+//! The connections of one session as a carrier: each is a stream for as long as it lasts, and the session outlives them all.
+//!
+//! Frames come through a [`Way`], which whoever serves the connections holds; what is answered goes through a pipe to the connection.
+//! Invariants: no stream waits for another. What a connection sent before it broke is heard before its end is. A frame that the session
+//! does not hear is answered all the same, in words that whoever made the carrier has given it.
+
+use std::collections::HashMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use axum::body::Bytes;
+use futures_util::Stream;
+use salon_dialects::{Frame, Head, Opening, StreamId};
+use salon_protocol::CloseReason;
+use tokio::sync::mpsc;
+
+use super::pipe::{Common, Listener, Pipe};
+use super::{Carrier, Opened, Received};
+
+/// How many frames may wait to be heard.
+const INBOX: usize = 8;
+
+enum Call {
+    Open(StreamId, Arc<Pipe>),
+    Frame(StreamId, Box<[u8]>),
+}
+
+/// The way into a session. Cloning shares it.
+#[derive(Clone)]
+pub(crate) struct Way {
+    calls: mpsc::Sender<Call>,
+    common: Arc<Common>,
+    last: Arc<AtomicU32>,
+}
+
+impl Way {
+    /// A connection becomes one of the session's; `None` when the session has ended.
+    pub(crate) async fn open(&self) -> Option<(Line, Answers)> {
+        let (pipe, listener) = Pipe::new(self.common.clone());
+        // One session has fewer connections than there are numbers.
+        let stream = StreamId(self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1));
+        self.calls.send(Call::Open(stream, pipe)).await.ok()?;
+        Some((Line { calls: self.calls.clone(), stream }, Answers(listener)))
+    }
+}
+
+/// A connection's way into a session.
+pub(crate) struct Line {
+    calls: mpsc::Sender<Call>,
+    stream: StreamId,
+}
+
+impl Line {
+    /// Sends a frame; gives it back when the session has ended.
+    pub(crate) async fn send(&self, frame: Box<[u8]>) -> Result<(), Box<[u8]>> {
+        let sent = self.calls.send(Call::Frame(self.stream, frame)).await;
+        sent.map_err(|mpsc::error::SendError(call)| match call {
+            Call::Frame(_, frame) => frame,
+            Call::Open(..) => Box::default(),
+        })
+    }
+}
+
+/// What the session says to one connection. Dropping it hangs up.
+pub(crate) struct Answers(Listener);
+
+impl Stream for Answers {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        self.0.poll_piece(cx)
+    }
+}
+
+/// What is said to a frame that nobody hears.
+pub(crate) type Unheard = Box<dyn Fn(&[u8]) -> Box<[u8]> + Send>;
+
+/// The connections of one session.
+pub(crate) struct Lines {
+    calls: mpsc::Receiver<Call>,
+    common: Arc<Common>,
+    pipes: HashMap<StreamId, Arc<Pipe>>,
+    /// Streams that were cut off, whose end is to be told.
+    cut: Vec<StreamId>,
+    unheard: Unheard,
+    expires: Instant,
+}
+
+impl Lines {
+    /// A session without connections, and the way to give it some. It may last until `expires`.
+    pub(crate) fn new(expires: Instant, unheard: Unheard) -> (Self, Way) {
+        let (sender, calls) = mpsc::channel(INBOX);
+        let common = Arc::<Common>::default();
+        let way = Way { calls: sender, common: common.clone(), last: Arc::default() };
+        (Self { calls, common, pipes: HashMap::new(), cut: Vec::new(), unheard, expires }, way)
+    }
+
+    fn push(&mut self, stream: StreamId, bytes: Box<[u8]>) {
+        let Some(pipe) = self.pipes.get(&stream) else { return };
+        if !pipe.push(Bytes::from(bytes.into_vec())) {
+            self.pipes.remove(&stream);
+            self.cut.push(stream);
+        }
+    }
+
+    /// Answers what nobody will hear, and lets go of everybody.
+    fn turn_away(&mut self) {
+        self.calls.close();
+        while let Ok(call) = self.calls.try_recv() {
+            match call {
+                Call::Open(stream, pipe) => drop(self.pipes.insert(stream, pipe)),
+                Call::Frame(stream, frame) => {
+                    let answer = (self.unheard)(&frame);
+                    self.push(stream, answer);
+                }
+            }
+        }
+        for (_, pipe) in self.pipes.drain() {
+            pipe.finish();
+        }
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        self.turn_away();
+    }
+}
+
+impl Carrier for Lines {
+    const DUPLEX: bool = false;
+
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
+        match self.calls.poll_recv(cx) {
+            Poll::Ready(Some(Call::Open(stream, pipe))) => {
+                pipe.adopt(stream);
+                self.pipes.insert(stream, pipe);
+                let opened = Opened { stream, opening: Opening::Duplex, text: None, expires: self.expires };
+                return Poll::Ready(Received::Opened(Box::new(opened)));
+            }
+            Poll::Ready(Some(Call::Frame(stream, frame))) => {
+                return Poll::Ready(Received::Frame(stream, Frame::Binary(frame)));
+            }
+            // Nobody can reach the session any more.
+            Poll::Ready(None) => return Poll::Ready(Received::End(CloseReason::Bye)),
+            Poll::Pending => {}
+        }
+        if let Some(stream) = self.cut.pop() {
+            return Poll::Ready(Received::HungUp(stream));
+        }
+        while let Poll::Ready(stream) = self.common.poll_hung_up(cx) {
+            if self.pipes.remove(&stream).is_some() {
+                return Poll::Ready(Received::HungUp(stream));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Both sides speak when they like: there is nothing to begin.
+    fn begin(&mut self, _: StreamId, _: Head) {}
+
+    fn send(&mut self, stream: StreamId, frame: Frame) {
+        match frame {
+            Frame::Binary(bytes) => self.push(stream, bytes),
+            // The grammars that speak over these frame what they say themselves.
+            Frame::Text(_) | Frame::Entry(_) | Frame::Event(_) => {}
+        }
+    }
+
+    fn finish(&mut self, stream: StreamId) {
+        if let Some(pipe) = self.pipes.remove(&stream) {
+            pipe.finish();
+        }
+    }
+
+    fn close(&mut self, _: CloseReason) {
+        self.turn_away();
+    }
+
+    /// What waits does so in the pipes, which are bounded one by one.
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn is_drained(&self) -> bool {
+        true
+    }
+
+    fn queued(&self) -> usize {
+        0
+    }
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// The connections take what is left from the pipes, whether there is a session or not.
+    fn poll_farewell(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+    use futures_util::future::poll_fn;
+
+    use super::*;
+
+    fn lines() -> (Lines, Way) {
+        let unheard: Unheard = Box::new(|frame| [b"unheard ", frame].concat().into());
+        Lines::new(Instant::now(), unheard)
+    }
+
+    async fn next(lines: &mut Lines) -> String {
+        match poll_fn(|cx| lines.poll_receive(cx)).await {
+            Received::Opened(opened) => format!("opened {}", opened.stream.0),
+            Received::Frame(stream, Frame::Binary(frame)) => {
+                format!("{} {}", stream.0, String::from_utf8_lossy(&frame))
+            }
+            Received::HungUp(stream) => format!("hung up {}", stream.0),
+            other => format!("{other:?}"),
+        }
+    }
+
+    async fn answer(answers: &mut Answers) -> Option<String> {
+        answers.next().await.map(|piece| String::from_utf8_lossy(&piece.expect("not cut off")).into_owned())
+    }
+
+    #[tokio::test]
+    async fn what_a_connection_sent_is_heard_before_its_end() {
+        let (mut lines, way) = lines();
+        let (first, answers) = way.open().await.expect("open");
+        let (second, mut others) = way.open().await.expect("open");
+        first.send(b"a".as_slice().into()).await.expect("sent");
+        drop((first, answers));
+        second.send(b"b".as_slice().into()).await.expect("sent");
+        for expected in ["opened 1", "opened 2", "1 a", "2 b", "hung up 1"] {
+            assert_eq!(next(&mut lines).await, expected);
+        }
+        lines.send(StreamId(1), Frame::Binary(b"nobody".as_slice().into()));
+        lines.send(StreamId(2), Frame::Binary(b"hello".as_slice().into()));
+        assert_eq!(answer(&mut others).await.as_deref(), Some("hello"));
+    }
+
+    #[tokio::test]
+    async fn what_is_not_heard_is_answered() {
+        let (mut lines, way) = lines();
+        let (line, mut answers) = way.open().await.expect("open");
+        assert_eq!(next(&mut lines).await, "opened 1");
+        line.send(b"a".as_slice().into()).await.expect("sent");
+        lines.send(StreamId(1), Frame::Binary(b"before".as_slice().into()));
+        lines.close(CloseReason::Bye);
+        assert_eq!(answer(&mut answers).await.as_deref(), Some("before"));
+        assert_eq!(answer(&mut answers).await.as_deref(), Some("unheard a"));
+        assert_eq!(answer(&mut answers).await, None);
+        assert_eq!(line.send(b"b".as_slice().into()).await, Err(b"b".as_slice().into()));
+        assert!(way.open().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_takes_nothing_is_cut_off_alone() {
+        let (mut lines, way) = lines();
+        let (_line, mut slow) = way.open().await.expect("open");
+        let (_other, mut quick) = way.open().await.expect("open");
+        assert_eq!(next(&mut lines).await, "opened 1");
+        assert_eq!(next(&mut lines).await, "opened 2");
+        for _ in 0..3 {
+            lines.send(StreamId(1), Frame::Binary(vec![0; 2 << 20].into()));
+        }
+        lines.send(StreamId(2), Frame::Binary(b"hello".as_slice().into()));
+        assert_eq!(next(&mut lines).await, "hung up 1");
+        assert!(slow.next().await.expect("told").is_err());
+        assert_eq!(answer(&mut quick).await.as_deref(), Some("hello"));
+    }
+}

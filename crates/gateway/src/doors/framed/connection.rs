@@ -1,0 +1,255 @@
+//! One connection: frames come off it and go to the sessions they name; whatever those answer goes back.
+//!
+//! Invariants: a frame has one answer. Reading waits for those who hear the frames, and they never wait for this connection. A
+//! frame that has begun must end in time; silence between frames is no offence for whoever belongs to a session.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::SelectAll;
+use salon_dialects::framed::{self, Connect, Decoder, Route, refuse, refuse_header};
+use salon_protocol::{Code, Refusal};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::table::{self, Caller};
+use crate::carriers::{Answers, Line, Socket, Way};
+use crate::clock;
+use crate::gateway::{Gateway, MOST_MESSAGE};
+
+/// What is read at once.
+const READ_BUFFER: usize = 8 * 1024;
+
+/// How many sessions one connection may use.
+const MOST_SESSIONS: usize = 64;
+
+/// How many answers of the connection's own may wait to be written.
+const OUTGOING: usize = 16;
+
+/// How long a peer has to hang up after the last word.
+const CLOSING_TIME: Duration = Duration::from_secs(2);
+
+/// What is to be written.
+enum Outgoing {
+    /// An answer that is no session's.
+    Say(Box<[u8]>),
+    /// A session answers from now on.
+    Hear(Answers),
+    /// The last word.
+    Last(Box<[u8]>),
+    /// Once every session has ended, there is nothing more.
+    Stop,
+}
+
+/// How reading ended.
+enum Ending {
+    HungUp,
+    /// The peer is told why, and nothing more.
+    Because(Box<[u8]>),
+}
+
+pub(super) async fn serve(gateway: Arc<Gateway>, socket: Socket, peer: SocketAddr, stop: watch::Receiver<bool>) {
+    let limit = gateway.config.limits.message;
+    let most_body = if limit > 0 { limit.min(MOST_MESSAGE) } else { MOST_MESSAGE };
+    let (mut read, write) = tokio::io::split(socket);
+    let (out, outgoing) = mpsc::channel(OUTGOING);
+    let stall = gateway.config.framed.stall;
+    let caller = Caller { gateway, peer };
+    let mut reader =
+        Reader { caller, stop, stopping: false, stall, decoder: Decoder::new(most_body), lines: HashMap::new(), out };
+    let writing = write_all(write, outgoing);
+    tokio::pin!(writing);
+    let ending = tokio::select! { biased;
+        written = &mut writing => match written {
+            Ok(()) => return hang_up(&mut read).await,
+            Err(error) => return tracing::debug!(%peer, %error, "a connection ended badly"),
+        },
+        ending = reader.read(&mut read) => ending,
+    };
+    if let Ending::Because(last) = ending {
+        // A writer that has ended has nobody to tell.
+        let _ = reader.out.send(Outgoing::Last(last)).await;
+        if writing.await.is_ok() {
+            hang_up(&mut read).await;
+        }
+    }
+}
+
+/// Waits for the peer to end its side. Closing at once would, with bytes of the peer's still unread, make the system throw away
+/// what it has yet to deliver.
+async fn hang_up(read: &mut (impl AsyncRead + Unpin)) {
+    let mut waste = [0; 1024];
+    let ended = async { while read.read(&mut waste).await.is_ok_and(|count| count > 0) {} };
+    let _ = tokio::time::timeout(CLOSING_TIME, ended).await;
+}
+
+async fn write_all(mut write: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver<Outgoing>) -> io::Result<()> {
+    let mut answers = SelectAll::new();
+    let mut stopping = false;
+    loop {
+        if stopping && answers.is_empty() && outgoing.is_empty() {
+            break;
+        }
+        let (bytes, last) = tokio::select! { biased;
+            out = outgoing.recv() => match out {
+                None => return Ok(()),
+                Some(Outgoing::Say(bytes)) => (bytes.into_vec().into(), false),
+                Some(Outgoing::Last(bytes)) => (bytes.into_vec().into(), true),
+                Some(Outgoing::Hear(heard)) => {
+                    answers.push(heard);
+                    continue;
+                }
+                Some(Outgoing::Stop) => {
+                    stopping = true;
+                    continue;
+                }
+            },
+            answer = answers.next(), if !answers.is_empty() => match answer {
+                Some(answer) => (answer?, false),
+                None => continue,
+            },
+        };
+        write.write_all(&bytes).await?;
+        write.flush().await?;
+        if last {
+            break;
+        }
+    }
+    write.shutdown().await
+}
+
+struct Reader {
+    caller: Caller,
+    stop: watch::Receiver<bool>,
+    stopping: bool,
+    stall: Duration,
+    decoder: Decoder,
+    /// The sessions this connection has used.
+    lines: HashMap<Box<str>, Line>,
+    out: mpsc::Sender<Outgoing>,
+}
+
+impl Reader {
+    async fn read(&mut self, read: &mut (impl AsyncRead + Unpin)) -> Ending {
+        let mut buffer = vec![0; READ_BUFFER];
+        // By when the frame that has begun must end, or a stranger must have begun one.
+        let mut due = Instant::now() + self.stall;
+        let mut had_begun = false;
+        loop {
+            match self.decoder.next_frame() {
+                Ok(Some(frame)) => {
+                    if self.dispatch(frame).await.is_err() {
+                        return Ending::HungUp;
+                    }
+                    // What came with it begins the next one only now.
+                    due = Instant::now() + self.stall;
+                    had_begun = false;
+                    continue;
+                }
+                Ok(None) => {}
+                Err(broken) => return self.ending(Code::TooLarge, broken.to_string()),
+            }
+            let begun = self.decoder.has_begun();
+            if begun && !had_begun {
+                due = Instant::now() + self.stall;
+            }
+            had_begun = begun;
+            let limited = begun || self.lines.is_empty();
+            tokio::select! { biased;
+                () = async { drop(self.stop.wait_for(|stop| *stop).await) }, if !self.stopping => {
+                    self.stopping = true;
+                    if self.out.send(Outgoing::Stop).await.is_err() {
+                        return Ending::HungUp;
+                    }
+                }
+                count = read.read(&mut buffer) => match count {
+                    Ok(0) | Err(_) => return Ending::HungUp,
+                    Ok(count) => self.decoder.push(&buffer[..count]),
+                },
+                () = tokio::time::sleep_until(due), if limited => {
+                    let seconds = self.stall.as_secs_f64();
+                    let message = match begun {
+                        true => format!("a frame that has begun must be whole within {seconds} s"),
+                        false => format!("nothing was said for {seconds} s, and no session is connected here"),
+                    };
+                    return self.ending(Code::Timeout, message);
+                }
+            }
+        }
+    }
+
+    fn ending(&self, code: Code, message: String) -> Ending {
+        self.caller.gateway.meters.refused(code);
+        Ending::Because(refuse_header(self.decoder.header(), &Refusal::new(code, message), clock::now()))
+    }
+
+    /// Brings a frame to whoever answers it. An error is the connection's end.
+    async fn dispatch(&mut self, frame: Box<[u8]>) -> Result<(), Gone> {
+        if self.stopping {
+            return self.say(&frame, &Refusal::new(Code::Closing, "the gateway is shutting down")).await;
+        }
+        match framed::route(&frame) {
+            Route::Refused(refusal) => self.say(&frame, &refusal).await,
+            Route::Connect(connect) => match self.connect(&connect) {
+                Ok((id, way)) => self.open(id, &way, frame).await,
+                Err(refusal) => self.say(&frame, &refusal).await,
+            },
+            Route::Session(id) => self.pass(id, frame).await,
+        }
+    }
+
+    fn connect(&self, connect: &Connect) -> Result<(Box<str>, Way), Refusal> {
+        self.room_for_one()?;
+        let (grant, topic) = self.caller.verify(connect)?;
+        self.caller.gateway.framed.begin(&self.caller, &grant, topic)
+    }
+
+    fn room_for_one(&self) -> Result<(), Refusal> {
+        if self.lines.len() < MOST_SESSIONS {
+            return Ok(());
+        }
+        Err(Refusal::new(Code::RateLimited, format!("one connection may use {MOST_SESSIONS} sessions")))
+    }
+
+    async fn pass(&mut self, id: Box<str>, frame: Box<[u8]>) -> Result<(), Gone> {
+        let mut frame = frame;
+        if let Some(line) = self.lines.get(&id) {
+            frame = match line.send(frame).await {
+                Ok(()) => return Ok(()),
+                Err(frame) => frame,
+            };
+            self.lines.remove(&id);
+        }
+        let found = self.room_for_one().and_then(|()| self.caller.gateway.framed.find(&id).ok_or_else(table::unknown));
+        match found {
+            Ok(way) => self.open(id, &way, frame).await,
+            Err(refusal) => self.say(&frame, &refusal).await,
+        }
+    }
+
+    async fn open(&mut self, id: Box<str>, way: &Way, frame: Box<[u8]>) -> Result<(), Gone> {
+        let Some((line, answers)) = way.open().await else { return self.say(&frame, &table::unknown()).await };
+        self.out.send(Outgoing::Hear(answers)).await.map_err(|_| Gone)?;
+        match line.send(frame).await {
+            Ok(()) => {
+                self.lines.insert(id, line);
+                Ok(())
+            }
+            Err(frame) => self.say(&frame, &table::unknown()).await,
+        }
+    }
+
+    /// Answers a frame that no session hears.
+    async fn say(&self, frame: &[u8], refusal: &Refusal) -> Result<(), Gone> {
+        self.caller.gateway.meters.refused(refusal.code);
+        self.out.send(Outgoing::Say(refuse(frame, refusal, clock::now()))).await.map_err(|_| Gone)
+    }
+}
+
+/// Nobody takes answers any more.
+struct Gone;

@@ -1,0 +1,85 @@
+//! The door of the Multi-Component Protocol: frames over TCP, at a listener of its own.
+//!
+//! What a frame means is the grammar's business (`salon_dialects::framed`); here connections are accepted, tokens are checked, and frames
+//! are brought to the sessions they name. A session belongs to whoever knows its id, over whichever connections.
+
+mod connection;
+mod table;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::gateway::{Counted, Gateway, Tally};
+use crate::server;
+
+pub(crate) use table::Sessions;
+
+/// How long to wait when the system gives no more connections.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// When the system asks a silent peer for a sign of life, how often, and how many times: nothing in this protocol does. A peer that is
+/// gone without a word is noticed as soon as by other doors.
+const KEEP_ALIVE: TcpKeepalive =
+    TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(10)).with_retries(3);
+
+/// Accepts connections until `stop` says so, then lets what is under way be answered.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    gateway: Arc<Gateway>,
+    mut stop: watch::Receiver<bool>,
+) {
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(%address, tls = tls.is_some(), "serving framed connections");
+    }
+    let mut connections = JoinSet::new();
+    let open = Tally::new(gateway.config.limits.connections_per_address);
+    loop {
+        let accepted = tokio::select! { biased;
+            () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+        };
+        match accepted {
+            Ok((stream, peer)) => match open.enter(&peer.ip(), "address") {
+                Ok(counted) => {
+                    let serving = serve(gateway.clone(), stream, peer, tls.clone(), stop.clone(), counted);
+                    drop(connections.spawn(serving));
+                }
+                // Nobody has said yet what they want, so there is nobody to answer.
+                Err(refusal) => tracing::debug!(%peer, %refusal, "a connection was not taken"),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn serve(
+    gateway: Arc<Gateway>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    stop: watch::Receiver<bool>,
+    _counted: Counted<IpAddr>,
+) {
+    if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE) {
+        tracing::debug!(%peer, %error, "a connection cannot be watched over");
+    }
+    let write_deadline = gateway.config.times.write_deadline;
+    match server::secure(stream, tls, write_deadline).await {
+        Ok(socket) => connection::serve(gateway, socket, peer, stop).await,
+        Err(error) => tracing::debug!(%peer, %error, "a connection ended badly"),
+    }
+}

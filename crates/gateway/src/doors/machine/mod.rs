@@ -1,0 +1,71 @@
+//! The addresses of the Machine Context Protocol: WebSocket, POST and a stream of events at `/context/v1`.
+//!
+//! What a message means is the grammar's business (`salon_dialects::machine`); here it is decided who sends it. A WebSocket may show
+//! its token in its first message; every request over HTTP has one of its own.
+
+mod refusals;
+mod requests;
+mod socket;
+mod table;
+mod terms;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Extension, Request, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+
+use crate::gateway::Gateway;
+use crate::http::{Peer, Problem};
+use refusals::No;
+use requests::Arrived;
+
+pub(crate) use table::Sessions;
+
+/// Every address of the Machine Context Protocol.
+pub(crate) fn router() -> Router<Arc<Gateway>> {
+    Router::new()
+        .route("/context/v1/ws", get(connect))
+        .route("/context/v1/messages", post(send))
+        .route("/context/v1/stream", get(listen).head(|| async { No::Method("GET") }))
+}
+
+#[utoipa::path(get, path = "/context/v1/ws", tag = "Machine Context Protocol", summary = "Enter a room by the Machine Context Protocol",
+    description = "A WebSocket: one text frame a message, both ways. Without a token in the request, the first message has it in `payload.security.token`.",
+    params(("topic" = Option<String>, Query, description = "The room; may be left out where the token opens only one"),
+        ("ticket" = Option<String>, Query, description = "A ticket from POST /v0/tickets in place of a token")),
+    responses((status = 101, description = "The connection is a WebSocket from here on"),
+        (status = "4XX", description = "Refused", body = crate::http::ProblemBody)),
+    security(("bearer" = []), ()))]
+pub(crate) async fn connect(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+) -> Result<Response, Problem> {
+    socket::connect(&gateway, peer, request)
+}
+
+#[utoipa::path(post, path = "/context/v1/messages", tag = "Machine Context Protocol", summary = "Send a message of the Machine Context Protocol",
+    description = "A request is answered with its response, or with an error message; everything else with 202 once it is in the room. Whoever sends is in the room, and \
+        leaves it 60 seconds after the last connection.",
+    params(("topic" = Option<String>, Query, description = "The room; may be left out where the token opens only one")),
+    request_body(content = Object, description = "A message", content_type = "application/json"),
+    responses((status = 200, description = "The response", body = Object), (status = 202, description = "Taken; nothing is to be answered"),
+        (status = "4XX", description = "Refused, as an error message of the protocol", body = Object), (status = "5XX", description = "Not now", body = Object)),
+    security(("bearer" = [])))]
+pub(crate) async fn send(arrived: Arrived, request: Request) -> Result<Response, No> {
+    arrived.post(request).await
+}
+
+#[utoipa::path(get, path = "/context/v1/stream", tag = "Machine Context Protocol", summary = "Hear what the Machine Context Protocol has to say",
+    description = "Everything that answers no POST: notifications, progress, and requests to tools that were registered.",
+    params(("topic" = Option<String>, Query, description = "The room; may be left out where the token opens only one"),
+        ("last-event-id" = Option<String>, Header, description = "The last event seen: what came after it comes first"),
+        ("ticket" = Option<String>, Query, description = "A ticket from POST /v0/tickets in place of a token")),
+    responses((status = 200, description = "One event a message", content_type = "text/event-stream", body = String),
+        (status = "4XX", description = "Refused", body = Object)),
+    security(("bearer" = []), ()))]
+pub(crate) async fn listen(arrived: Arrived, request: Request) -> Result<Response, No> {
+    arrived.listen(request.headers()).await
+}

@@ -1,0 +1,116 @@
+//! One request over HTTP: whose it is, and what becomes of it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Extension, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::Response;
+use salon_dialects::machine::{self, Terms};
+use salon_dialects::{Listen, Opening, Post};
+use salon_protocol::{Code, Refusal, TopicName};
+
+use super::super::{accepts_events, is_json};
+use super::refusals::No;
+use super::table::{Place, Visitor};
+use super::terms;
+use crate::carriers::{Asked, Outcome};
+use crate::clock;
+use crate::gateway::{Gateway, MOST_MESSAGE};
+use crate::http::credentials::Asking;
+use crate::http::{Peer, Problem, Query, body, invalid};
+
+/// How often a request is tried with another session, when the one there was has just ended.
+const MOST_TRIES: usize = 3;
+
+/// A request whose token is good.
+pub(crate) struct Arrived {
+    visitor: Visitor,
+    place: Place,
+    terms: Terms,
+    expires: Instant,
+}
+
+impl FromRequestParts<Arc<Gateway>> for Arrived {
+    type Rejection = No;
+
+    async fn from_request_parts(parts: &mut Parts, gateway: &Arc<Gateway>) -> Result<Self, No> {
+        let unmarked = |_| Problem::new(Code::Internal, "nobody knows where this request came from");
+        let Extension(peer) = Extension::<Peer>::from_request_parts(parts, gateway).await.map_err(unmarked)?;
+        let query = Query::parse(parts.uri.query())?;
+        let topic: Option<TopicName> = query.name("topic")?;
+        let asking = Asking { gateway, peer: peer.ip(), headers: &parts.headers, query: &query, topic: topic.as_ref() };
+        let grant = asking.in_passing(parts.method == Method::GET)?;
+        let place = place(&grant, topic.clone())?;
+        let terms = terms::terms(gateway, &grant, &place.topic, asking.token());
+        let expires = clock::instant(grant.expires);
+        Ok(Self { visitor: Visitor { gateway: gateway.clone(), peer, grant }, place, terms, expires })
+    }
+}
+
+/// Where somebody goes.
+pub(super) fn place(grant: &crate::auth::Grant, topic: Option<TopicName>) -> Result<Place, Problem> {
+    let topic = topic.or_else(|| grant.only_topic().cloned());
+    let topic = topic.ok_or_else(|| invalid("`topic` is missing, and the token opens more than one"))?;
+    Ok(Place { participant: grant.participant.clone(), topic })
+}
+
+impl Arrived {
+    fn no(&self, refusal: Refusal) -> No {
+        No::Message { status: machine::status(refusal.code), refusal, to: self.place.participant.clone() }
+    }
+
+    /// `POST`: a message.
+    pub(super) async fn post(self, request: Request) -> Result<Response, No> {
+        if !is_json(request.headers()) {
+            let refusal = Refusal::new(Code::InvalidParameters, "`Content-Type` must be application/json");
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16();
+            return Err(No::Message { status, refusal, to: self.place.participant });
+        }
+        let gateway = &self.visitor.gateway;
+        let limits = gateway.config.limits.envelope();
+        let most = if limits.message > 0 { limits.message } else { MOST_MESSAGE };
+        let bytes = body::read(request.into_body(), most).await.map_err(|refusal| self.no(refusal))?;
+        let text = String::from_utf8(bytes.into())
+            .map_err(|_| self.no(Refusal::new(Code::InvalidJson, "the body is not UTF-8")))?;
+        self.terms.check(&text, &limits, &self.place.participant).map_err(|refusal| self.refused(refusal))?;
+        self.ask(Opening::Post(Post::default()), Some(text.into())).await
+    }
+
+    /// Keeps a no in the audit trail, where one that the session says is kept too.
+    fn refused(&self, refusal: Refusal) -> No {
+        let Visitor { gateway, peer, grant } = &self.visitor;
+        gateway.ledger(grant, &self.place.topic, peer.ip()).told_no(refusal.code);
+        self.no(refusal)
+    }
+
+    /// `GET`: a stream of events.
+    pub(super) async fn listen(self, headers: &HeaderMap) -> Result<Response, No> {
+        if !accepts_events(headers) {
+            let refusal = Refusal::new(Code::InvalidParameters, "`Accept` must allow text/event-stream");
+            let status = StatusCode::NOT_ACCEPTABLE.as_u16();
+            return Err(No::Message { status, refusal, to: self.place.participant });
+        }
+        let after = headers.get("last-event-id").and_then(|value| value.to_str().ok()).map(Into::into);
+        self.ask(Opening::Listen(Listen { after, endpoint: None }), None).await
+    }
+
+    async fn ask(&self, opening: Opening, text: Option<Box<str>>) -> Result<Response, No> {
+        let mut asked = Asked { opening, text };
+        for _ in 0..MOST_TRIES {
+            let inbox = self.visitor.gateway.machine.inbox(&self.visitor, &self.place);
+            asked = match inbox.map_err(|refusal| self.no(refusal))?.ask(asked, self.expires).await {
+                Outcome::Answered(response) => return Ok(response),
+                Outcome::Unheard(asked) => asked,
+                Outcome::Ended => break,
+                Outcome::Busy => {
+                    let told = "too many requests of yours wait for their answers";
+                    return Err(self.no(Refusal::new(Code::RateLimited, told)));
+                }
+            };
+        }
+        let told = "the message was not answered before the gateway let it go; try again";
+        Err(self.no(Refusal::new(Code::Closing, told)))
+    }
+}

@@ -1,0 +1,192 @@
+//! The protocol over WebSocket: one message a text frame. Whoever shows no token before does so in the first of them.
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use hyper::upgrade::OnUpgrade;
+use salon_dialects::machine::{self, Machine};
+use salon_dialects::{Dialect, Event, Frame, Opening, StreamId};
+use salon_protocol::{CloseReason, Code, Refusal, TopicName};
+
+use super::super::upgrade::{self, Upgrade};
+use super::super::{self as doors};
+use super::requests::place;
+use super::table::{self, Place, Sessions, Visitor};
+use super::terms;
+use crate::carriers::{Carrier, Received, WebSocket};
+use crate::clock;
+use crate::gateway::{Counted, Counts, Gateway};
+use crate::http::credentials::Asking;
+use crate::http::{Peer, Problem, Query};
+use crate::ledger::Ledger;
+use crate::session::{Beginning, Session};
+
+/// What clients may offer, and what is echoed to those that do.
+const SUBPROTOCOL: &str = "machine-context.v1";
+
+/// How long somebody may take to show a token.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the last words to somebody may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Somebody who has been let in.
+struct Known {
+    visitor: Visitor,
+    place: Place,
+    counted: Counts,
+    ledger: Ledger,
+    token: Option<String>,
+    /// What was said before it was known who said it.
+    first: Option<Box<str>>,
+}
+
+/// Makes the connection a WebSocket and its session.
+pub(super) fn connect(gateway: &Arc<Gateway>, peer: Peer, mut request: Request) -> Result<Response, Problem> {
+    let upgrade = Upgrade::take(&mut request)?;
+    let query = Query::parse(request.uri().query())?;
+    let topic: Option<TopicName> = query.name("topic")?;
+    let headers = request.headers();
+    let asking = Asking { gateway, peer: peer.ip(), headers, query: &query, topic: topic.as_ref() };
+    if !asking.shows_something() {
+        let counted = gateway.count_stranger(&peer)?;
+        let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
+        let owner = gateway.clone();
+        gateway.spawn(async move {
+            let hearing = hear_first(owner, peer, topic, upgrade, counted);
+            let Some((known, carrier)) = Box::pin(hearing).await else { return };
+            run(known, carrier).await;
+        });
+        return Ok(response);
+    }
+    let grant = asking.for_stream()?;
+    let token = asking.token().map(str::to_owned);
+    let known = admit(Visitor { gateway: gateway.clone(), peer, grant }, topic, token, None)?;
+    let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
+    let owner = gateway.clone();
+    gateway.spawn(async move {
+        if let Some(carrier) = Box::pin(upgrade::socket(&owner, upgrade)).await {
+            run(known, carrier).await;
+        }
+    });
+    Ok(response)
+}
+
+/// Counts somebody whose token is good, and says where it goes.
+fn admit(
+    visitor: Visitor,
+    topic: Option<TopicName>,
+    token: Option<String>,
+    first: Option<Box<str>>,
+) -> Result<Known, Problem> {
+    let place = place(&visitor.grant, topic)?;
+    let Visitor { gateway, peer, grant } = &visitor;
+    let ledger = gateway.ledger(grant, &place.topic, peer.ip());
+    let counted = gateway.count(grant, peer).inspect_err(|refusal| ledger.told_no(refusal.code))?;
+    Ok(Known { place, counted, ledger, token, first, visitor })
+}
+
+/// Waits for the first message, and for the token in it.
+async fn hear_first(
+    gateway: Arc<Gateway>,
+    peer: Peer,
+    topic: Option<TopicName>,
+    upgrade: OnUpgrade,
+    counted: Option<Counted<IpAddr>>,
+) -> Option<(Known, WebSocket)> {
+    let mut carrier = upgrade::socket(&gateway, upgrade).await?;
+    let mut shutdown = gateway.shutdown.subscribe();
+    let heard = tokio::select! { biased;
+        _ = shutdown.wait_for(|stop| *stop) => Err(Refusal::new(Code::Closing, "the gateway is shutting down")),
+        heard = tokio::time::timeout(PATIENCE, next_text(&mut carrier)) => match heard {
+            Ok(Ok(text)) => Ok(text),
+            Ok(Err(())) => return None,
+            Err(_) => Err(Refusal::new(Code::Unauthorized, "no message came with a token in `payload.security.token`")),
+        },
+    };
+    // Whoever is let in is counted by name, and not twice.
+    drop(counted);
+    let judged = heard.and_then(|text| {
+        let (headers, query) = (HeaderMap::new(), Query::none());
+        let asking =
+            Asking { gateway: &gateway, peer: peer.ip(), headers: &headers, query: &query, topic: topic.as_ref() };
+        let about = machine::message_id(&text);
+        let missing = || {
+            Refusal::new(
+                Code::Unauthorized,
+                "a token is required: `payload.security.token` in the first message, or a header",
+            )
+        };
+        let token = machine::token_in(&text).ok_or_else(missing);
+        let told = |problem: Problem| Refusal::new(problem.code(), problem.message());
+        let known = token.and_then(|token| {
+            let grant = asking.by_message(&token).map_err(told)?;
+            admit(Visitor { gateway: gateway.clone(), peer, grant }, topic.clone(), Some(token), Some(text))
+                .map_err(told)
+        });
+        known.map_err(|refusal| refusal.regarding(about))
+    });
+    match judged {
+        Ok(known) => Some((known, carrier)),
+        Err(refusal) => {
+            gateway.meters.refused(refusal.code);
+            let id = uuid::Uuid::new_v4().to_string();
+            let text = machine::error_text(&refusal, &id, clock::now(), None);
+            carrier.send(StreamId::ONLY, Frame::Text(text.into()));
+            carrier.close(if refusal.code == Code::Closing { CloseReason::Shutdown } else { CloseReason::Bye });
+            let farewell = async {
+                // A peer that is gone needs no farewell.
+                let _ = poll_fn(|cx| carrier.poll_flush(cx)).await;
+                poll_fn(|cx| carrier.poll_farewell(cx)).await;
+            };
+            let _ = tokio::time::timeout(FAREWELL, farewell).await;
+            None
+        }
+    }
+}
+
+/// The next text; an error when the connection ends before it.
+async fn next_text(carrier: &mut WebSocket) -> Result<Box<str>, ()> {
+    loop {
+        match poll_fn(|cx| carrier.poll_receive(cx)).await {
+            Received::Frame(_, Frame::Text(text)) => return Ok(text),
+            // What is no text has no token in it.
+            Received::Frame(..) => return Ok("".into()),
+            Received::Control => {
+                if poll_fn(|cx| carrier.poll_flush(cx)).await.is_err() {
+                    return Err(());
+                }
+            }
+            _ => return Err(()),
+        }
+    }
+}
+
+async fn run(known: Known, carrier: WebSocket) {
+    let (ledger, place) = (known.ledger.clone(), known.place.clone());
+    let _attended = Sessions::attend(&known.visitor.gateway, &place);
+    let (session, _counted) = begin(known, carrier);
+    doors::run(session, &ledger).await;
+}
+
+fn begin(known: Known, carrier: WebSocket) -> (Pin<Box<Session<Machine, WebSocket>>>, Counts) {
+    let Known { visitor: Visitor { gateway, grant, .. }, place, counted, ledger, token, first } = known;
+    let terms = terms::terms(&gateway, &grant, &place.topic, token.as_deref());
+    let mut dialect = table::dialect(&gateway, &place, Some(terms), None);
+    if let Some(first) = first {
+        let now = Instant::now();
+        dialect.handle_event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex), now);
+        dialect.handle_frame(StreamId::ONLY, Frame::Text(first), now);
+    }
+    let patience = Some(upgrade::patience(&gateway));
+    let expires = clock::instant(grant.expires);
+    let entrance = table::entrance(&gateway, &grant, &place.topic);
+    let beginning = Beginning { dialect, carrier, patience, expires, ledger };
+    (Box::pin(Session::outside(entrance, beginning)), counted)
+}

@@ -1,0 +1,181 @@
+//! The sessions over HTTP: one for all that a participant sends and hears in a topic.
+//!
+//! Invariants: nobody reaches a session with another's token. A participant is in a room once by this door: its WebSocket takes the
+//! place of its session over HTTP, and while there is one nothing begins over HTTP, so that a stream that reconnects by itself cannot
+//! throw it out.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use salon_dialects::machine::{Machine, Options, Terms};
+use salon_dialects::{Introduction, Stamps};
+use salon_log::Claim;
+use salon_protocol::{Code, Participant, ParticipantId, Refusal, TopicName};
+use salon_rooms::{Admission, Deliver};
+
+use super::super as doors;
+use crate::auth::Grant;
+use crate::carriers::{Exchanges, Inbox};
+use crate::clock;
+use crate::entrance::{Consult, Entering, Entrance};
+use crate::gateway::{Counts, Gateway};
+use crate::http::Peer;
+use crate::http::credentials::Asking;
+use crate::ledger::Ledger;
+use crate::session::{Beginning, Session};
+
+/// How long a participant stays that has no connection.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Who is where.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) participant: ParticipantId,
+    pub(super) topic: TopicName,
+}
+
+/// Who makes a request.
+pub(super) struct Visitor {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) peer: Peer,
+    pub(super) grant: Grant,
+}
+
+struct Known {
+    inbox: Inbox,
+    ledger: Ledger,
+    number: u64,
+    _counted: Counts,
+}
+
+/// Every session.
+#[derive(Default)]
+pub(crate) struct Sessions(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    known: HashMap<Place, Known>,
+    /// How many WebSockets there are.
+    sockets: HashMap<Place, usize>,
+    number: u64,
+}
+
+impl Sessions {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().expect("no code panics while it holds the sessions")
+    }
+
+    /// The session of whoever asks, which is begun where there is none.
+    pub(super) fn inbox(&self, visitor: &Visitor, place: &Place) -> Result<Inbox, Refusal> {
+        let mut table = self.table();
+        if table.sockets.contains_key(place) {
+            let told = format!("`{}` is connected by WebSocket; use one of the two at a time", place.participant);
+            return Err(Refusal::new(Code::IdConflict, told));
+        }
+        match table.known.get(place) {
+            Some(known) if !known.inbox.is_closed() => {
+                known.ledger.held.renew(&visitor.grant.permissions);
+                Ok(known.inbox.clone())
+            }
+            _ => table.begin(visitor, place),
+        }
+    }
+
+    /// A WebSocket, until the returned value is dropped.
+    pub(super) fn attend(gateway: &Arc<Gateway>, place: &Place) -> Attended {
+        *gateway.machine.table().sockets.entry(place.clone()).or_default() += 1;
+        Attended { gateway: gateway.clone(), place: place.clone() }
+    }
+
+    fn forget(&self, place: &Place, number: u64) {
+        let mut table = self.table();
+        if table.known.get(place).is_some_and(|known| known.number == number) {
+            table.known.remove(place);
+        }
+    }
+}
+
+/// A WebSocket that is open.
+pub(super) struct Attended {
+    gateway: Arc<Gateway>,
+    place: Place,
+}
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        let mut table = self.gateway.machine.table();
+        if let Some(count) = table.sockets.get_mut(&self.place) {
+            *count -= 1;
+            if *count == 0 {
+                table.sockets.remove(&self.place);
+            }
+        }
+    }
+}
+
+impl Table {
+    fn begin(&mut self, visitor: &Visitor, place: &Place) -> Result<Inbox, Refusal> {
+        let Visitor { gateway, peer, grant } = visitor;
+        let ledger = gateway.ledger(grant, &place.topic, peer.ip());
+        let counted = gateway.count(grant, peer).inspect_err(|refusal| ledger.told_no(refusal.code))?;
+        Asking::note_entry(gateway, peer.ip(), grant, &place.topic);
+        let (carrier, inbox) = Exchanges::new();
+        let dialect = dialect(gateway, place, None, Some(IDLE));
+        let expires = clock::instant(grant.expires);
+        let beginning = Beginning { dialect, carrier, patience: None, expires, ledger: ledger.clone() };
+        let session = Box::pin(Session::outside(entrance(gateway, grant, &place.topic), beginning));
+        self.number += 1;
+        let number = self.number;
+        let known = Known { inbox: inbox.clone(), ledger: ledger.clone(), number, _counted: counted };
+        self.known.insert(place.clone(), known);
+        let (owner, place) = (gateway.clone(), place.clone());
+        gateway.spawn(async move {
+            doors::run(session, &ledger).await;
+            owner.machine.forget(&place, number);
+        });
+        Ok(inbox)
+    }
+}
+
+/// The grammar of one session.
+pub(super) fn dialect(gateway: &Gateway, place: &Place, terms: Option<Terms>, idle: Option<Duration>) -> Machine {
+    let began = Instant::now();
+    let stamps = Stamps::new(uuid::Uuid::new_v4().simple().to_string(), began, clock::now());
+    let options = Options {
+        me: place.participant.clone(),
+        topic: place.topic.clone(),
+        limits: gateway.config.limits.envelope(),
+        terms,
+        idle,
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    Machine::new(options, stamps, began)
+}
+
+/// The way into the room. A participant is there once: two of them would both do what one was asked.
+pub(super) fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entrance {
+    let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
+    let (gateway, topic) = (gateway.clone(), topic.clone());
+    let mut shutdown = gateway.shutdown.subscribe();
+    let (library, room, asker) = (gateway.library.clone(), topic.clone(), id.clone());
+    let consult: Consult = Box::new(move |who, listing| library.consult(&room, &asker, who, listing));
+    let enter = move |introduction: Introduction| -> Entering {
+        let own = Participant::new(id.clone());
+        let admission = Admission {
+            participant: Participant { name: name.clone(), kind, mcp: introduction.mcp, ..own },
+            claim: Claim::Exclusive,
+            after: None,
+            recent: None,
+            deliver: Deliver::Directed,
+            echo: false,
+        };
+        let (gateway, topic) = (gateway.clone(), topic.clone());
+        Box::pin(async move {
+            let arrival = gateway.rooms.enter(&topic, admission).await?;
+            Ok(doors::welcome(&gateway, topic, arrival))
+        })
+    };
+    let dismissed = async move { drop(shutdown.wait_for(|stop| *stop).await) };
+    Entrance::new(enter, dismissed).with_catalogue(consult)
+}

@@ -1,0 +1,64 @@
+//! Following the context of a topic: fed by the writer after each commit.
+//!
+//! A change is a few words, never a value. Whoever is too slow for [`MOST_WAITING`] of them is told that some were missed, and can
+//! read.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+
+use futures_util::stream;
+use salon_protocol::TopicName;
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use crate::context::{Change, Changed, Changes};
+
+/// How many changes wait for one who follows.
+const MOST_WAITING: usize = 256;
+
+/// Everybody who follows.
+#[derive(Default)]
+pub(super) struct Feeds(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    by_topic: HashMap<TopicName, broadcast::Sender<Change>>,
+    closed: bool,
+}
+
+impl Feeds {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("nothing panics while it holds the feeds")
+    }
+
+    pub(super) fn follow(&self, topic: &TopicName) -> Changes {
+        let mut state = self.state();
+        if state.closed {
+            return Box::pin(stream::empty());
+        }
+        // Whoever has gone does not say so.
+        state.by_topic.retain(|_, feed| feed.receiver_count() > 0);
+        let feed = state.by_topic.entry(topic.clone()).or_insert_with(|| broadcast::Sender::new(MOST_WAITING));
+        Box::pin(stream::unfold(feed.subscribe(), |mut line| async {
+            match line.recv().await {
+                Ok(change) => Some((Changed::One(change), line)),
+                Err(RecvError::Lagged(_)) => Some((Changed::Missed, line)),
+                Err(RecvError::Closed) => None,
+            }
+        }))
+    }
+
+    /// Tells a change to everyone who follows its topic.
+    pub(super) fn feed(&self, topic: &TopicName, change: Change) {
+        if let Some(feed) = self.state().by_topic.get(topic) {
+            // Whoever followed may have gone.
+            let _ = feed.send(change);
+        }
+    }
+
+    /// Ends everything that is followed, after what waits.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        state.by_topic.clear();
+    }
+}

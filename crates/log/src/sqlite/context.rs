@@ -1,0 +1,320 @@
+//! The versioned context in SQLite: written by the writer in the transaction of whatever else waits, read like everything.
+//!
+//! Invariant: a scope's row counts its keys; the versions of a key end with the one its row names and have no holes.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use salon_protocol::{ParticipantId, Timestamp, TopicName};
+use tokio::sync::oneshot;
+
+use super::writer::{Request, Writing};
+use super::{CLOSED, Fault, Sqlite};
+use crate::context::{
+    Address, Changes, Existence, Key, Listed, MOST_KEYS, MOST_TOOLS, MOST_VALUE_BYTES, MOST_VERSIONS, Scope, ToolId,
+    Version, Write, WriteError, Written,
+};
+use crate::{ContextStore, MOST_PAGE_BYTES, ReadError};
+
+/// What the name of a tool's scope begins with, and what comes after every such name.
+const TOOLS: &str = "tool:";
+const AFTER_TOOLS: &str = "tool;";
+
+impl ContextStore for Sqlite {
+    fn write(&self, address: Address, write: Write) -> BoxFuture<'static, Result<Written, WriteError>> {
+        let bytes = write.value.as_ref().map_or(0, |value| value.len());
+        if bytes > MOST_VALUE_BYTES {
+            return std::future::ready(Err(WriteError::TooLarge { bytes })).boxed();
+        }
+        let closed = || Err(WriteError::Stopped(CLOSED.into()));
+        let (reply, outcome) = oneshot::channel();
+        if self.requests.push(Request::Write(Writing { address, write, reply })).is_err() {
+            return std::future::ready(closed()).boxed();
+        }
+        outcome.map(move |outcome| outcome.unwrap_or_else(|_| closed())).boxed()
+    }
+
+    fn get(&self, address: &Address, version: Option<u64>) -> BoxFuture<'static, Result<Option<Version>, ReadError>> {
+        let address = address.clone();
+        self.source.ask(move |db| {
+            let Some(known) = Known::find(db, &address)? else { return Ok(None) };
+            let version = version.unwrap_or(known.version);
+            // Beyond the newest are numbers that the database cannot even hold.
+            if version > known.version {
+                return Ok(None);
+            }
+            let mut query = db.prepare_cached(
+                "SELECT version, at, author, value FROM context_versions WHERE slot = ?1 AND version = ?2",
+            )?;
+            let mut rows = query.query(params![known.slot, version])?;
+            Ok(rows.next()?.map(read_version).transpose()?)
+        })
+    }
+
+    fn history(
+        &self,
+        address: &Address,
+        before: Option<u64>,
+        limit: usize,
+    ) -> BoxFuture<'static, Result<Vec<Version>, ReadError>> {
+        let address = address.clone();
+        self.source.ask(move |db| {
+            let (mut found, mut bytes) = (Vec::new(), 0);
+            let Some(known) = Known::find(db, &address)? else { return Ok(found) };
+            let mut query = db.prepare_cached(
+                "SELECT version, at, author, value FROM context_versions WHERE slot = ?1 AND version < ?2
+                 ORDER BY version DESC LIMIT ?3",
+            )?;
+            let before = before.unwrap_or(known.version + 1).min(known.version + 1);
+            let mut rows = query.query(params![known.slot, before, sql_limit(limit)])?;
+            while bytes < MOST_PAGE_BYTES
+                && let Some(row) = rows.next()?
+            {
+                let version = read_version(row)?;
+                bytes += version.value.as_ref().map_or(0, |value| value.len());
+                found.push(version);
+            }
+            Ok(found)
+        })
+    }
+
+    fn list(
+        &self,
+        topic: &TopicName,
+        scope: &Scope,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> BoxFuture<'static, Result<Vec<Listed>, ReadError>> {
+        let (topic, name) = (topic.clone(), scope_name(scope));
+        // No key is empty.
+        let after = after.map_or_else(String::new, ToString::to_string);
+        self.source.ask(move |db| {
+            let mut query = db.prepare_cached(
+                "SELECT key, context_keys.version, at, author, octet_length(value) FROM context_keys
+                 JOIN context_scopes USING (scope)
+                 JOIN context_versions USING (slot, version)
+                 WHERE topic = ?1 AND name = ?2 AND key > ?3 AND deleted IS NULL ORDER BY key LIMIT ?4",
+            )?;
+            let mut rows = query.query(params![topic.as_str(), name, after, sql_limit(limit)])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let key = row.get::<_, String>(0)?;
+                found.push(Listed {
+                    key: Key::new(&key).map_err(|_| Fault::Context { what: key })?,
+                    version: row.get(1)?,
+                    at: Timestamp(row.get(2)?),
+                    author: read_author(row.get(3)?)?,
+                    bytes: row.get(4)?,
+                });
+            }
+            Ok(found)
+        })
+    }
+
+    fn tools(&self, topic: &TopicName) -> BoxFuture<'static, Result<Vec<ToolId>, ReadError>> {
+        let topic = topic.clone();
+        self.source.ask(move |db| {
+            let mut query = db.prepare_cached(
+                "SELECT name FROM context_scopes WHERE topic = ?1 AND name >= ?2 AND name < ?3 AND live > 0 ORDER BY name",
+            )?;
+            let mut rows = query.query([topic.as_str(), TOOLS, AFTER_TOOLS])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let name = row.get::<_, String>(0)?;
+                let id = name.strip_prefix(TOOLS).and_then(|id| ToolId::new(id).ok());
+                found.push(id.ok_or(Fault::Context { what: name })?);
+            }
+            Ok(found)
+        })
+    }
+
+    fn changes(&self, topic: &TopicName) -> Changes {
+        self.source.changes.follow(topic)
+    }
+}
+
+fn scope_name(scope: &Scope) -> String {
+    match scope {
+        Scope::Topic => "topic".into(),
+        Scope::Participant(id) => format!("participant:{id}"),
+        Scope::Tool(id) => format!("{TOOLS}{id}"),
+    }
+}
+
+fn sql_limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn read_author(text: String) -> Result<ParticipantId, Fault> {
+    ParticipantId::new(&text).map_err(|_| Fault::Context { what: text })
+}
+
+/// Makes a version of its number, time, author and value.
+fn read_version(row: &Row<'_>) -> Result<Version, Fault> {
+    let value: Option<Arc<str>> = row.get(3)?;
+    Ok(Version { number: row.get(0)?, at: Timestamp(row.get(1)?), author: read_author(row.get(2)?)?, value })
+}
+
+/// What a key's row says.
+struct Known {
+    slot: i64,
+    version: u64,
+    exists: bool,
+}
+
+impl Known {
+    fn find(db: &Connection, address: &Address) -> Result<Option<Self>, Fault> {
+        let mut query = db.prepare_cached(
+            "SELECT slot, version, deleted IS NULL FROM context_keys JOIN context_scopes USING (scope)
+             WHERE topic = ?1 AND name = ?2 AND key = ?3",
+        )?;
+        let named = params![address.topic.as_str(), scope_name(&address.scope), address.key.as_str()];
+        let known =
+            query.query_row(named, |row| Ok(Self { slot: row.get(0)?, version: row.get(1)?, exists: row.get(2)? }));
+        Ok(known.optional()?)
+    }
+}
+
+/// What came of a write: what it made, or why it was refused.
+pub(super) type Judged = Result<(Written, Existence), WriteError>;
+
+/// Judges a write and does it. Within a transaction; a refused write leaves nothing behind.
+pub(super) fn apply(db: &Connection, now: Timestamp, address: &Address, write: &Write) -> Result<Judged, Fault> {
+    let known = Known::find(db, address)?;
+    if let Some(known) = &known
+        && let Some(written) = first(db, known.slot, &write.cause)?
+    {
+        return Ok(Ok((written, Existence::Unchanged)));
+    }
+    let (current, exists) = known.as_ref().map_or((0, false), |known| (known.version, known.exists));
+    if write.expected.is_some_and(|expected| expected != current && (expected > 0 || exists)) {
+        return Ok(Err(WriteError::Conflict { current }));
+    }
+    if write.value.is_none() && !exists {
+        return Ok(Err(WriteError::Absent { current }));
+    }
+    let (slot, version) = match known {
+        Some(known) => (known.slot, known.version + 1),
+        None => match make(db, address)? {
+            Ok(made) => made,
+            Err(refused) => return Ok(Err(refused)),
+        },
+    };
+    let existence = match (exists, write.value.is_some()) {
+        (false, _) => Existence::Begun,
+        (true, true) => Existence::Unchanged,
+        (true, false) => Existence::Ended,
+    };
+    let row = db
+        .prepare_cached(
+            "INSERT INTO context_versions (slot, version, at, author, cause, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .insert(params![slot, version, now.0, write.author.as_str(), write.cause, write.value])?;
+    db.prepare_cached("UPDATE context_keys SET version = ?2, deleted = ?3 WHERE slot = ?1")?.execute(params![
+        slot,
+        version,
+        write.value.is_none().then_some(row)
+    ])?;
+    db.prepare_cached("DELETE FROM context_versions WHERE slot = ?1 AND version <= ?2")?
+        .execute(params![slot, version.saturating_sub(MOST_VERSIONS)])?;
+    let grown = match existence {
+        Existence::Begun => 1,
+        Existence::Unchanged => 0,
+        Existence::Ended => -1,
+    };
+    if grown != 0 {
+        db.prepare_cached(
+            "UPDATE context_scopes SET live = live + ?2 WHERE scope = (SELECT scope FROM context_keys WHERE slot = ?1)",
+        )?
+        .execute(params![slot, grown])?;
+    }
+    Ok(Ok((Written { version, at: now, repeated: false }, existence)))
+}
+
+/// The version that a cause has made already.
+fn first(db: &Connection, slot: i64, cause: &str) -> Result<Option<Written>, Fault> {
+    let mut query = db.prepare_cached("SELECT version, at FROM context_versions WHERE slot = ?1 AND cause = ?2")?;
+    let first = query.query_row(params![slot, cause], |row| {
+        Ok(Written { version: row.get(0)?, at: Timestamp(row.get(1)?), repeated: true })
+    });
+    Ok(first.optional()?)
+}
+
+/// Makes a row for a new key, and says which version is its first. Nothing is made when there is no place for it.
+fn make(db: &Connection, address: &Address) -> Result<Result<(i64, u64), WriteError>, Fault> {
+    let name = scope_name(&address.scope);
+    let mut query =
+        db.prepare_cached("SELECT scope, keys, live, floor FROM context_scopes WHERE topic = ?1 AND name = ?2")?;
+    let scope = query
+        .query_row([address.topic.as_str(), &name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+        .optional()?;
+    let (scope, keys, live, mut floor): (i64, u64, u64, u64) = match scope {
+        Some(known) => known,
+        None => {
+            if matches!(address.scope, Scope::Tool(_)) && !spare_tool(db, &address.topic)? {
+                return Ok(Err(WriteError::TooManyTools));
+            }
+            let floor = db
+                .prepare_cached("SELECT value FROM meta WHERE name = 'context_floor'")?
+                .query_row([], |row| row.get(0))?;
+            let scope = db
+                .prepare_cached(
+                    "INSERT INTO context_scopes (topic, name, keys, live, floor) VALUES (?1, ?2, 0, 0, ?3)",
+                )?
+                .insert(params![address.topic.as_str(), name, floor])?;
+            (scope, 0, 0, floor)
+        }
+    };
+    if live >= MOST_KEYS {
+        return Ok(Err(WriteError::TooManyKeys));
+    }
+    if keys >= MOST_KEYS {
+        // Some are deleted, then. The longest deleted makes room.
+        let (slot, version): (i64, u64) = db
+            .prepare_cached(
+                "SELECT slot, version FROM context_keys WHERE scope = ?1 AND deleted IS NOT NULL
+                 ORDER BY deleted LIMIT 1",
+            )?
+            .query_row([scope], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        db.prepare_cached("DELETE FROM context_versions WHERE slot = ?1")?.execute([slot])?;
+        db.prepare_cached("DELETE FROM context_keys WHERE slot = ?1")?.execute([slot])?;
+        floor = floor.max(version);
+    }
+    db.prepare_cached("UPDATE context_scopes SET keys = min(keys + 1, ?2), floor = ?3 WHERE scope = ?1")?
+        .execute(params![scope, MOST_KEYS, floor])?;
+    let slot = db
+        .prepare_cached("INSERT INTO context_keys (scope, key, version) VALUES (?1, ?2, 0)")?
+        .insert(params![scope, address.key.as_str()])?;
+    Ok(Ok((slot, floor + 1)))
+}
+
+/// Sees to it that there is a place for one more tool in a topic; one of whose context nothing is left makes room. Whatever is called
+/// so later begins after everything that was ever forgotten.
+fn spare_tool(db: &Connection, topic: &TopicName) -> Result<bool, Fault> {
+    let count: u64 = db
+        .prepare_cached("SELECT count(*) FROM context_scopes WHERE topic = ?1 AND name >= ?2 AND name < ?3")?
+        .query_row([topic.as_str(), TOOLS, AFTER_TOOLS], |row| row.get(0))?;
+    if count < MOST_TOOLS {
+        return Ok(true);
+    }
+    let idle: Option<i64> = db
+        .prepare_cached(
+            "SELECT scope FROM context_scopes WHERE topic = ?1 AND name >= ?2 AND name < ?3 AND live = 0
+             ORDER BY scope LIMIT 1",
+        )?
+        .query_row([topic.as_str(), TOOLS, AFTER_TOOLS], |row| row.get(0))
+        .optional()?;
+    let Some(scope) = idle else { return Ok(false) };
+    db.prepare_cached(
+        "UPDATE meta SET value = max(value, (SELECT floor FROM context_scopes WHERE scope = ?1),
+         (SELECT coalesce(max(version), 0) FROM context_keys WHERE scope = ?1)) WHERE name = 'context_floor'",
+    )?
+    .execute([scope])?;
+    db.prepare_cached("DELETE FROM context_versions WHERE slot IN (SELECT slot FROM context_keys WHERE scope = ?1)")?
+        .execute([scope])?;
+    db.prepare_cached("DELETE FROM context_keys WHERE scope = ?1")?.execute([scope])?;
+    db.prepare_cached("DELETE FROM context_scopes WHERE scope = ?1")?.execute([scope])?;
+    Ok(true)
+}
