@@ -55,8 +55,7 @@ pub struct Gateway {
     pub(crate) authority: Arc<str>,
     /// What stands before `/v0` in every path.
     pub(crate) prefix: Arc<str>,
-    dial: Arc<dyn Dial>,
-    tcp: Option<Tcp>,
+    way: Way,
 }
 
 impl fmt::Debug for Gateway {
@@ -93,8 +92,7 @@ impl Gateway {
             url: format!("{scheme}://{authority}{prefix}").into(),
             authority: authority.as_str().into(),
             prefix: prefix.into(),
-            dial: Arc::new(tcp.clone()),
-            tcp: Some(tcp),
+            way: tcp.into(),
         })
     }
 
@@ -104,18 +102,13 @@ impl Gateway {
             url: "http://localhost".into(),
             authority: "localhost".into(),
             prefix: "".into(),
-            dial: Arc::new(dial),
-            tcp: None,
+            way: Way::through(dial),
         }
     }
 
     /// Trusts the certificates of a PEM file beside those the system trusts.
     pub fn trust_pem(mut self, pem: &[u8]) -> Result<Self, InvalidAddress> {
-        let roots = certificates(pem)?;
-        if let Some(tcp) = &mut self.tcp {
-            tcp.roots.extend(roots);
-            self.dial = Arc::new(tcp.clone());
-        }
+        self.way.trust_pem(pem)?;
         Ok(self)
     }
 
@@ -129,6 +122,38 @@ impl Gateway {
     }
 
     pub(crate) async fn dial(&self) -> io::Result<Box<dyn Wire>> {
+        self.way.dial().await
+    }
+}
+
+/// How connections are opened: over TCP, with or without TLS, or in a way of one's own.
+#[derive(Clone)]
+pub(crate) struct Way {
+    dial: Arc<dyn Dial>,
+    tcp: Option<Tcp>,
+}
+
+impl From<Tcp> for Way {
+    fn from(tcp: Tcp) -> Self {
+        Self { dial: Arc::new(tcp.clone()), tcp: Some(tcp) }
+    }
+}
+
+impl Way {
+    pub(crate) fn through(dial: impl Dial) -> Self {
+        Self { dial: Arc::new(dial), tcp: None }
+    }
+
+    pub(crate) fn trust_pem(&mut self, pem: &[u8]) -> Result<(), InvalidAddress> {
+        let roots = certificates(pem)?;
+        if let Some(tcp) = &mut self.tcp {
+            tcp.roots.extend(roots);
+            self.dial = Arc::new(tcp.clone());
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn dial(&self) -> io::Result<Box<dyn Wire>> {
         match tokio::time::timeout(DIAL_TIME, self.dial.dial()).await {
             Ok(dialled) => dialled,
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no connection in time")),
@@ -137,7 +162,7 @@ impl Gateway {
 }
 
 /// The certificates of a PEM file, of which there is at least one.
-pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, InvalidAddress> {
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, InvalidAddress> {
     let wrong = |why: String| InvalidAddress::Certificate(why);
     let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let roots = roots.map_err(|error| wrong(error.to_string()))?;
@@ -192,7 +217,7 @@ mod tests {
     fn read(url: &str) -> String {
         match Gateway::new(url) {
             Ok(gateway) => {
-                let tcp = gateway.tcp.as_ref().unwrap();
+                let tcp = gateway.way.tcp.as_ref().unwrap();
                 format!("{} {}:{} {:?} {:?}", gateway.url, tcp.host, tcp.port, gateway.authority, gateway.prefix)
             }
             Err(error) => error.to_string(),

@@ -3,21 +3,16 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::http::uri::Authority;
 
-use crate::gateway::{Dial, InvalidAddress, Tcp, Wire, certificates};
-
-/// How long connecting may take.
-const DIAL_TIME: Duration = Duration::from_secs(10);
+use crate::gateway::{Dial, InvalidAddress, Tcp, Way, Wire};
 
 /// Where a gateway listens for frames: `tcp://127.0.0.1:8788`, or `tls://chat.example:8788`.
 #[derive(Clone)]
 pub struct FramedAddress {
     text: Arc<str>,
-    dial: Arc<dyn Dial>,
-    tcp: Option<Tcp>,
+    way: Way,
 }
 
 impl fmt::Debug for FramedAddress {
@@ -47,21 +42,17 @@ impl FramedAddress {
         };
         let tcp = Tcp { host, port, secure, roots: Vec::new(), protocols: &[] };
         let scheme = if secure { "tls" } else { "tcp" };
-        Ok(Self { text: format!("{scheme}://{authority}").into(), dial: Arc::new(tcp.clone()), tcp: Some(tcp) })
+        Ok(Self { text: format!("{scheme}://{authority}").into(), way: tcp.into() })
     }
 
     /// A gateway that is reached in a way of one's own.
     pub fn through(dial: impl Dial) -> Self {
-        Self { text: "tcp://localhost".into(), dial: Arc::new(dial), tcp: None }
+        Self { text: "tcp://localhost".into(), way: Way::through(dial) }
     }
 
     /// Trusts the certificates of a PEM file beside those the system trusts.
     pub fn trust_pem(mut self, pem: &[u8]) -> Result<Self, InvalidAddress> {
-        let roots = certificates(pem)?;
-        if let Some(tcp) = &mut self.tcp {
-            tcp.roots.extend(roots);
-            self.dial = Arc::new(tcp.clone());
-        }
+        self.way.trust_pem(pem)?;
         Ok(self)
     }
 
@@ -75,10 +66,7 @@ impl FramedAddress {
     }
 
     pub(super) async fn dial(&self) -> io::Result<Box<dyn Wire>> {
-        match tokio::time::timeout(DIAL_TIME, self.dial.dial()).await {
-            Ok(dialled) => dialled,
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no connection in time")),
-        }
+        self.way.dial().await
     }
 }
 

@@ -5,7 +5,6 @@
 //! to its sender, who may try elsewhere.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -301,28 +300,6 @@ impl Carrier for Exchanges {
         for stream in open {
             self.finish(stream);
         }
-    }
-
-    /// What waits does so in the pipes, which are bounded one by one.
-    fn has_room(&self) -> bool {
-        true
-    }
-
-    fn is_drained(&self) -> bool {
-        true
-    }
-
-    fn queued(&self) -> usize {
-        0
-    }
-
-    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    /// The connections take what is left from the pipes, whether there is a session or not.
-    fn poll_farewell(&mut self, _: &mut Context<'_>) -> Poll<()> {
-        Poll::Ready(())
     }
 }
 

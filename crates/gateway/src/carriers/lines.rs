@@ -180,28 +180,6 @@ impl Carrier for Lines {
     fn close(&mut self, _: CloseReason) {
         self.turn_away();
     }
-
-    /// What waits does so in the pipes, which are bounded one by one.
-    fn has_room(&self) -> bool {
-        true
-    }
-
-    fn is_drained(&self) -> bool {
-        true
-    }
-
-    fn queued(&self) -> usize {
-        0
-    }
-
-    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    /// The connections take what is left from the pipes, whether there is a session or not.
-    fn poll_farewell(&mut self, _: &mut Context<'_>) -> Poll<()> {
-        Poll::Ready(())
-    }
 }
 
 #[cfg(test)]

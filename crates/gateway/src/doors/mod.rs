@@ -7,15 +7,18 @@ pub(crate) mod mcpx;
 mod upgrade;
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
-use salon_dialects::{Dialect, History, Joined};
+use salon_dialects::{Dialect, History, Introduction, Joined};
 use salon_log::Durability;
 use salon_protocol::{CloseReason, TopicName};
-use salon_rooms::{Arrival, Seat};
+use salon_rooms::{Admission, Arrival, Seat};
 
 use crate::audit::AuditKind;
+use crate::auth::Grant;
 use crate::carriers::Carrier;
+use crate::entrance::{Consult, Entering, Entrance};
 use crate::gateway::{Gateway, MOST_HISTORY};
 use crate::ledger::Ledger;
 use crate::session::Session;
@@ -56,6 +59,29 @@ fn welcome(gateway: &Gateway, topic: TopicName, arrival: Arrival) -> (Seat, Join
         topic,
     };
     (arrival.seat, joined)
+}
+
+/// The way into a room for a session that is yet to introduce itself. `admit` says as whom it comes in, and what it hears there.
+fn entrance(
+    gateway: &Arc<Gateway>,
+    topic: &TopicName,
+    grant: &Grant,
+    admit: impl Fn(Introduction) -> Admission + Send + 'static,
+) -> Entrance {
+    let (gateway, topic) = (gateway.clone(), topic.clone());
+    let mut shutdown = gateway.shutdown.subscribe();
+    let (library, room, asker) = (gateway.library.clone(), topic.clone(), grant.participant.clone());
+    let consult: Consult = Box::new(move |who, listing| library.consult(&room, &asker, who, listing));
+    let enter = move |introduction: Introduction| -> Entering {
+        let admission = admit(introduction);
+        let (gateway, topic) = (gateway.clone(), topic.clone());
+        Box::pin(async move {
+            let arrival = gateway.rooms.enter(&topic, admission).await?;
+            Ok(welcome(&gateway, topic, arrival))
+        })
+    };
+    let dismissed = async move { drop(shutdown.wait_for(|stop| *stop).await) };
+    Entrance::new(enter, dismissed).with_catalogue(consult)
 }
 
 /// Runs a session to its end, and keeps the books.

@@ -19,7 +19,7 @@ use crate::audit::{AuditEvent, AuditKind};
 use crate::auth::{self, Grant};
 use crate::carriers::{Lines, Unheard, Way};
 use crate::clock;
-use crate::entrance::{Entering, Entrance};
+use crate::entrance::Entrance;
 use crate::gateway::{Counts, Gateway};
 use crate::http::Peer;
 use crate::session::{Beginning, Session};
@@ -106,7 +106,7 @@ impl Sessions {
         let stamps = Stamps::new(uuid::Uuid::new_v4().simple().to_string(), began, clock::now());
         let dialect = Framed::new(options, stamps, began);
         let beginning = Beginning { dialect, carrier, patience: None, expires, ledger: ledger.clone() };
-        let session = Box::pin(Session::outside(entrance(gateway, grant, topic), beginning));
+        let session = Box::pin(Session::outside(entrance(gateway, grant, &topic), beginning));
         self.known().insert(id.clone(), Known { way: way.clone(), _counted: counted });
         let (owner, key) = (gateway.clone(), id.clone());
         gateway.spawn(async move {
@@ -135,25 +135,14 @@ fn unheard(gateway: &Gateway) -> Unheard {
 }
 
 /// The way into the room. A participant is there once: two of them would both do what one was asked.
-fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: TopicName) -> Entrance {
+fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entrance {
     let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
-    let gateway = gateway.clone();
-    let mut shutdown = gateway.shutdown.subscribe();
-    let enter = move |introduction: Introduction| -> Entering {
-        let Introduction { mcp, capabilities, .. } = introduction;
-        let admission = Admission {
-            participant: Participant { id: id.clone(), name: name.clone(), kind, mcp, capabilities },
-            claim: Claim::Exclusive,
-            after: None,
-            recent: None,
-            deliver: Deliver::Directed,
-            echo: false,
-        };
-        let (gateway, topic) = (gateway.clone(), topic.clone());
-        Box::pin(async move {
-            let arrival = gateway.rooms.enter(&topic, admission).await?;
-            Ok(doors::welcome(&gateway, topic, arrival))
-        })
-    };
-    Entrance::new(enter, async move { drop(shutdown.wait_for(|stop| *stop).await) })
+    doors::entrance(gateway, topic, grant, move |Introduction { mcp, capabilities, .. }| Admission {
+        participant: Participant { id: id.clone(), name: name.clone(), kind, mcp, capabilities },
+        claim: Claim::Exclusive,
+        after: None,
+        recent: None,
+        deliver: Deliver::Directed,
+        echo: false,
+    })
 }

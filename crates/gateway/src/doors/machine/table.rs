@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use salon_dialects::Stamps;
 use salon_dialects::machine::{Machine, Options, Terms};
-use salon_dialects::{Introduction, Stamps};
 use salon_log::Claim;
 use salon_protocol::{Code, Participant, ParticipantId, Refusal, TopicName};
 use salon_rooms::{Admission, Deliver};
@@ -18,7 +18,7 @@ use super::super as doors;
 use crate::auth::Grant;
 use crate::carriers::{Exchanges, Inbox};
 use crate::clock;
-use crate::entrance::{Consult, Entering, Entrance};
+use crate::entrance::Entrance;
 use crate::gateway::{Counts, Gateway};
 use crate::http::Peer;
 use crate::http::credentials::Asking;
@@ -156,26 +156,12 @@ pub(super) fn dialect(gateway: &Gateway, place: &Place, terms: Option<Terms>, id
 /// The way into the room. A participant is there once: two of them would both do what one was asked.
 pub(super) fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entrance {
     let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
-    let (gateway, topic) = (gateway.clone(), topic.clone());
-    let mut shutdown = gateway.shutdown.subscribe();
-    let (library, room, asker) = (gateway.library.clone(), topic.clone(), id.clone());
-    let consult: Consult = Box::new(move |who, listing| library.consult(&room, &asker, who, listing));
-    let enter = move |introduction: Introduction| -> Entering {
-        let own = Participant::new(id.clone());
-        let admission = Admission {
-            participant: Participant { name: name.clone(), kind, mcp: introduction.mcp, ..own },
-            claim: Claim::Exclusive,
-            after: None,
-            recent: None,
-            deliver: Deliver::Directed,
-            echo: false,
-        };
-        let (gateway, topic) = (gateway.clone(), topic.clone());
-        Box::pin(async move {
-            let arrival = gateway.rooms.enter(&topic, admission).await?;
-            Ok(doors::welcome(&gateway, topic, arrival))
-        })
-    };
-    let dismissed = async move { drop(shutdown.wait_for(|stop| *stop).await) };
-    Entrance::new(enter, dismissed).with_catalogue(consult)
+    doors::entrance(gateway, topic, grant, move |introduction| Admission {
+        participant: Participant { name: name.clone(), kind, mcp: introduction.mcp, ..Participant::new(id.clone()) },
+        claim: Claim::Exclusive,
+        after: None,
+        recent: None,
+        deliver: Deliver::Directed,
+        echo: false,
+    })
 }

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use salon_dialects::Stamps;
 use salon_dialects::mcp::door::{Options, Scope};
 use salon_dialects::mcp::draft::Interpreter;
-use salon_dialects::{Introduction, Stamps};
 use salon_log::Claim;
 use salon_protocol::{Participant, ParticipantId, Refusal, TopicName};
 use salon_rooms::{Admission, Deliver};
@@ -197,14 +197,10 @@ pub(super) fn door(gateway: &Gateway, place: &Place, session: Option<Box<str>>, 
 /// The way into the room for a client that is yet to introduce itself. It sits beside its participant's other sessions.
 pub(super) fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entrance {
     let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
-    let (gateway, topic) = (gateway.clone(), topic.clone());
-    let mut shutdown = gateway.shutdown.subscribe();
-    let (library, room, asker) = (gateway.library.clone(), topic.clone(), id.clone());
-    let consult: crate::entrance::Consult = Box::new(move |who, listing| library.consult(&room, &asker, who, listing));
-    let enter = move |introduction: Introduction| -> crate::entrance::Entering {
+    doors::entrance(gateway, topic, grant, move |introduction| {
         let own_name = || introduction.name.as_deref().and_then(display_name);
         let name = name.clone().or_else(own_name);
-        let admission = Admission {
+        Admission {
             participant: Participant { name, kind, mcp: introduction.mcp, ..Participant::new(id.clone()) },
             claim: Claim::Shared,
             after: None,
@@ -212,15 +208,8 @@ pub(super) fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName)
             deliver: Deliver::Directed,
             // What another session of the same participant says to somebody can concern this one.
             echo: true,
-        };
-        let (gateway, topic) = (gateway.clone(), topic.clone());
-        Box::pin(async move {
-            let arrival = gateway.rooms.enter(&topic, admission).await?;
-            Ok(doors::welcome(&gateway, topic, arrival))
-        })
-    };
-    let dismissed = async move { drop(shutdown.wait_for(|stop| *stop).await) };
-    Entrance::new(enter, dismissed).with_catalogue(consult)
+        }
+    })
 }
 
 /// A name that a client gave itself, as far as it can be shown.
