@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use salon_client::{FramedAddress, FramedEntry, FramedError, FramedSession};
+use salon_client::{Event, Events, FramedAddress, FramedEntry, FramedError, FramedSession};
+use salon_protocol::{Presence, PresenceEvent};
 use salon_testkit::{Engine, Options, Token, within};
 use serde_json::json;
 
@@ -24,12 +25,30 @@ fn address(gateway: &salon_testkit::Gateway) -> FramedAddress {
     FramedAddress::new(&format!("tcp://{}", gateway.framed_address())).unwrap()
 }
 
+/// The next time that somebody comes or goes as it is meant.
+async fn presence(events: &mut Events, meant: PresenceEvent) -> Presence {
+    let heard = async {
+        loop {
+            let Some(told) = events.next().await else { panic!("the room ended") };
+            if let Event::Envelope(envelope) = told
+                && let Some(presence) = envelope.presence()
+                && presence.event == meant
+                && presence.participant.id == id("lift")
+            {
+                return presence;
+            }
+        }
+    };
+    within("somebody to come or go", heard).await.unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_speaks_listens_and_leaves() {
     let gateway = gateway().await;
     let bob = entering(&gateway, "bob").join().await.unwrap();
+    let mut events = bob.events();
     let mut lift = connect(&gateway, address(&gateway)).await;
-    assert_eq!(bob.roster().iter().find(|somebody| somebody.id == id("lift")).unwrap().capabilities, ["lift"]);
+    assert_eq!(presence(&mut events, PresenceEvent::Join).await.participant.capabilities, ["lift"]);
     let said = lift.send("going up", None).await.unwrap();
     let raw = serde_json::value::RawValue::from_string(r#"{"floor": 12345678901234567890}"#.into()).unwrap();
     lift.send(&raw, Some(&id("bob"))).await.unwrap();
@@ -48,13 +67,13 @@ async fn a_session_speaks_listens_and_leaves() {
     let gone = FramedSession::resume(address(&gateway), session).receive(Duration::ZERO).await;
     assert!(matches!(gone, Err(FramedError::Refused { code: 401, .. })), "{gone:?}");
 
+    let leave = presence(&mut events, PresenceEvent::Leave).await;
+    assert_eq!(leave.reason.as_deref(), Some("shift over"));
     let stored = history(&client(&gateway, "bob")).await;
     let of_lift: Vec<_> = stored.iter().filter(|envelope| envelope.from() == &id("lift")).collect();
     assert_eq!(of_lift.iter().map(|envelope| envelope.id()).next(), Some(&said));
     assert!(of_lift[1].payload().contains(r#""data":{"floor": 12345678901234567890}"#));
     assert!(of_lift[2].payload().contains(r#""data":"AP8=""#));
-    let leave = stored.iter().rev().find_map(|envelope| envelope.presence()).unwrap();
-    assert_eq!(leave.reason.as_deref(), Some("shift over"));
     drop(bob);
     gateway.stop().await.unwrap();
 }
