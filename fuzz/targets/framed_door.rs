@@ -24,21 +24,29 @@ const SEPARATOR: u8 = 0xff;
 const MIDDLE: u8 = 0xfe;
 
 fuzz_target!(|bytes: &[u8]| match bytes {
-    [b'W', chunk, wire @ ..] => hear_wire(usize::from(*chunk) + 1, wire),
+    [b'W', pieces, wire @ ..] => hear_wire(*pieces, wire),
     _ => hear_frames(bytes),
 });
 
-/// The bytes of a connection, arriving in pieces.
-fn hear_wire(chunk: usize, bytes: &[u8]) {
+/// The bytes of a connection, arriving in pieces: it is all the same in which.
+fn hear_wire(pieces: u8, bytes: &[u8]) {
     let now = Instant::now();
     let mut door = Door::open(now);
     let mut decoder = Decoder::new(LIMITS.message);
+    let mut at_once = Decoder::new(LIMITS.message);
+    at_once.push(bytes);
     let mut taken = 0;
-    for piece in bytes.chunks(chunk) {
+    let (mut rest, mut length) = (bytes, pieces);
+    while !rest.is_empty() {
+        // Any lengths, from one byte on, and other ones for every first byte.
+        length = length.wrapping_mul(5).wrapping_add(pieces | 1);
+        let (piece, after) = rest.split_at(rest.len().min(usize::from(length >> (pieces & 7)) + 1));
+        rest = after;
         decoder.push(piece);
         loop {
             match decoder.next_frame() {
                 Ok(Some(frame)) => {
+                    assert_eq!(at_once.next_frame().ok().flatten().as_deref(), Some(&*frame));
                     taken += frame.len();
                     let (header, body) = split(&frame).expect("what is decoded is a whole frame");
                     assert!(header.len() <= MOST_HEADER && body.len() <= LIMITS.message);
@@ -48,13 +56,14 @@ fn hear_wire(chunk: usize, bytes: &[u8]) {
                 Ok(None) => break,
                 Err(broken) => {
                     assert!(broken.to_string().contains("big-endian"));
+                    assert_eq!(at_once.next_frame().map_err(|broken| broken.to_string()), Err(broken.to_string()));
                     answer(&refuse_header(decoder.header(), &Refusal::new(Code::TooLarge, "x"), Timestamp(0)));
                     return;
                 }
             }
         }
     }
-    assert!(taken <= bytes.len());
+    assert!(taken <= bytes.len() && at_once.next_frame().is_ok_and(|frame| frame.is_none()));
     assert_eq!(decoder.has_begun(), taken < bytes.len(), "nothing is left over that was not begun");
 }
 

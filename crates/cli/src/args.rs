@@ -123,7 +123,7 @@ pub(crate) struct TokenArgs {
     /// Permission the token carries; may be repeated
     #[arg(long, value_name = "PERMISSION")]
     pub(crate) permission: Vec<String>,
-    /// Have every message of the Machine Context Protocol signed
+    /// Have every message signed; the token is then good for the Machine Context Protocol alone
     #[arg(long)]
     pub(crate) require_integrity: bool,
     /// Ed25519 public key of whoever the token is for, in base64url: what they sign messages with

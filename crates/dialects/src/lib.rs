@@ -195,11 +195,11 @@ pub enum Event {
         /// `None` when it is not to be had.
         items: Option<Arc<[Item]>>,
     },
-    /// What the token of somebody's newest connection permits.
+    /// What the token permits that a call was sent with.
     Permissions {
-        /// Who.
-        who: ParticipantId,
-        /// The permissions; none where nobody of that name is here.
+        /// The call's envelope.
+        request: EnvelopeId,
+        /// The permissions; none where nothing is known of the call.
         granted: Arc<[String]>,
     },
     /// The peer opened a stream.
@@ -217,6 +217,8 @@ pub enum Action {
     Join(Box<Introduction>),
     /// Propose an envelope to the room.
     Publish(Ticket, Box<Draft>),
+    /// Propose an answer that the peer knows nothing of, and that is not counted against its rate.
+    Reply(Ticket, Box<Draft>),
     /// Begin to answer a stream that is a request.
     Begin(StreamId, Head),
     /// Say something to the peer.
@@ -227,8 +229,13 @@ pub enum Action {
     Finish(StreamId),
     /// Look up in the room's catalogue what somebody offers.
     Consult(ParticipantId, Listing),
-    /// Look up what somebody is permitted.
-    Permissions(ParticipantId),
+    /// Look up what a call is permitted.
+    Permissions {
+        /// Whose call it is.
+        who: ParticipantId,
+        /// Its envelope.
+        request: EnvelopeId,
+    },
     /// Why the peer leaves, for the others to see. The close comes after it.
     Farewell(String),
     /// End the connection.
@@ -252,6 +259,11 @@ pub trait Dialect: Send {
 
     /// The next thing to do.
     fn poll_action(&mut self) -> Option<Action>;
+
+    /// What the peer was told no for, to be counted, where a no is an answer like any other and no [`Action::Refuse`].
+    fn poll_refusal(&mut self) -> Option<Code> {
+        None
+    }
 
     /// Whether entries are wanted now. A peer that asks for them has them wait in the room until it does.
     fn ready(&self) -> bool {

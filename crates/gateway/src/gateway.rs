@@ -163,12 +163,20 @@ pub(crate) fn public_path(url: &str) -> &str {
     path.unwrap_or_default().trim_end_matches('/')
 }
 
-/// The name or address of a host that may have a port, without the brackets of an IPv6 address.
+/// The name or address of a host that may have a port, without the brackets of an IPv6 address. What is no host has none.
 fn name_of(host: &str) -> &str {
-    match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    }
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => {
+            let Some((name, after)) = rest.split_once(']') else { return "" };
+            match after.strip_prefix(':') {
+                Some(port) => (name, port),
+                None if after.is_empty() => (name, ""),
+                None => return "",
+            }
+        }
+        None => host.rsplit_once(':').unwrap_or((host, "")),
+    };
+    if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { "" }
 }
 
 fn is_loopback_origin(origin: &str) -> bool {
@@ -221,6 +229,30 @@ impl<K: Eq + Hash + Clone> Drop for Counted<K> {
             if *count == 0 {
                 counts.remove(&self.key);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {
+        for (host, name) in [
+            ("localhost", "localhost"),
+            ("localhost:8787", "localhost"),
+            ("chat.example:", "chat.example"),
+            ("127.0.0.1:1", "127.0.0.1"),
+            ("[::1]", "::1"),
+            ("[::1]:8787", "::1"),
+            ("127.0.0.1:@evil.example", ""),
+            ("127.0.0.1:80@evil.example", ""),
+            ("[::1].evil.example", ""),
+            ("[::1]@evil.example", ""),
+            ("[::1", ""),
+        ] {
+            assert_eq!(name_of(host), name, "{host}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use salon_protocol::{Code, ParticipantId, TopicName};
+use salon_protocol::{Code, EnvelopeId, ParticipantId, TopicName};
 use salon_rooms::Happening;
 
 use crate::audit::{Audit, AuditEvent, AuditKind};
@@ -19,14 +19,14 @@ pub(crate) struct Ledger {
     pub(crate) participant: ParticipantId,
     pub(crate) topic: TopicName,
     pub(crate) address: IpAddr,
-    /// What its token permits, known to the room as long as it is there.
+    /// What its token permits, noted with every call it makes.
     pub(crate) held: Arc<Held>,
 }
 
 impl Ledger {
-    /// What somebody in the same room is permitted.
-    pub(crate) fn granted(&self, who: &ParticipantId) -> Arc<[String]> {
-        self.held.of(who)
+    /// What a call of somebody in the same room is permitted.
+    pub(crate) fn granted(&self, who: &ParticipantId, request: &EnvelopeId) -> Arc<[String]> {
+        self.held.of(who, request)
     }
 
     /// The connection was told no.

@@ -1,22 +1,52 @@
-//! What the tokens of those who are here permit, topic by topic, for whoever offers tools that not everybody may call.
+//! What the tokens of callers permit, call by call, for whoever offers tools that not everybody may call.
 //!
-//! Invariant: a connection is known here as long as its [`Held`] lives, and the newest connection of a participant counts.
+//! A participant may have several tokens, and several connections with them. What counts for a call is the token it was sent with: the
+//! connection notes its permissions under the call's envelope before the room sees it, and whoever is called asks for them by that
+//! envelope. So neither a connection that comes nor one that goes while a call is under way changes what it may do.
+//!
+//! Invariants: notes only ever narrow. A call of which nothing is noted is permitted nothing. Both the notes of one participant and
+//! their time are bounded. Deliberately absent: calls that came before the gateway was started, or by another gateway.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
-use salon_protocol::{ParticipantId, TopicName};
+use salon_protocol::{Envelope, EnvelopeId, Message, ParticipantId, TopicName};
+
+/// How many calls of one participant in one topic are remembered; then its oldest is not.
+const MOST_NOTED: usize = 1024;
+
+/// How long a call is remembered: longer than anybody waits for one that has not even begun.
+const LIFETIME: Duration = Duration::from_secs(120);
+
+/// The method whose callers are judged.
+const CALL: &str = "tools/call";
 
 type Granted = Arc<[String]>;
 
-/// What everybody is permitted.
+/// What everybody's calls are permitted.
 #[derive(Default)]
 pub(crate) struct Permissions(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
-    topics: HashMap<TopicName, HashMap<ParticipantId, Vec<(u64, Granted)>>>,
-    next: u64,
+    topics: HashMap<TopicName, HashMap<ParticipantId, Caller>>,
+    swept: Option<Instant>,
+}
+
+/// One participant in one topic.
+#[derive(Default)]
+struct Caller {
+    /// How many of its connections have a token that permits anything.
+    connections: usize,
+    /// Oldest first.
+    calls: VecDeque<Noted>,
+}
+
+struct Noted {
+    request: EnvelopeId,
+    granted: Granted,
+    at: Instant,
 }
 
 impl Permissions {
@@ -24,14 +54,43 @@ impl Permissions {
         self.0.lock().expect("no code panics while it holds the permissions")
     }
 
-    /// Somebody connects; known until the returned value is dropped.
+    /// Somebody connects.
     pub(crate) fn hold(self: &Arc<Self>, topic: &TopicName, who: &ParticipantId, granted: &[String]) -> Arc<Held> {
-        let mut table = self.table();
-        table.next += 1;
-        let number = table.next;
-        let connections = table.topics.entry(topic.clone()).or_default().entry(who.clone()).or_default();
-        connections.push((number, granted.into()));
-        Arc::new(Held { permissions: self.clone(), topic: topic.clone(), who: who.clone(), number })
+        let counted = !granted.is_empty();
+        if counted {
+            self.table().topics.entry(topic.clone()).or_default().entry(who.clone()).or_default().connections += 1;
+        }
+        let granted = Mutex::new(granted.into());
+        Arc::new(Held { permissions: self.clone(), topic: topic.clone(), who: who.clone(), counted, granted })
+    }
+}
+
+impl Table {
+    /// Forgets what is too old, everywhere, now and then.
+    fn sweep(&mut self, now: Instant) {
+        if self.swept.is_some_and(|swept| now < swept + LIFETIME) {
+            return;
+        }
+        self.swept = Some(now);
+        self.topics.retain(|_, people| {
+            people.retain(|_, caller| {
+                caller.forget(now);
+                !caller.is_idle()
+            });
+            !people.is_empty()
+        });
+    }
+}
+
+impl Caller {
+    fn forget(&mut self, now: Instant) {
+        while self.calls.front().is_some_and(|noted| now >= noted.at + LIFETIME) {
+            self.calls.pop_front();
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.connections == 0 && self.calls.is_empty()
     }
 }
 
@@ -40,37 +99,75 @@ pub(crate) struct Held {
     permissions: Arc<Permissions>,
     topic: TopicName,
     who: ParticipantId,
-    number: u64,
+    /// Whether it is among the caller's connections.
+    counted: bool,
+    granted: Mutex<Granted>,
 }
 
 impl Held {
-    /// What the newest connection of somebody in the same room is permitted.
-    pub(crate) fn of(&self, who: &ParticipantId) -> Granted {
-        let table = self.permissions.table();
-        let connections = table.topics.get(&self.topic).and_then(|people| people.get(who));
-        connections.and_then(|connections| connections.last()).map_or_else(|| [].into(), |(_, granted)| granted.clone())
+    fn granted(&self) -> MutexGuard<'_, Granted> {
+        self.granted.lock().expect("no code panics while it holds a connection's permissions")
     }
 
-    /// The connection has shown another token.
-    pub(crate) fn renew(&self, granted: &[String]) {
-        let mut table = self.permissions.table();
-        let connections = table.topics.get_mut(&self.topic).and_then(|people| people.get_mut(&self.who));
-        let own = connections.and_then(|connections| connections.iter_mut().find(|(number, _)| *number == self.number));
-        if let Some((_, known)) = own
-            && **known != *granted
-        {
-            *known = granted.into();
+    /// The connection is used with another token as well: from here on only what both permit counts.
+    pub(crate) fn narrow(&self, granted: &[String]) {
+        let mut own = self.granted();
+        if !own.iter().all(|permission| granted.contains(permission)) {
+            *own = own.iter().filter(|permission| granted.contains(permission)).cloned().collect();
         }
+    }
+
+    /// An envelope is about to be published by this connection.
+    pub(crate) fn note(&self, envelope: &Envelope) {
+        let Some(Message::Request { method, .. }) = envelope.message() else { return };
+        if **method != *CALL {
+            return;
+        }
+        self.note_at(envelope.id(), Instant::now());
+    }
+
+    fn note_at(&self, request: &EnvelopeId, now: Instant) {
+        let granted = self.granted().clone();
+        let mut table = self.permissions.table();
+        table.sweep(now);
+        let known = table.topics.get_mut(&self.topic).and_then(|people| people.get_mut(&self.who));
+        // Where no token of the participant's permits anything there is nothing to tell apart.
+        let caller = match known {
+            Some(caller) => caller,
+            None if granted.is_empty() => return,
+            None => table.topics.entry(self.topic.clone()).or_default().entry(self.who.clone()).or_default(),
+        };
+        caller.forget(now);
+        // Who sends the same id with two tokens sends one call at the most.
+        if let Some(noted) = caller.calls.iter_mut().rev().find(|noted| noted.request == *request) {
+            noted.granted = noted.granted.iter().filter(|known| granted.contains(known)).cloned().collect();
+            return;
+        }
+        if caller.calls.len() == MOST_NOTED {
+            caller.calls.pop_front();
+        }
+        caller.calls.push_back(Noted { request: request.clone(), granted, at: now });
+    }
+
+    /// What a call of somebody in the same room is permitted.
+    pub(crate) fn of(&self, who: &ParticipantId, request: &EnvelopeId) -> Granted {
+        let table = self.permissions.table();
+        let caller = table.topics.get(&self.topic).and_then(|people| people.get(who));
+        let noted = caller.and_then(|caller| caller.calls.iter().rev().find(|noted| noted.request == *request));
+        noted.map_or_else(|| [].into(), |noted| noted.granted.clone())
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
+        if !self.counted {
+            return;
+        }
         let mut table = self.permissions.table();
         let Some(people) = table.topics.get_mut(&self.topic) else { return };
-        if let Some(connections) = people.get_mut(&self.who) {
-            connections.retain(|(number, _)| *number != self.number);
-            if connections.is_empty() {
+        if let Some(caller) = people.get_mut(&self.who) {
+            caller.connections -= 1;
+            if caller.is_idle() {
                 people.remove(&self.who);
             }
         }
@@ -84,25 +181,76 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
+    fn room() -> TopicName {
+        TopicName::new("room").expect("a name")
+    }
+
+    fn alice() -> ParticipantId {
+        ParticipantId::new("alice").expect("an id")
+    }
+
+    fn id(text: &str) -> EnvelopeId {
+        EnvelopeId::new(text).expect("an id")
+    }
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
     #[test]
-    fn the_newest_connection_counts_as_long_as_it_lasts() {
+    fn a_call_is_permitted_what_the_token_it_came_with_permits() {
         let permissions = Arc::new(Permissions::default());
-        let (room, other) = (TopicName::new("room").expect("a name"), TopicName::new("other").expect("a name"));
-        let (alice, bob) = (ParticipantId::new("alice").expect("an id"), ParticipantId::new("bob").expect("an id"));
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let bobs = permissions.hold(&room, &bob, &[]);
-        let first = permissions.hold(&room, &alice, &words(&["read", "write"]));
-        let second = permissions.hold(&room, &alice, &words(&["read"]));
-        let elsewhere = permissions.hold(&other, &bob, &words(&["all"]));
-        assert_eq!(*bobs.of(&alice), words(&["read"]));
-        assert_eq!(*bobs.of(&bob), words(&[]), "another topic's grant is not this one's");
-        second.renew(&words(&["drive"]));
-        assert_eq!(*bobs.of(&alice), words(&["drive"]));
-        drop(second);
-        assert_eq!(*bobs.of(&alice), words(&["read", "write"]));
-        drop((first, bobs));
-        assert!(elsewhere.of(&alice).is_empty());
-        drop(elsewhere);
+        let other = TopicName::new("other").expect("a name");
+        let now = Instant::now();
+        let robot = permissions.hold(&room(), &ParticipantId::new("robot").expect("an id"), &[]);
+        let strong = permissions.hold(&room(), &alice(), &words(&["drive", "read"]));
+        let weak = permissions.hold(&room(), &alice(), &[]);
+        let elsewhere = permissions.hold(&other, &alice(), &words(&["fly"]));
+        strong.note_at(&id("s1"), now);
+        weak.note_at(&id("w1"), now);
+        elsewhere.note_at(&id("e1"), now);
+        // Who hangs up at once is judged by what it came with, and not by who is still there.
+        drop(weak);
+        assert_eq!(*robot.of(&alice(), &id("w1")), words(&[]));
+        assert_eq!(*robot.of(&alice(), &id("s1")), words(&["drive", "read"]));
+        assert_eq!(*robot.of(&alice(), &id("e1")), words(&[]), "another topic's grant is not this one's");
+        assert_eq!(*robot.of(&alice(), &id("none")), words(&[]));
+        drop(strong);
+        assert_eq!(*robot.of(&alice(), &id("s1")), words(&["drive", "read"]), "it may be judged late");
+    }
+
+    #[test]
+    fn a_second_token_only_narrows() {
+        let permissions = Arc::new(Permissions::default());
+        let now = Instant::now();
+        let strong = permissions.hold(&room(), &alice(), &words(&["drive", "read"]));
+        let weak = permissions.hold(&room(), &alice(), &words(&["read"]));
+        weak.note_at(&id("m1"), now);
+        strong.note_at(&id("m1"), now);
+        assert_eq!(*strong.of(&alice(), &id("m1")), words(&["read"]), "an id that was taken first by another token");
+        strong.narrow(&words(&["read", "fly"]));
+        strong.note_at(&id("m2"), now);
+        strong.narrow(&words(&["drive", "read"]));
+        strong.note_at(&id("m3"), now);
+        assert_eq!(*strong.of(&alice(), &id("m2")), words(&["read"]));
+        assert_eq!(*strong.of(&alice(), &id("m3")), words(&["read"]), "a session keeps the least it was used with");
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let permissions = Arc::new(Permissions::default());
+        let now = Instant::now();
+        let held = permissions.hold(&room(), &alice(), &words(&["drive"]));
+        for at in 0..=MOST_NOTED {
+            held.note_at(&id(&format!("m{at}")), now);
+        }
+        assert_eq!(*held.of(&alice(), &id("m0")), words(&[]));
+        assert_eq!(*held.of(&alice(), &id("m1")), words(&["drive"]));
+        drop(held);
+        let nobody = permissions.hold(&room(), &ParticipantId::new("bob").expect("an id"), &[]);
+        nobody.note_at(&id("b1"), now + LIFETIME - Duration::from_millis(1));
+        assert_eq!(*nobody.of(&alice(), &id("m1")), words(&["drive"]));
+        nobody.note_at(&id("b2"), now + LIFETIME);
         assert!(permissions.table().topics.is_empty(), "nothing is kept of those who have gone");
     }
 }

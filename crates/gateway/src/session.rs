@@ -202,13 +202,14 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
                     acted.published = true;
                     self.publish(ticket, *draft, now);
                 }
+                Action::Reply(ticket, draft) => self.reply(ticket, *draft, now),
                 Action::Begin(stream, head) => self.carrier.begin(stream, head),
                 Action::Finish(stream) => self.carrier.finish(stream),
                 Action::Join(introduction) => self.enter(*introduction),
                 Action::Consult(who, listing) => self.consult(who, listing, now),
-                Action::Permissions(who) => {
-                    let granted = self.ledger.granted(&who);
-                    self.dialect.handle_event(Event::Permissions { who, granted }, now);
+                Action::Permissions { who, request } => {
+                    let granted = self.ledger.granted(&who, &request);
+                    self.dialect.handle_event(Event::Permissions { request, granted }, now);
                 }
                 Action::Farewell(reason) => {
                     if let Some(seat) = &mut self.seat {
@@ -221,6 +222,9 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
                     self.carrier.close(reason);
                 }
             }
+        }
+        while let Some(code) = self.dialect.poll_refusal() {
+            self.ledger.refused(code);
         }
         acted
     }

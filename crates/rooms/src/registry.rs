@@ -249,7 +249,8 @@ impl Rooms {
     fn check_population(&self, seating: &Seating, id: &ParticipantId) -> Result<(), Refusal> {
         let limit = self.0.common.settings.participants;
         if limit > 0 && seating.announced(id).is_none() && seating.population() >= limit {
-            let message = format!("the room is full; the limit is {limit} participants");
+            let participants = if limit == 1 { "participant" } else { "participants" };
+            let message = format!("the room is full; the limit is {limit} {participants}");
             return Err(Refusal::new(Code::RateLimited, message));
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use salon_log::Lease;
-use salon_protocol::{CloseReason, Draft, Entry, Participant, TopicName};
+use salon_protocol::{CloseReason, Draft, Entry, Message, Participant, TopicName};
 
 use crate::bell::Outlet;
 use crate::cursor::{Cursor, Happening};
@@ -37,6 +37,15 @@ impl Seat {
     /// Judges a draft and submits it. Drafts enter the log in the order they are published here.
     pub fn publish(&self, draft: Draft) -> Publishing {
         self.place.room.publish(&self.place.participant.id, draft)
+    }
+
+    /// The same for an answer that is given in the participant's name without its doing, as one to a `ping`. It is not counted against
+    /// its rate: whoever asked has paid for the question, and must not spend what is the participant's own.
+    pub fn reply(&self, draft: Draft) -> Publishing {
+        match draft.envelope().message() {
+            Some(Message::Response { .. }) => self.place.room.admit(&self.place.participant.id, draft),
+            _ => self.publish(draft),
+        }
     }
 
     /// Says why it is left, for the leave that everybody sees.

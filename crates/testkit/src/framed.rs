@@ -79,7 +79,12 @@ impl Framed {
 
     /// Writes a request and reads the next answer, which must be to it.
     pub async fn ask(&mut self, id: &str, method: &str, body: &Value) -> Result<Reply, Failure> {
-        self.request(&header(id, method), body.to_string().as_bytes()).await?;
+        self.ask_text(id, method, &body.to_string()).await
+    }
+
+    /// The same with a body that is written already.
+    pub async fn ask_text(&mut self, id: &str, method: &str, body: &str) -> Result<Reply, Failure> {
+        self.request(&header(id, method), body.as_bytes()).await?;
         let reply = self.reply().await?;
         if reply.header["id"] != id || reply.header["method"] != method || reply.header["version"] != "MCP/1.0" {
             return Err(format!("{method} {id} was answered by {}", reply.header));

@@ -41,6 +41,12 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
         let name = format!("{}::framed::not let in::{}", engine.name(), entering.name);
         trials.push(Trial::test(name, move || Ok(salon_testkit::run(not_let_in(engine, entering))?)));
     }
+    for timeout in
+        ["0.5", "30001", "9007199254740993", "99999999999999999999999999", "\"99999999999999999999999999\"", "1e400"]
+    {
+        let name = format!("{}::framed::waits::{timeout}", engine.name());
+        trials.push(Trial::test(name, move || Ok(salon_testkit::run(wait_absurdly(engine, timeout))?)));
+    }
     for (name, begun, has_header) in begun() {
         let name = format!("{}::framed::stalled::{name}", engine.name());
         trials.push(Trial::test(name, move || Ok(salon_testkit::run(stall(engine, begun, has_header))?)));
@@ -238,6 +244,14 @@ fn strangers() -> Vec<Refused> {
         "unauthorized",
         Then::GoesOn,
     ));
+    for (name, session) in [
+        ("a session and a blank", "$SESSION "),
+        ("a session and a digit", "$SESSION0"),
+        ("a session after something", "x$SESSION"),
+        ("an empty session", ""),
+    ] {
+        table.push(refused(name, with("SEND", session), 401, "unauthorized", Then::GoesOn));
+    }
     let mut binary = header("binary", "SEND");
     binary["contentType"] = "binary".into();
     let bytes = frame(binary.to_string().as_bytes(), br#"{"sessionId":"$SESSION"}"#);
@@ -368,6 +382,23 @@ async fn not_let_in(engine: Engine, entering: Entering) -> Result<(), Failure> {
         return Err(format!("the only room was not entered: {}", reply.body));
     }
     drop(line);
+    gateway.stop().await
+}
+
+/// A time beyond all bounds is the longest there is: what is there already comes at once.
+async fn wait_absurdly(engine: Engine, timeout: &str) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let (mut line, session) = alice(&gateway).await?;
+    let mut bob = Framed::open(gateway.framed_address()).await?;
+    let token = gateway.token(&Token::new("bob"))?;
+    let bobs = bob.connect("bob", "room:alpha", &token).await?;
+    bob.ask("s1", "SEND", &json!({"sessionId": bobs, "payload": "hello"})).await?;
+    let body = format!(r#"{{"sessionId":"{session}","timeout":{timeout}}}"#);
+    let reply = line.ask_text("r1", "RECEIVE", &body).await?;
+    if reply.code() != 200 || reply.messages()?.is_empty() {
+        return Err(format!("expected what was there, came {} {}", reply.header, reply.body));
+    }
+    drop((line, bob));
     gateway.stop().await
 }
 

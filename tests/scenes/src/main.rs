@@ -8,6 +8,8 @@ mod framed_refusals;
 mod framed_sessions;
 mod inside;
 mod machine_integrity;
+mod machine_refusals;
+mod machine_tokens;
 mod mcp_refusals;
 mod mcp_sessions;
 mod metadata;
@@ -35,6 +37,8 @@ fn main() -> std::process::ExitCode {
         trials.extend(framed_sessions::trials(engine));
         trials.extend(inside::trials(engine));
         trials.extend(machine_integrity::trials(engine));
+        trials.extend(machine_refusals::trials(engine));
+        trials.extend(machine_tokens::trials(engine));
         trials.extend(mcp_refusals::trials(engine));
         trials.extend(mcp_sessions::trials(engine));
         trials.extend(metadata::trials(engine));

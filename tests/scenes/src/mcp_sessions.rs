@@ -13,7 +13,7 @@ type Shown = std::pin::Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
 type Show = fn(Engine) -> Shown;
 
 pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
-    let table: [(&str, Show); 11] = [
+    let table: [(&str, Show); 12] = [
         ("begins, is seen and ends", |engine| Box::pin(begins_and_ends(engine))),
         ("is only its participant's, at its own address", |engine| Box::pin(is_only_its_own(engine))),
         ("is not needed without a handshake", |engine| Box::pin(stateless(engine))),
@@ -24,6 +24,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
         ("ends with its token", |engine| Box::pin(token_ends(engine))),
         ("ends with the gateway", |engine| Box::pin(shutdown(engine))),
         ("has no seat in a full room", |engine| Box::pin(full_room(engine))),
+        ("is counted where it is told no", |engine| Box::pin(counted(engine))),
         ("goes on where its stream broke off", |engine| Box::pin(resumes(engine))),
     ];
     let trial = |(name, show): (&str, Show)| {
@@ -327,10 +328,29 @@ async fn full_room(engine: Engine) -> Result<(), Failure> {
     let answer = alice.post(ROOM, &initialize("2025-06-18")).await?;
     let refused = read(&answer.body)?;
     let message = refused["error"]["message"].as_str().unwrap_or_default();
-    if refused["id"] != 0 || !message.contains("full") {
+    if refused["id"] != 0 || message != "the room is full; the limit is 1 participant" {
         return Err(format!("expected to be told that the room is full, came {answer:?}"));
     }
     drop(bob);
+    gateway.stop().await
+}
+
+/// A no that is an answer is counted like any other.
+async fn counted(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let alice = Client::initialized(&gateway, "alice").await?;
+    let nobodys = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "nobody__t" } });
+    let answer = expect(200, alice.post(ROOM, &nobodys.to_string()).await?)?;
+    if read(&answer.body)?["error"]["code"] != -32602 {
+        return Err(format!("expected a no, came {answer:?}"));
+    }
+    // Refused before any session hears of it, and within one.
+    expect(400, alice.post(ROOM, "[]").await?)?;
+    let metrics = expect(200, Call::new("GET", "/metrics").send(gateway.address()).await?)?;
+    let line = r#"salon_refusals_total{code="invalid_parameters"} 2"#;
+    if !metrics.body.lines().any(|told| told == line) {
+        return Err(format!("expected {line}, came {}", metrics.body));
+    }
     gateway.stop().await
 }
 

@@ -30,6 +30,13 @@ async fn described(engine: Engine) -> Result<(), Failure> {
             format!(r#"{{"resource":"{base}{path}","bearer_methods_supported":["header"],"resource_name":"Salon"}}"#);
         same(path, &format!("{} {}", answer.status, answer.body), &format!("200 {expected}"))?;
     }
+    // What begins like a name of the gateway's and is somebody else's.
+    for host in
+        ["127.0.0.1:@evil.example", "[::1].evil.example", "127.0.0.1:80:@evil.example", "[::1]evil", "localhost:a"]
+    {
+        let answer = Call::new("GET", WELL_KNOWN).header("Host", host).send(gateway.address()).await?;
+        same(host, &answer.status.to_string(), "403")?;
+    }
     for (path, status) in [
         ("/", 404),
         ("/v0/ws", 404),

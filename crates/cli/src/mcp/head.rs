@@ -110,7 +110,7 @@ pub(super) fn uri(text: &str) -> Option<String> {
     serde_json::from_str::<Request>(text).ok().map(|request| request.params.uri)
 }
 
-/// Whether an `initialize` is one of the draft dialect, in which a client says when it ends.
+/// Whether an `initialize` is one of the draft dialect, in which a client says when it ends. One that speaks MCP as well is answered in that.
 pub(super) fn speaks_draft(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Request<'a> {
@@ -120,9 +120,12 @@ pub(super) fn speaks_draft(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Params<'a> {
         #[serde(borrow, rename = "mcpVersion")]
-        version: Option<&'a RawValue>,
+        draft: Option<&'a RawValue>,
+        #[serde(borrow, rename = "protocolVersion")]
+        official: Option<&'a RawValue>,
     }
-    serde_json::from_str::<Request<'_>>(text).is_ok_and(|request| request.params.version.is_some())
+    let read = serde_json::from_str::<Request<'_>>(text);
+    read.is_ok_and(|Request { params }| params.draft.is_some() && params.official.is_none())
 }
 
 /// The request that a `notifications/cancelled` gives up.
@@ -228,5 +231,6 @@ mod tests {
         assert_eq!(cancelled(r#"{"params":{"requestId":7}}"#), RpcId::parse("7"));
         assert_eq!(cancelled(r#"{"params":{}}"#), None);
         assert!(speaks_draft(r#"{"params":{"mcpVersion":"2025-06-18"}}"#) && !speaks_draft(r#"{"params":{}}"#));
+        assert!(!speaks_draft(r#"{"params":{"mcpVersion":"2025-06-18","protocolVersion":"2025-06-18"}}"#));
     }
 }

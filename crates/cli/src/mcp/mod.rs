@@ -57,10 +57,16 @@ pub(crate) struct McpArgs {
 pub(crate) fn run(args: McpArgs) -> Result<(), Trouble> {
     match (args.print_config, args.topic.clone()) {
         (Some(client), topic) => {
+            let is_named = topic.is_some();
             let topic = topic.unwrap_or_else(|| TopicName::new(USUAL_TOPIC).expect("the usual topic is one"));
             let printed = config::print(client, args.http, topic, args.only.as_ref(), &args.access);
             let Printed { text, notes } = printed.map_err(Trouble::usage)?;
             hand_over(format_args!("{text}"))?;
+            if !is_named {
+                note(format_args!(
+                    "no room was named, so this is for {USUAL_TOPIC}; a room may follow the client's name"
+                ));
+            }
             notes.iter().for_each(|line| note(format_args!("{line}")));
             Ok(())
         }

@@ -113,6 +113,7 @@ fn what_it_takes_to_get_there_is_part_of_it() {
       }
     }
     --
+    no room was named, so this is for room:lobby; a room may follow the client's name
     paste it into `claude_desktop_config.json` (Settings, Developer, Edit Config), and start Claude again
     exit: 0
     "#);
@@ -129,6 +130,7 @@ fn what_it_takes_to_get_there_is_part_of_it() {
       }
     }
     --
+    no room was named, so this is for room:lobby; a room may follow the client's name
     paste it into `claude_desktop_config.json` (Settings, Developer, Edit Config), and start Claude again
     exit: 0
     "#);

@@ -100,6 +100,12 @@ impl Decoder {
         !self.came.is_empty()
     }
 
+    /// How many bytes the body of the frame that has begun is said to have, if that is there.
+    pub fn announced(&self) -> Option<usize> {
+        let header = length(&self.came, 0, "header", MOST_HEADER).ok()??;
+        length(&self.came, LENGTH + header, "body", self.most_body).ok()?
+    }
+
     /// The header of the frame that has begun, if it is there.
     pub fn header(&self) -> Option<&[u8]> {
         let header = length(&self.came, 0, "header", MOST_HEADER).ok()??;

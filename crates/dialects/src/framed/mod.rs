@@ -44,8 +44,8 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 /// The JSON-RPC code of a call that nobody will answer.
 const GONE: i64 = -32000;
 
-/// What does not change while a session lasts.
-#[derive(Debug, Clone)]
+/// What does not change while a session lasts. No `Debug`: there is a credential in it.
+#[derive(Clone)]
 pub struct Options {
     /// Who the peer is in the room.
     pub me: ParticipantId,
@@ -382,6 +382,7 @@ impl Dialect for Framed {
             Event::Gap => self.gap(),
             Event::StreamOpened(stream, _) => {
                 self.streams.insert(stream);
+                self.receiving.opened(stream);
                 self.ends = None;
             }
             Event::StreamClosed(stream) => {

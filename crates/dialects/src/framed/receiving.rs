@@ -1,7 +1,7 @@
 //! What waits to be received, and who waits to receive it.
 //!
 //! Invariants: one batch is out at a time. It is the receiver's once a stream asks again that it was sent on, and comes again to whoever
-//! asks on another. Nothing is taken from the room while nobody wants it, so what waits here is bounded by what one look at the room brings.
+//! asks on one that was opened since, or on any once those it was sent on are gone. Nobody else gets it: two would do what one was asked. Nothing is taken from the room while nobody wants it, so what waits here is bounded by what one look at the room brings.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Item {
 struct Waiting {
     asked: Asked,
     until: Instant,
-    /// Whether it asked while a batch was out that it had not been sent.
+    /// Whether its stream was opened while a batch was out.
     again: bool,
 }
 
@@ -58,20 +58,28 @@ struct Batch {
     items: Vec<Item>,
     /// The open streams it was sent on.
     sent: BTreeSet<StreamId>,
+    /// The newest stream when it was first sent.
+    newest: StreamId,
 }
 
 /// One session's receiving.
-#[derive(Default)]
 pub(super) struct Receiving {
     backlog: VecDeque<Item>,
     batch: Option<Batch>,
     waiting: VecDeque<Waiting>,
+    newest: StreamId,
 }
 
 /// What a request to receive is answered with.
 pub(super) struct Delivery {
     pub(super) to: Asked,
     pub(super) items: Vec<Item>,
+}
+
+impl Default for Receiving {
+    fn default() -> Self {
+        Self { backlog: VecDeque::new(), batch: None, waiting: VecDeque::new(), newest: StreamId::ONLY }
+    }
 }
 
 impl Receiving {
@@ -83,7 +91,8 @@ impl Receiving {
         if self.waiting.len() >= MOST_WAITING {
             return false;
         }
-        self.waiting.push_back(Waiting { asked, until, again: self.batch.is_some() });
+        let again = self.batch.as_ref().is_some_and(|batch| asked.stream > batch.newest);
+        self.waiting.push_back(Waiting { asked, until, again });
         true
     }
 
@@ -94,6 +103,10 @@ impl Receiving {
     /// Whether more of the room is wanted.
     pub(super) fn is_wanted(&self) -> bool {
         self.batch.is_none() && self.backlog.is_empty() && !self.waiting.is_empty()
+    }
+
+    pub(super) fn opened(&mut self, stream: StreamId) {
+        self.newest = self.newest.max(stream);
     }
 
     /// Who asked on a stream that is gone is not answered there.
@@ -112,7 +125,7 @@ impl Receiving {
             }
             let to = self.waiting.pop_front()?.asked;
             let items = self.fill();
-            self.batch = Some(Batch { items: items.clone(), sent: BTreeSet::from([to.stream]) });
+            self.batch = Some(Batch { items: items.clone(), sent: BTreeSet::from([to.stream]), newest: self.newest });
             return Some(Delivery { to, items });
         };
         let lost = batch.sent.is_empty();

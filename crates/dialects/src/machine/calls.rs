@@ -24,7 +24,7 @@ use crate::{Action, StreamId};
 const MOST_CALLS: usize = 256;
 
 /// How long a request may be silent.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The gateway's own tool that is this door's.
 const REGISTRY: &str = "registry";
@@ -149,7 +149,7 @@ impl Machine {
         };
         let tool = Wanted::read(&payload)?;
         if to.is_host() && tool.id == REGISTRY {
-            return self.registry(stream, id, tool, now);
+            return self.registry(stream, (id, at), tool, now);
         }
         if self.calls.contains_key(&id) {
             return Err(Refusal::new(Code::IdConflict, "a request with this `messageId` is open already"));
@@ -163,22 +163,22 @@ impl Machine {
         }
         let Some(peer) = self.peers.get(&to) else { return Err(absent(&to)) };
         let known = peer.tools.as_deref().and_then(|tools| tool.name(Some(tools)));
-        let mut meta = Members::default();
-        meta.set("progressToken", id.as_str());
+        let mut own = Members::default();
+        own.set("progressToken", id.as_str());
         if let Some(context) = payload.get("context") {
-            meta.set("context", context);
+            own.set("context", context);
         }
         if let Some(metadata) = &metadata {
-            meta.set("metadata", metadata);
+            own.set("metadata", metadata);
         }
         if let Some(permissions) = &security.permissions {
-            meta.set(PERMISSIONS, permissions);
+            own.set(meta::PERMISSIONS, permissions);
         }
         let deadline = now + PATIENCE;
         self.timers.insert((deadline, Due::Call(id.clone())));
         let is_known = known.is_some();
         let state = known.map_or(State::Consulting, State::Waiting);
-        self.calls.insert(id, Call { stream, to: to.clone(), at, tool, meta, state, deadline, sequence: 0 });
+        self.calls.insert(id, Call { stream, to: to.clone(), at, tool, meta: own, state, deadline, sequence: 0 });
         if is_known {
             self.go_on(&to, now);
         } else {
@@ -347,7 +347,7 @@ impl Machine {
         self.go_on(&who, now);
     }
 
-    /// Somebody told how far it has come with a request of the client's. Says whether that was one.
+    /// Somebody told how far it has come with something. What is no request of the client's, or was asked of another, is not told.
     pub(super) fn progress(&mut self, envelope: &Envelope, params: &Members, at: Timestamp, now: Instant) {
         let token: Option<EnvelopeId> = params.get("progressToken").and_then(read);
         let Some(id) = token else { return };
@@ -441,9 +441,6 @@ impl Peer {
         Self { mcp, greeting: Greeting::Stranger, tools: None }
     }
 }
-
-/// Where the permissions of a call are, as far as its caller narrowed them.
-pub(super) const PERMISSIONS: &str = "salon/permissions";
 
 fn absent(who: &ParticipantId) -> Refusal {
     Refusal::new(Code::RecipientNotFound, format!("`{who}` is not in this room"))

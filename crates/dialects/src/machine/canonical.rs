@@ -226,6 +226,10 @@ fn canonical_number(literal: &str) -> Result<String, NoForm> {
     if value == 0.0 {
         return Ok("0".to_owned());
     }
+    // From here on only integers are left, and not all of them: one that is spelt otherwise is an integer as well.
+    if value.abs() >= LARGEST_INTEGER as f64 && !is_kept(literal, value) {
+        return Err(NoForm::LargeInteger);
+    }
     let sign = if value < 0.0 { "-" } else { "" };
     let (digits, power) = shortest(value.abs());
     let (count, point) = (digits.len() as i32, power + 1);
@@ -242,6 +246,19 @@ fn canonical_number(literal: &str) -> Result<String, NoForm> {
         format!("{first}{dot}{rest}e{}{}", if power < 0 { '-' } else { '+' }, power.abs())
     };
     Ok(format!("{sign}{written}"))
+}
+
+/// Whether the shortest text of a double says what the literal does, digit for digit.
+fn is_kept(literal: &str, value: f64) -> bool {
+    let (digits, power) = shortest(value.abs());
+    let (mantissa, exponent) = literal.split_once(['e', 'E']).unwrap_or((literal, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let written = format!("{}{fraction}", whole.trim_start_matches('-'));
+    let leading = written.bytes().take_while(|digit| *digit == b'0').count();
+    let significant = written.trim_matches('0');
+    let Ok(exponent) = exponent.parse::<i64>() else { return false };
+    let first = exponent.saturating_add(whole.trim_start_matches('-').len() as i64) - 1 - leading as i64;
+    significant == digits.trim_end_matches('0') && first == i64::from(power)
 }
 
 /// The digits that a double's exact value has at the most.
@@ -308,6 +325,9 @@ mod tests {
             ("999999999999999700000.0", "999999999999999700000"),
             ("999999999999999900000.0", "999999999999999900000"),
             ("1e21", "1e+21"),
+            ("9007199254740992.0", "9007199254740992"),
+            ("9.007199254740992e15", "9007199254740992"),
+            ("0.0900719925474099200e+17", "9007199254740992"),
             ("9.999999999999997e-7", "9.999999999999997e-7"),
             ("0.000001", "0.000001"),
             ("333333333.3333332", "333333333.3333332"),
@@ -321,6 +341,11 @@ mod tests {
         for (literal, why) in [
             ("9007199254740993", NoForm::LargeInteger),
             ("-9007199254740993", NoForm::LargeInteger),
+            ("9007199254740993.0", NoForm::LargeInteger),
+            ("9.007199254740993e15", NoForm::LargeInteger),
+            ("9007199254740992.5", NoForm::LargeInteger),
+            ("-90071992547409930E-1", NoForm::LargeInteger),
+            ("295147905179352825856.0", NoForm::LargeInteger),
             ("123456789012345678901234567890", NoForm::LargeInteger),
             ("1e400", NoForm::OutOfRange),
             ("-1e400", NoForm::OutOfRange),

@@ -213,7 +213,7 @@ pub(super) fn message_id(text: &str) -> Option<EnvelopeId> {
     read(Members::parse(header.get())?.get("messageId")?)
 }
 
-/// The token in a message, and whether there is a message at all.
+/// The token in a message, where it can be read that far.
 pub(super) fn token_in(text: &str) -> Option<String> {
     let payload = Members::parse(text)?.remove("payload")?;
     let security = Members::parse(payload.get())?.remove("security")?;

@@ -17,6 +17,7 @@ mod registry;
 mod schema;
 mod service;
 mod speech;
+mod steps;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -30,11 +31,13 @@ use salon_protocol::{
 };
 use serde_json::value::RawValue;
 
-use crate::{Action, Dialect, Event, Frame, Opening, Stamps, StreamId, Ticket};
+use crate::{Action, Dialect, Event, Frame, Listen, Opening, Stamps, StreamId, Ticket};
 use calls::{Call, Peer};
 use message::{Kind, Spoken, malformed};
-use registry::{Registry, Tool};
-use service::{Asked, Judged, Reply};
+use registering::{Allowance, Registered};
+use registry::Registry;
+use service::{Asked, Judged, MOST_REPLIES, Reply};
+use speech::Message;
 use streams::{Answer, Streams};
 
 pub use canonical::{NoForm, canonical};
@@ -84,6 +87,8 @@ enum Place {
 enum Due {
     /// A request has been silent for too long.
     Call(EnvelopeId),
+    /// The client has been silent about a request for too long.
+    Asked(EnvelopeId),
     /// Replies that the room did not take are said again.
     Replies,
     /// Nobody is connected.
@@ -102,7 +107,7 @@ enum Purpose {
     /// The client's answer to a request, which can be given again should the room not take it.
     Answer { stream: StreamId, id: Option<EnvelopeId>, request: EnvelopeId, asked: Box<Asked> },
     /// The news that tools have changed; how it was before is kept until it is told.
-    Registered { stream: StreamId, id: EnvelopeId, tool: Box<str>, before: Option<Box<Tool>>, result: Box<RawValue> },
+    Registered(Box<Registered>),
     /// A reply in the client's name.
     Reply(Box<Reply>),
     /// The door's own.
@@ -122,12 +127,16 @@ pub struct Machine {
     /// Handshakes under way.
     greetings: HashMap<EnvelopeId, ParticipantId>,
     registry: Registry,
+    allowance: Allowance,
     /// Requests to the client that it has not answered.
     asked: HashMap<EnvelopeId, Asked>,
     /// Calls to the client of which it is not yet known whether their callers are permitted them.
     judged: Vec<Judged>,
-    /// Replies that the room had too much to take.
+    /// Replies that are on their way into the room, and those it had too much to take.
+    replying: usize,
     late: Vec<Reply>,
+    /// The last requests that changed what is registered.
+    changed: VecDeque<EnvelopeId>,
     published: HashMap<u64, Purpose>,
     streams: Streams,
     timers: BTreeSet<(Instant, Due)>,
@@ -154,9 +163,12 @@ impl Machine {
             calls: HashMap::new(),
             greetings: HashMap::new(),
             registry: Registry::default(),
+            allowance: Allowance::new(now),
             asked: HashMap::new(),
             judged: Vec::new(),
+            replying: 0,
             late: Vec::new(),
+            changed: VecDeque::new(),
             published: HashMap::new(),
             streams: Streams::new(tag),
             timers,
@@ -199,8 +211,12 @@ impl Machine {
         };
         let id = draft.envelope().id().clone();
         self.tickets += 1;
+        let (ticket, draft) = (Ticket(self.tickets), Box::new(draft));
+        self.actions.push_back(match &purpose {
+            Purpose::Reply(_) => Action::Reply(ticket, draft),
+            _ => Action::Publish(ticket, draft),
+        });
         self.published.insert(self.tickets, purpose);
-        self.actions.push_back(Action::Publish(Ticket(self.tickets), Box::new(draft)));
         Ok(id)
     }
 
@@ -258,13 +274,12 @@ impl Machine {
             Some(Purpose::Told { stream, .. } | Purpose::Answer { stream, .. }) => {
                 self.streams.answer(stream, 202, Answer::Taken);
             }
-            Some(Purpose::Registered { stream, id, result, .. }) => self.gateway_answers(stream, &id, &result, now),
             // Its answer, if there was one, went to whoever sent it first.
-            Some(Purpose::Call(id)) if repeated => {
-                let told = "a request with this `messageId` was sent before, and it is answered once";
-                self.fail(&id, &Refusal::new(Code::IdConflict, told), now);
-            }
-            Some(Purpose::Call(_) | Purpose::Greeting(_) | Purpose::Reply(_) | Purpose::Own) | None => {}
+            Some(Purpose::Registered(registered)) if repeated => self.unregistered(*registered, sent_before(), now),
+            Some(Purpose::Call(id)) if repeated => self.fail(&id, &sent_before(), now),
+            Some(Purpose::Registered(registered)) => self.registered(*registered, now),
+            Some(Purpose::Reply(_)) => self.replying -= 1,
+            Some(Purpose::Call(_) | Purpose::Greeting(_) | Purpose::Own) | None => {}
         }
     }
 
@@ -284,17 +299,16 @@ impl Machine {
             }
             Purpose::Answer { stream, id, request, asked } => {
                 if refusal.code != Code::CorrelationMismatch {
-                    self.asked.insert(request, *asked);
+                    self.wait_for(request, *asked);
                 }
                 refusal.regarding = id;
                 self.refuse(stream, &refusal, now);
             }
-            Purpose::Registered { stream, id, tool, before, .. } => {
-                self.registry.put(&tool, before.map(|tool| *tool));
-                refusal.regarding = Some(id);
-                self.refuse(stream, &refusal, now);
+            Purpose::Registered(registered) => self.unregistered(*registered, refusal, now),
+            Purpose::Reply(reply) => {
+                self.replying -= 1;
+                self.not_replied(*reply, &refusal, now);
             }
-            Purpose::Reply(reply) => self.not_replied(*reply, &refusal, now),
             Purpose::Own => {}
         }
     }
@@ -334,6 +348,17 @@ impl Machine {
         self.end(reason);
     }
 
+    /// Somebody listens, and is told if there is less to hear than there was.
+    fn listen(&mut self, stream: StreamId, listen: &Listen, now: Instant) {
+        let (id, at) = self.stamps.next(now);
+        let gateway = ParticipantId::host();
+        let gone = |missing: u64| {
+            let message = Message::new("notification", &id, at, &gateway, Some(&self.options.me));
+            message.with("gap", &serde_json::json!({ "messages": missing })).text()
+        };
+        self.streams.listen(stream, listen, gone);
+    }
+
     fn idle(&mut self, now: Instant) {
         let Some(idle) = self.options.idle else { return };
         let due = if self.streams.attended() { now + idle } else { self.heard + idle };
@@ -349,6 +374,7 @@ impl Dialect for Machine {
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         self.heard = now;
         self.hear(stream, frame, now);
+        self.answer_unheard(now);
     }
 
     fn handle_event(&mut self, event: Event, now: Instant) {
@@ -368,12 +394,12 @@ impl Dialect for Machine {
             Event::CallFailed { request, callee, .. } => self.left_unanswered(&request, &callee, now),
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
             Event::Consulted { who, items, .. } => self.consulted(&who, items, now),
-            Event::Permissions { who, granted } => self.permitted(&who, &granted, now),
+            Event::Permissions { request, granted } => self.permitted(&request, &granted, now),
             Event::StreamOpened(stream, opening) => {
                 match opening {
                     Opening::Duplex => self.streams.duplex(stream),
                     Opening::Post(_) | Opening::Poll(_) => self.streams.post(stream),
-                    Opening::Listen(listen) => self.streams.listen(stream, &listen),
+                    Opening::Listen(listen) => self.listen(stream, &listen, now),
                 }
                 self.heard = now;
                 self.join();
@@ -386,17 +412,20 @@ impl Dialect for Machine {
             }
             Event::Closing(reason) => self.close(&reason.to_string(), reason, now),
         }
+        self.answer_unheard(now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         while self.timers.first().is_some_and(|(at, _)| *at <= now) {
             match self.timers.pop_first() {
                 Some((_, Due::Call(id))) => self.overdue(&id, now),
+                Some((_, Due::Asked(id))) => self.unanswered(&id, now),
                 Some((_, Due::Replies)) => self.reply_again(now),
                 Some((_, Due::Idle)) => self.idle(now),
                 None => {}
             }
         }
+        self.answer_unheard(now);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -410,6 +439,16 @@ impl Dialect for Machine {
         // What is left to be said goes out before the end does.
         self.streams.poll_action().or_else(|| self.closing.take().map(Action::Close))
     }
+
+    /// What others ask waits in the room while replies to them do not get in.
+    fn ready(&self) -> bool {
+        self.replying + self.late.len() < MOST_REPLIES
+    }
+}
+
+/// What is said to a request whose id stands in the room already.
+fn sent_before() -> Refusal {
+    Refusal::new(Code::IdConflict, "a request with this `messageId` was sent before, and it is answered once")
 }
 
 fn raw(value: &impl serde::Serialize) -> Box<RawValue> {

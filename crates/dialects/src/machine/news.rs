@@ -88,6 +88,7 @@ impl Machine {
         let data = data.ok_or_else(|| wrong("a notification with a `requestId` needs `payload.stream`"))?;
         let Some(token) = &asked.token else {
             // Its caller did not ask for it.
+            self.lengthen(&request, now);
             self.streams.answer(stream, 202, super::Answer::Taken);
             return Ok(());
         };
@@ -104,6 +105,7 @@ impl Machine {
             params.set("message", message);
         }
         let caller = asked.caller.clone();
+        self.lengthen(&request, now);
         let payload = rpc::notification("notifications/progress", Some(&params.to_raw()));
         let purpose = Purpose::Told { stream, id: Some(id.clone()) };
         let to = std::slice::from_ref(&caller);

@@ -1,35 +1,89 @@
 //! Requests to `registry`, which is this door's own tool at the gateway: what the client offers.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use salon_protocol::{Code, EnvelopeId, Members, ParticipantId, Refusal, rpc};
+use salon_protocol::{Code, EnvelopeId, Members, ParticipantId, Refusal, Timestamp, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::calls::Wanted;
 use super::message::{read, wrong};
 use super::registry::Tool;
+use super::schema::Size;
 use super::speech::Message;
 use super::streams::Answer;
-use super::{Machine, Purpose, raw};
+use super::{Machine, Purpose, raw, sent_before};
 use crate::StreamId;
 use crate::mcp::listing::Listing;
+
+/// How many requests that changed something are remembered. Those before them are in the room, which remembers them all.
+const MOST_CHANGED: usize = 64;
+
+/// What registering may take at once, and in a second from then on: one for every registration and every pattern in it, and for so many
+/// values of its schemas.
+const MOST_UNITS: usize = 512;
+const UNITS_PER_SECOND: usize = 16;
+const VALUES_PER_UNIT: usize = 100;
+
+/// What registering may still take. Reading a schema is more work than its length says.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    left: usize,
+    since: Instant,
+}
+
+impl Allowance {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { left: MOST_UNITS, since: now }
+    }
+
+    fn spend(&mut self, units: usize, now: Instant) -> Result<(), Refusal> {
+        let seconds = now.saturating_duration_since(self.since).as_secs();
+        let gained = usize::try_from(seconds).unwrap_or(usize::MAX).saturating_mul(UNITS_PER_SECOND);
+        self.left = self.left.saturating_add(gained).min(MOST_UNITS);
+        self.since += Duration::from_secs(seconds);
+        match self.left.checked_sub(units) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                let wait = (units - self.left).div_ceil(UNITS_PER_SECOND);
+                let told = format!("you have registered too much in a short time; try again in {wait} seconds");
+                Err(Refusal::new(Code::RateLimited, told))
+            }
+        }
+    }
+}
+
+/// A change of what is offered, until it is told.
+#[derive(Debug)]
+pub(super) struct Registered {
+    /// Later ones have greater ones.
+    number: u64,
+    stream: StreamId,
+    id: EnvelopeId,
+    tool: Box<str>,
+    before: Option<Tool>,
+    result: Box<RawValue>,
+}
 
 impl Machine {
     pub(super) fn registry(
         &mut self,
         stream: StreamId,
-        id: EnvelopeId,
+        (id, at): (EnvelopeId, Timestamp),
         tool: Wanted,
         now: Instant,
     ) -> Result<(), Refusal> {
         let parameters = tool.parameters.unwrap_or_else(|| raw(&json!({})));
         match tool.capability.as_deref() {
             Some("register") => {
-                let (name, registered) = self.registry.read(&parameters, self.options.limits.message)?;
+                let Self { registry, allowance, options, .. } = self;
+                let allowed = |size: Size| allowance.spend(1 + size.patterns + size.values / VALUES_PER_UNIT, now);
+                let (name, registered) = registry.read(&parameters, options.limits.message, allowed)?;
                 let result = raw(&json!({ "id": name, "tools": registered.names(&name) }));
-                self.change(stream, id, &name, Some(registered), result, now);
-                Ok(())
+                self.change(stream, (id, at), &name, Some(registered), result, now)
             }
             Some("unregister") => {
                 let named =
@@ -38,8 +92,7 @@ impl Machine {
                 if !self.registry.has(&name) {
                     return Err(Refusal::new(Code::NotFound, "no tool of this id is registered"));
                 }
-                self.change(stream, id, &name, None, raw(&json!({ "id": name })), now);
-                Ok(())
+                self.change(stream, (id, at), &name, None, raw(&json!({ "id": name })), now)
             }
             Some("list") => {
                 let registered = self.registry.registered();
@@ -54,20 +107,51 @@ impl Machine {
     fn change(
         &mut self,
         stream: StreamId,
-        id: EnvelopeId,
+        (id, at): (EnvelopeId, Timestamp),
         name: &str,
         tool: Option<Tool>,
         result: Box<RawValue>,
         now: Instant,
-    ) {
+    ) -> Result<(), Refusal> {
+        let is_same = |purpose: &Purpose| matches!(purpose, Purpose::Registered(change) if change.id == id);
+        if self.changed.contains(&id) || self.published.values().any(is_same) {
+            return Err(sent_before());
+        }
         // At once: whoever hears the news may ask before its author knows that it was told.
-        let before = self.registry.put(name, tool).map(Box::new);
-        let purpose = Purpose::Registered { stream, id, tool: name.into(), before, result };
-        let (envelope, ts) = self.stamps.next(now);
+        let before = self.registry.put(name, tool);
+        let (number, envelope) = (self.tickets + 1, id.clone());
+        let change = Registered { number, stream, id, tool: name.into(), before, result };
         let payload = rpc::notification(Listing::Tools.changed(), None);
-        if let Err((refusal, purpose)) = self.publish((&envelope, ts), &[], None, payload, purpose) {
+        let purpose = Purpose::Registered(Box::new(change));
+        if let Err((refusal, purpose)) = self.publish((envelope.as_str(), at), &[], None, payload, purpose) {
             self.undo(purpose, refusal, now);
         }
+        Ok(())
+    }
+
+    /// A change has been told.
+    pub(super) fn registered(&mut self, change: Registered, now: Instant) {
+        let Registered { stream, id, result, .. } = change;
+        self.gateway_answers(stream, &id, &result, now);
+        if self.changed.len() == MOST_CHANGED {
+            self.changed.pop_front();
+        }
+        self.changed.push_back(id);
+    }
+
+    /// A change was not told, and is taken back. One of the same tool that came after it stays, and is taken back to what was before both.
+    pub(super) fn unregistered(&mut self, change: Registered, refusal: Refusal, now: Instant) {
+        let Registered { number, stream, id, tool, before, .. } = change;
+        let later = |purpose: &mut Purpose| match purpose {
+            Purpose::Registered(later) if later.tool == tool && later.number > number => Some(later.number),
+            _ => None,
+        };
+        let next = self.published.values_mut().filter_map(later).min();
+        match next.and_then(|ticket| self.published.get_mut(&ticket)) {
+            Some(Purpose::Registered(later)) => later.before = before,
+            _ => drop(self.registry.put(&tool, before)),
+        }
+        self.refuse(stream, &refusal.regarding(Some(id)), now);
     }
 
     /// Answers a request of the client's in the gateway's name.

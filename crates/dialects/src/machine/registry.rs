@@ -8,8 +8,9 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::message::wrong;
-use super::schema::Schema;
+use super::schema::{Plan, Schema, Size, Unfit};
 use crate::mcp::listing::Listing;
+use crate::mcp::meta;
 
 /// How many capabilities all tools of one client may have.
 const MOST_CAPABILITIES: usize = 256;
@@ -55,6 +56,8 @@ pub(super) struct Tool {
     raw: Box<RawValue>,
     permissions: Box<[String]>,
     capabilities: BTreeMap<Box<str>, Capability>,
+    /// What its schemas come to.
+    size: Size,
 }
 
 #[derive(Debug)]
@@ -75,7 +78,7 @@ pub(super) struct Callable<'a> {
 
 impl Callable<'_> {
     /// Whether parameters fit; says where they do not.
-    pub(super) fn check(&self, parameters: &RawValue) -> Result<(), String> {
+    pub(super) fn check(&self, parameters: &RawValue) -> Result<(), Unfit> {
         self.schema.map_or(Ok(()), |schema| schema.check(parameters))
     }
 }
@@ -85,8 +88,14 @@ impl Callable<'_> {
 pub(super) struct Registry(BTreeMap<Box<str>, Tool>);
 
 impl Registry {
-    /// Reads a registration. A tool of the same id is replaced by [`Self::put`].
-    pub(super) fn read(&self, raw: &RawValue, limit: usize) -> Result<(Box<str>, Tool), Refusal> {
+    /// Reads a registration. A tool of the same id is replaced by [`Self::put`]. Nothing is made of schemas before it is known that they
+    /// are not too much, and that `allowed` takes the time.
+    pub(super) fn read(
+        &self,
+        raw: &RawValue,
+        limit: usize,
+        allowed: impl FnOnce(Size) -> Result<(), Refusal>,
+    ) -> Result<(Box<str>, Tool), Refusal> {
         let told = "a registration has `id`, `capabilities` (each with a `name`, maybe a `description` and `parameters`), and maybe `security.permissions`";
         let registration: Registration = serde_json::from_str(raw.get()).map_err(|_| wrong(told))?;
         let id = name(&registration.id, "id", true)?;
@@ -94,21 +103,31 @@ impl Registry {
         if registration.capabilities.is_empty() {
             return Err(wrong("a tool has at least one capability"));
         }
-        let mut capabilities = BTreeMap::new();
-        for described in registration.capabilities {
-            let called = name(&described.name, "capabilities.name", false)?;
-            let capability = Capability::new(&id, &described, &permissions)?;
-            if capabilities.insert(called, capability).is_some() {
-                return Err(wrong(format!("the capability `{}` stands twice", described.name)));
-            }
-        }
-        let tool = Tool { raw: raw.to_owned(), permissions: permissions.into(), capabilities };
         let others = || self.0.iter().filter(|(known, _)| **known != id).map(|(_, tool)| tool);
         let count: usize = others().map(|tool| tool.capabilities.len()).sum();
-        if count + tool.capabilities.len() > MOST_CAPABILITIES {
+        if count + registration.capabilities.len() > MOST_CAPABILITIES {
             let told = format!("your tools would have more than {MOST_CAPABILITIES} capabilities");
             return Err(Refusal::new(Code::TooLarge, told));
         }
+        let mut planned = BTreeMap::new();
+        let mut size = Size::default();
+        for described in registration.capabilities {
+            let called = name(&described.name, "capabilities.name", false)?;
+            let plan = described.plan()?;
+            size = plan.as_ref().map_or(size, |plan| size.plus(plan.size));
+            if planned.insert(called.clone(), (described, plan)).is_some() {
+                return Err(wrong(format!("the capability `{called}` stands twice")));
+            }
+        }
+        if let Some(excess) = others().fold(size, |sum, tool| sum.plus(tool.size)).excess() {
+            return Err(Refusal::new(Code::TooLarge, format!("the parameters of your tools would {excess}")));
+        }
+        allowed(size)?;
+        let mut capabilities = BTreeMap::new();
+        for (called, (described, plan)) in planned {
+            capabilities.insert(called, Capability::new(&id, &described, plan, &permissions)?);
+        }
+        let tool = Tool { raw: raw.to_owned(), permissions: permissions.into(), capabilities, size };
         let most = if limit > 0 { MOST_BYTES.min(limit / 2) } else { MOST_BYTES };
         if others().map(Tool::bytes).sum::<usize>() + tool.bytes() > most {
             let told = format!("the descriptions of your tools would have more than {most} bytes");
@@ -168,27 +187,39 @@ impl Tool {
     }
 }
 
+impl Described {
+    fn unfit(&self, why: &str) -> Refusal {
+        wrong(format!("the parameters of `{}` are not usable: {why}", self.name))
+    }
+
+    fn given(&self) -> Option<&RawValue> {
+        self.parameters.as_deref().filter(|raw| raw.get() != "null")
+    }
+
+    fn plan(&self) -> Result<Option<Plan>, Refusal> {
+        self.given().map(Plan::new).transpose().map_err(|why| self.unfit(&why))
+    }
+}
+
 impl Capability {
-    fn new(id: &str, described: &Described, permissions: &[String]) -> Result<Self, Refusal> {
+    fn new(id: &str, described: &Described, plan: Option<Plan>, permissions: &[String]) -> Result<Self, Refusal> {
         let called = &described.name;
-        let unfit = |why: String| wrong(format!("the parameters of `{called}` are not usable: {why}"));
         let mut item = Members::default();
         item.set("name", &format!("{id}.{called}"));
         if let Some(description) = &described.description {
             item.set("description", description);
         }
-        let given = described.parameters.as_deref().filter(|raw| raw.get() != "null");
-        let schema = given.map(Schema::new).transpose().map_err(unfit)?;
-        let mut input = given.and_then(|raw| Members::parse(raw.get())).unwrap_or_default();
+        let schema = plan.map(Plan::build).transpose().map_err(|why| described.unfit(&why))?;
+        let mut input = described.given().and_then(|raw| Members::parse(raw.get())).unwrap_or_default();
         // Parameters have names, and MCP wants that said.
         match input.get("type").map(RawValue::get) {
             None => input.set("type", "object"),
             Some("\"object\"") => {}
-            Some(_) => return Err(unfit("their `type` must be \"object\"".into())),
+            Some(_) => return Err(described.unfit("their `type` must be \"object\"")),
         }
         item.set("inputSchema", &input);
         if !permissions.is_empty() {
-            item.set("_meta", &json!({ "salon/permissions": permissions }));
+            item.set("_meta", &json!({ meta::PERMISSIONS: permissions }));
         }
         Ok(Self { schema, item: item.to_raw() })
     }

@@ -1,6 +1,7 @@
 //! From the others to the client: it is an MCP server in the room, and its tools are what it registered.
 //!
-//! Invariant: the client is asked only what it registered, by callers that are permitted it, with parameters that fit.
+//! Invariants: the client is asked only what it registered, by callers that are permitted it, with parameters that fit. Whoever asks is
+//! answered: by the client, or in its name when it does not, and no reply is dropped while its caller may wait for it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,29 +10,34 @@ use salon_protocol::{Code, Entry, EnvelopeId, McpVersion, Members, ParticipantId
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::calls::PERMISSIONS;
+use super::calls::PATIENCE;
 use super::message::{Destination, Kind, Spoken, read, wrong};
 use super::speech::{Message, write_failure, write_result};
 use super::{Due, Machine, Purpose, raw};
+use crate::mcp::meta;
 use crate::{Action, StreamId};
 
-/// Requests that may wait for the client's answers.
+/// Requests that may wait for the client's answers, in all and of one caller.
 const MOST_ASKED: usize = 1024;
+const MOST_OF_ONE: usize = 64;
 
-/// Replies that wait for the room to take them, and for how long.
-const MOST_LATE: usize = 256;
+/// Replies that may be on their way before no more of the room is heard.
+pub(super) const MOST_REPLIES: usize = 256;
+
+/// How long one waits that the room had too much to take.
 const PAUSE: Duration = Duration::from_millis(250);
-
-/// For whom the gateway asks, where it does so for somebody.
-const ON_BEHALF_OF: &str = "salon/onBehalfOf";
 
 /// A request to the client.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) caller: ParticipantId,
+    /// For whom it is asked: the caller, unless that is the gateway.
+    who: ParticipantId,
     pub(super) id: RpcId,
     /// What the caller recognises news of its progress by.
     pub(super) token: Option<Box<RawValue>>,
+    /// When the client will have been silent for too long.
+    deadline: Instant,
 }
 
 /// An answer in the client's name that is the door's own: a list, or a no.
@@ -39,14 +45,15 @@ pub(super) struct Asked {
 pub(super) struct Reply {
     to: ParticipantId,
     request: EnvelopeId,
+    id: RpcId,
     payload: Box<RawValue>,
 }
 
 /// A call of which it is to be seen whether its caller is permitted it.
 #[derive(Debug)]
 pub(super) struct Judged {
-    /// Whose permissions count.
-    who: ParticipantId,
+    /// The request whose permissions count.
+    request: EnvelopeId,
     entry: Arc<Entry>,
     id: RpcId,
 }
@@ -69,7 +76,16 @@ impl Called {
 
     fn narrowed(&self) -> Option<Vec<String>> {
         // A list that cannot be read permits nothing.
-        self.meta.get(PERMISSIONS).map(|listed| read(listed).unwrap_or_default())
+        self.meta.get(meta::PERMISSIONS).map(|listed| read(listed).unwrap_or_default())
+    }
+
+    /// For whom it is asked, and by which request. Nobody gains by having the gateway ask, and nobody else asks for another.
+    fn origin(&self, entry: &Entry) -> (ParticipantId, EnvelopeId) {
+        let (from, id) = (entry.envelope.from(), entry.envelope.id());
+        let named = |key: &str| self.meta.get(key).filter(|_| from.is_host());
+        let who = named(meta::ON_BEHALF_OF).and_then(read);
+        let request = named(meta::REQUEST).and_then(read);
+        (who.unwrap_or_else(|| from.clone()), request.unwrap_or_else(|| id.clone()))
     }
 }
 
@@ -87,22 +103,44 @@ impl Machine {
     }
 
     fn reply(&mut self, entry: &Entry, id: &RpcId, outcome: &Result<Box<RawValue>, RpcError>, now: Instant) {
+        self.reply_to(entry.envelope.from().clone(), entry.envelope.id().clone(), id.clone(), outcome, now);
+    }
+
+    fn reply_to(
+        &mut self,
+        to: ParticipantId,
+        request: EnvelopeId,
+        id: RpcId,
+        outcome: &Result<Box<RawValue>, RpcError>,
+        now: Instant,
+    ) {
         let payload = rpc::outcome(&id.to_raw(), outcome);
-        let to = entry.envelope.from().clone();
-        self.say_reply(Reply { to, request: entry.envelope.id().clone(), payload }, now);
+        self.say_reply(Reply { to, request, id, payload }, now);
     }
 
     fn say_reply(&mut self, reply: Reply, now: Instant) {
-        let (id, ts) = self.stamps.next(now);
-        let Reply { to, request, payload } = reply.clone();
-        let purpose = Purpose::Reply(Box::new(reply));
-        // One that is longer than the room takes would be so again.
-        let _ = self.publish((&id, ts), std::slice::from_ref(&to), Some(&request), payload, purpose);
+        if self.try_reply(reply.clone(), now).is_err() {
+            // One that is longer than the room takes would be so again; that it is can still be said.
+            let message = "the answer is longer than a message may be".to_owned();
+            let error = told(RpcError::INTERNAL, Code::TooLarge, message);
+            let payload = rpc::outcome(&reply.id.to_raw(), &Err(error));
+            let _ = self.try_reply(Reply { payload, ..reply }, now);
+        }
     }
 
-    /// The room has had too much of the client: what is to be replied in its name waits a little.
+    fn try_reply(&mut self, reply: Reply, now: Instant) -> Result<(), Refusal> {
+        let (id, ts) = self.stamps.next(now);
+        let Reply { to, request, payload, .. } = reply.clone();
+        let purpose = Purpose::Reply(Box::new(reply));
+        let published = self.publish((&id, ts), std::slice::from_ref(&to), Some(&request), payload, purpose);
+        published.map_err(|(refusal, _)| refusal)?;
+        self.replying += 1;
+        Ok(())
+    }
+
+    /// The room does not take a reply. Where it has too much to do the reply waits a little; otherwise nobody waits for it any more.
     pub(super) fn not_replied(&mut self, reply: Reply, refusal: &Refusal, now: Instant) {
-        if refusal.code == Code::RateLimited && self.late.len() < MOST_LATE {
+        if refusal.code == Code::RateLimited {
             if self.late.is_empty() {
                 self.timers.insert((now + PAUSE, Due::Replies));
             }
@@ -136,16 +174,15 @@ impl Machine {
         if tool.permissions.is_empty() && called.narrowed().is_none() {
             return self.pass_on(entry, id, &[], now);
         }
-        // Nobody gains by having the gateway ask.
-        let behalf = called.meta.get(ON_BEHALF_OF).filter(|_| entry.envelope.from().is_host());
-        let who = behalf.and_then(read).unwrap_or_else(|| entry.envelope.from().clone());
-        self.judged.push(Judged { who: who.clone(), entry: entry.clone(), id: id.clone() });
-        self.actions.push_back(Action::Permissions(who));
+        let (who, request) = called.origin(entry);
+        self.judged.push(Judged { request: request.clone(), entry: entry.clone(), id: id.clone() });
+        self.actions.push_back(Action::Permissions { who, request });
     }
 
-    /// It is known what somebody is permitted.
-    pub(super) fn permitted(&mut self, who: &ParticipantId, granted: &[String], now: Instant) {
-        let (known, others) = std::mem::take(&mut self.judged).into_iter().partition(|judged| judged.who == *who);
+    /// It is known what a request is permitted.
+    pub(super) fn permitted(&mut self, request: &EnvelopeId, granted: &[String], now: Instant) {
+        let (known, others) =
+            std::mem::take(&mut self.judged).into_iter().partition(|judged| judged.request == *request);
         self.judged = others;
         let known: Vec<Judged> = known;
         for Judged { entry, id, .. } in known {
@@ -155,13 +192,13 @@ impl Machine {
 
     /// Asks the client, unless the caller may not or the parameters do not fit.
     fn pass_on(&mut self, entry: &Arc<Entry>, id: &RpcId, granted: &[String], now: Instant) {
-        match self.ask(entry, id, granted) {
-            Ok(text) => self.streams.say(text),
+        match self.ask(entry, id, granted, now) {
+            Ok(text) => self.streams.ask(text, entry.envelope.id().clone()),
             Err(error) => self.reply(entry, id, &Err(error), now),
         }
     }
 
-    fn ask(&mut self, entry: &Entry, id: &RpcId, granted: &[String]) -> Result<String, RpcError> {
+    fn ask(&mut self, entry: &Entry, id: &RpcId, granted: &[String], now: Instant) -> Result<String, RpcError> {
         let envelope = &entry.envelope;
         let unknown = || told(RpcError::INVALID_PARAMS, Code::NotFound, "no such tool is registered here".into());
         let called = Called::read(entry).ok_or_else(unknown)?;
@@ -172,16 +209,21 @@ impl Machine {
         };
         if let Some(lacking) = tool.permissions.iter().find(|wanted| !is_permitted(wanted)) {
             let message = format!("`{}` needs the permission `{lacking}`", called.name);
-            return Err(told(FORBIDDEN, Code::Forbidden, message));
+            return Err(told(FAILED, Code::Forbidden, message));
         }
         if !called.arguments.get().starts_with('{') {
             return Err(RpcError::invalid_params("`arguments` must be an object"));
         }
-        tool.check(&called.arguments).map_err(|why| told(RpcError::INVALID_PARAMS, Code::InvalidParameters, why))?;
+        let (who, _) = called.origin(entry);
+        // Before the arguments are looked at, which takes longer.
+        let full = |message: String| Err(told(RpcError::INTERNAL, Code::RateLimited, message));
         if self.asked.len() >= MOST_ASKED {
-            let message = format!("{MOST_ASKED} requests wait for answers already");
-            return Err(told(RpcError::INTERNAL, Code::RateLimited, message));
+            return full(format!("{MOST_ASKED} requests wait for answers already"));
         }
+        if self.asked.values().filter(|asked| asked.who == who).count() >= MOST_OF_ONE {
+            return full(format!("{MOST_OF_ONE} requests of yours wait for answers already"));
+        }
+        tool.check(&called.arguments).map_err(|unfit| told(RpcError::INVALID_PARAMS, unfit.code(), unfit.told()))?;
         let mut wanted = Members::default();
         wanted.set("id", tool.id);
         wanted.set("capability", tool.capability);
@@ -199,9 +241,52 @@ impl Machine {
         }
         let text = message.text();
         let token = called.meta.get("progressToken").map(ToOwned::to_owned);
-        let asked = Asked { caller: envelope.from().clone(), id: id.clone(), token };
-        self.asked.insert(envelope.id().clone(), asked);
+        let asked = Asked { caller: envelope.from().clone(), who, id: id.clone(), token, deadline: now + PATIENCE };
+        self.wait_for(envelope.id().clone(), asked);
         Ok(text)
+    }
+
+    /// Waits for the client's answer to a request.
+    pub(super) fn wait_for(&mut self, request: EnvelopeId, asked: Asked) {
+        self.timers.insert((asked.deadline, Due::Asked(request.clone())));
+        self.asked.insert(request, asked);
+    }
+
+    /// Nothing more is waited for.
+    fn drop_asked(&mut self, request: &EnvelopeId) -> Option<Asked> {
+        let asked = self.asked.remove(request)?;
+        self.timers.remove(&(asked.deadline, Due::Asked(request.clone())));
+        Some(asked)
+    }
+
+    /// The client is at work on a request.
+    pub(super) fn lengthen(&mut self, request: &EnvelopeId, now: Instant) {
+        if let Some(mut asked) = self.drop_asked(request) {
+            asked.deadline = now + PATIENCE;
+            self.wait_for(request.clone(), asked);
+        }
+    }
+
+    /// The client has been silent about a request for too long: its caller is told, and so is the client.
+    pub(super) fn unanswered(&mut self, request: &EnvelopeId, now: Instant) {
+        let Some(Asked { caller, id, .. }) = self.drop_asked(request) else { return };
+        let reason = format!("`{}` did not answer within {} seconds", self.options.me, PATIENCE.as_secs());
+        let mut cancelled = Members::default();
+        cancelled.set("reason", &reason);
+        self.reply_to(caller, request.clone(), id, &Err(told(FAILED, Code::Timeout, reason)), now);
+        let (made, at) = self.stamps.next(now);
+        let gateway = ParticipantId::host();
+        let message = Message::new("notification", &made, at, &gateway, Some(&self.options.me));
+        self.streams.say(message.about(request.as_str()).with("cancelled", &cancelled).text());
+    }
+
+    /// Answers what was asked of a client that listens to nothing.
+    pub(super) fn answer_unheard(&mut self, now: Instant) {
+        for request in self.streams.unheard() {
+            let Some(Asked { caller, id, .. }) = self.drop_asked(&request) else { continue };
+            let message = format!("`{}` does not take its messages, and too many wait for it", self.options.me);
+            self.reply_to(caller, request, id, &Err(told(FAILED, Code::RateLimited, message)), now);
+        }
     }
 
     /// The client answers a request.
@@ -230,7 +315,7 @@ impl Machine {
             (Kind::Error, None) => return Err(wrong("an error needs `error`")),
             _ => write_result(payload.get("result"), context, metadata.as_ref()),
         };
-        let Some(asked) = self.asked.remove(&request) else { return Err(unknown()) };
+        let Some(asked) = self.drop_asked(&request) else { return Err(unknown()) };
         let response = rpc::response(&asked.id.to_raw(), &result);
         let caller = asked.caller.clone();
         let made = self.stamps.next(now).0;
@@ -249,7 +334,7 @@ impl Machine {
         let caller = entry.envelope.from();
         let found = self.asked.iter().find(|(_, asked)| asked.caller == *caller && asked.id == id);
         let Some(request) = found.map(|(request, _)| request.clone()) else { return };
-        self.asked.remove(&request);
+        self.drop_asked(&request);
         let mut cancelled = Members::default();
         if let Some(reason) = params.get("reason") {
             cancelled.set("reason", reason);
@@ -261,12 +346,15 @@ impl Machine {
 
     /// Whoever has left waits for nothing.
     pub(super) fn forget_caller(&mut self, who: &ParticipantId) {
-        self.asked.retain(|_, asked| asked.caller != *who);
+        let theirs = self.asked.iter().filter(|(_, asked)| asked.caller == *who);
+        for request in theirs.map(|(request, _)| request.clone()).collect::<Vec<_>>() {
+            self.drop_asked(&request);
+        }
     }
 }
 
-/// The JSON-RPC code of a call that is not permitted.
-const FORBIDDEN: i64 = -32000;
+/// The JSON-RPC code of a call that comes to nothing for a reason of this protocol's; which, its data say.
+const FAILED: i64 = -32000;
 
 fn told(code: i64, word: Code, message: String) -> RpcError {
     RpcError::new(code, message).with_data(&json!({ "code": word }))

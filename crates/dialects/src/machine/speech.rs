@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::message::{EVERYBODY, VERSION};
+use crate::mcp::meta;
 
 /// A message to be said.
 #[derive(Serialize)]
@@ -39,6 +40,16 @@ pub(super) struct Failure {
     pub(super) message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) details: Option<Box<RawValue>>,
+}
+
+/// What is said where nothing was.
+const WORDLESS: &str = "the tool failed";
+
+impl Failure {
+    /// What the content of a result says of it.
+    fn words(&self) -> &str {
+        if self.message.is_empty() { WORDLESS } else { &self.message }
+    }
 }
 
 impl From<&Refusal> for Failure {
@@ -126,27 +137,30 @@ pub(super) struct Answered {
 /// Reads the result of `tools/call`: what came of it, or why it failed.
 pub(super) fn read_result(raw: &RawValue) -> (Answered, Option<Failure>) {
     let mut result = Members::parse(raw.get()).unwrap_or_default();
-    let mut meta = result.remove("_meta").and_then(|meta| Members::parse(meta.get())).unwrap_or_default();
-    let mut answered = Answered { context: meta.remove("context"), metadata: meta.remove("metadata"), result: None };
+    let mut own = result.remove("_meta").and_then(|meta| Members::parse(meta.get())).unwrap_or_default();
+    let mut answered = Answered { context: own.remove("context"), metadata: own.remove("metadata"), result: None };
     if result.get("resultType").is_some_and(|kind| kind.get() == "\"input_required\"") {
         let message = "the tool asks its caller something, which this protocol has no way to answer".to_owned();
         return (answered, Some(Failure { code: Code::ToolError, message, details: None }));
     }
     let texts = texts(result.get("content"));
+    // What stands beside the content says the same, or it does not count: nobody is shown another result than all others.
+    let is_said = |told: &str| texts.as_deref() == Some(told);
     let structured = result.remove("structuredContent").filter(|content| content.get() != "null");
     let failed = result.get("isError").is_some_and(|failed| failed.get() == "true");
     if failed {
-        let told = meta.remove("error").and_then(|error| read_failure(&error));
+        let told = own.remove(meta::ERROR).and_then(|error| read_failure(&error));
+        let told = told.filter(|failure| is_said(failure.words()));
         let worded = || structured.as_deref().and_then(read_worded);
         let content = || result.get("content").filter(|_| texts.is_none()).map(ToOwned::to_owned);
-        let message = || texts.clone().unwrap_or_else(|| "the tool failed".to_owned());
+        let message = || texts.clone().unwrap_or_else(|| WORDLESS.to_owned());
         let plain =
             || Failure { code: Code::ToolError, message: message(), details: structured.clone().or_else(content) };
         return (answered, Some(told.or_else(worded).unwrap_or_else(plain)));
     }
-    let text = || texts.and_then(|text| to_raw_value(&text).ok());
-    answered.result = meta
-        .remove("result")
+    let kept = own.remove(meta::RESULT).filter(|kept| is_said(kept.get()));
+    let text = || texts.as_ref().and_then(|text| to_raw_value(text).ok());
+    answered.result = kept
         .or(structured)
         .or_else(text)
         .or_else(|| result.remove("content"))
@@ -194,7 +208,7 @@ pub(super) fn write_result(
     context: Option<&RawValue>,
     metadata: Option<&Members>,
 ) -> Box<RawValue> {
-    let (mut answer, mut meta) = (Members::default(), Members::default());
+    let (mut answer, mut own) = (Members::default(), Members::default());
     let text =
         result.map(|result| serde_json::from_str::<String>(result.get()).unwrap_or_else(|_| result.get().to_owned()));
     let content: Vec<_> = text.iter().map(|text| serde_json::json!({ "type": "text", "text": text })).collect();
@@ -202,37 +216,37 @@ pub(super) fn write_result(
     match result {
         Some(object) if object.get().starts_with('{') => answer.set("structuredContent", object),
         // A text is told by the content alone; other values would come out as texts of it.
-        Some(other) if !other.get().starts_with('"') => meta.set("result", other),
+        Some(other) if !other.get().starts_with('"') => own.set(meta::RESULT, other),
         _ => {}
     }
-    finish(answer, meta, context, metadata)
+    finish(answer, own, context, metadata)
 }
 
 /// The failure a participant of this protocol answered with, as the result of `tools/call`.
 pub(super) fn write_failure(error: &Members, context: Option<&RawValue>, metadata: Option<&Members>) -> Box<RawValue> {
-    let (mut answer, mut meta) = (Members::default(), Members::default());
+    let (mut answer, mut own) = (Members::default(), Members::default());
     let text: Option<String> = error.get("message").and_then(|message| serde_json::from_str(message.get()).ok());
-    let text = text.unwrap_or_else(|| "the tool failed".to_owned());
+    let text = text.filter(|text| !text.is_empty()).unwrap_or_else(|| WORDLESS.to_owned());
     answer.set("content", &[serde_json::json!({ "type": "text", "text": text })]);
     answer.set("isError", &true);
-    meta.set("error", error);
-    finish(answer, meta, context, metadata)
+    own.set(meta::ERROR, error);
+    finish(answer, own, context, metadata)
 }
 
 fn finish(
     mut answer: Members,
-    mut meta: Members,
+    mut own: Members,
     context: Option<&RawValue>,
     metadata: Option<&Members>,
 ) -> Box<RawValue> {
     if let Some(context) = context {
-        meta.set("context", context);
+        own.set("context", context);
     }
     if let Some(metadata) = metadata {
-        meta.set("metadata", metadata);
+        own.set("metadata", metadata);
     }
-    if !meta.is_empty() {
-        answer.set("_meta", &meta);
+    if !own.is_empty() {
+        answer.set("_meta", &own);
     }
     answer.to_raw()
 }

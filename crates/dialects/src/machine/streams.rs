@@ -1,11 +1,12 @@
 //! What goes out on which stream: a WebSocket takes everything, a POST its one answer, and the rest goes to whoever listens.
 //!
 //! Over HTTP what belongs to no POST waits for a listener, and the newest of what was said is kept for one that comes back. Both are
-//! bounded, and the oldest goes first.
+//! bounded, and the oldest goes first. Nothing goes in silence: a request that nobody heard is given back, to be answered, and a listener
+//! is told how many messages it has missed.
 
 use std::collections::{HashSet, VecDeque};
 
-use salon_protocol::Code;
+use salon_protocol::{Code, EnvelopeId};
 
 use crate::{Action, EventFrame, Form, Frame, Head, Listen, StreamId};
 
@@ -27,6 +28,8 @@ pub(super) enum Answer {
 struct Said {
     number: u64,
     text: Box<str>,
+    /// The request it is, where it is one.
+    request: Option<EnvelopeId>,
 }
 
 /// The streams of one client.
@@ -44,6 +47,8 @@ pub(super) struct Streams {
     /// How many messages there have been for listeners, and how many of them have been said.
     last: u64,
     told: u64,
+    /// Requests that went without a listener having heard them.
+    unheard: Vec<EnvelopeId>,
     actions: VecDeque<Action>,
 }
 
@@ -58,6 +63,7 @@ impl Streams {
             bytes: 0,
             last: 0,
             told: 0,
+            unheard: Vec::new(),
             actions: VecDeque::new(),
         }
     }
@@ -70,8 +76,9 @@ impl Streams {
         self.posts.insert(stream);
     }
 
-    /// Somebody listens: first comes what it has not seen. Who listened before does not any more.
-    pub(super) fn listen(&mut self, stream: StreamId, listen: &Listen) {
+    /// Somebody listens: first comes what it has not seen, after a word about how much of that is gone. Who listened before does not
+    /// any more.
+    pub(super) fn listen(&mut self, stream: StreamId, listen: &Listen, gone: impl FnOnce(u64) -> String) {
         self.actions.push_back(Action::Begin(stream, head(200, Form::Events)));
         if let Some(before) = self.listener.replace(stream) {
             self.actions.push_back(Action::Finish(before));
@@ -79,6 +86,13 @@ impl Streams {
         // Whoever names no event of this session has what waits for a listener.
         let number = |after: &str| after.strip_prefix(&*self.tag)?.strip_prefix('.')?.parse::<u64>().ok();
         let seen = listen.after.as_deref().and_then(number).unwrap_or(self.told);
+        let oldest = self.kept.front().map_or(self.last + 1, |said| said.number);
+        let missing = oldest.saturating_sub(seen.saturating_add(1));
+        if missing > 0 {
+            // Without an id: whoever comes back names the last message it has.
+            let event = EventFrame { name: Some("message"), id: None, retry: None, data: gone(missing).into() };
+            self.actions.push_back(Action::Send(stream, Frame::Event(Box::new(event))));
+        }
         let missed: Vec<_> = self.kept.iter().filter(|said| said.number > seen).map(|said| self.event(said)).collect();
         self.actions.extend(missed.into_iter().map(|event| Action::Send(stream, event)));
         self.told = self.last;
@@ -102,11 +116,25 @@ impl Streams {
 
     /// Says something that answers no message.
     pub(super) fn say(&mut self, text: String) {
+        self.put_out(text, None);
+    }
+
+    /// Asks something, which is given back by [`Self::unheard`] should nobody hear it.
+    pub(super) fn ask(&mut self, text: String, request: EnvelopeId) {
+        self.put_out(text, Some(request));
+    }
+
+    /// What was asked and has gone without anybody having heard it.
+    pub(super) fn unheard(&mut self) -> Vec<EnvelopeId> {
+        std::mem::take(&mut self.unheard)
+    }
+
+    fn put_out(&mut self, text: String, request: Option<EnvelopeId>) {
         if let Some(stream) = self.duplex {
             return self.actions.push_back(Action::Send(stream, Frame::Text(text.into())));
         }
         self.last += 1;
-        let said = Said { number: self.last, text: text.into() };
+        let said = Said { number: self.last, text: text.into(), request };
         if let Some(stream) = self.listener {
             self.told = self.last;
             let event = self.event(&said);
@@ -115,7 +143,9 @@ impl Streams {
         self.bytes += said.text.len();
         self.kept.push_back(said);
         while self.kept.len() > 1 && (self.kept.len() > MOST_KEPT || self.bytes > MOST_BYTES) {
-            self.bytes -= self.kept.pop_front().map_or(0, |said| said.text.len());
+            let Some(said) = self.kept.pop_front() else { break };
+            self.bytes -= said.text.len();
+            self.unheard.extend(said.request.filter(|_| said.number > self.told));
         }
     }
 

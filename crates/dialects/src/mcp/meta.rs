@@ -16,6 +16,16 @@ const LEVEL: &str = "io.modelcontextprotocol/logLevel";
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 const TOKEN: &str = "progressToken";
 
+/// What of its permissions the caller lets a call have, and what a tool requires of its callers.
+pub const PERMISSIONS: &str = "salon/permissions";
+/// For whom the gateway asks, where it does so for somebody, and which request of theirs it is about.
+pub const ON_BEHALF_OF: &str = "salon/onBehalfOf";
+pub const REQUEST: &str = "salon/request";
+/// A tool's result as its protocol has it, where MCP has no place for it.
+pub const RESULT: &str = "salon/result";
+/// Why a tool failed, as its protocol has it.
+pub const ERROR: &str = "salon/error";
+
 fn of(holder: &RawValue) -> Option<Members> {
     Members::parse(Members::parse(holder.get())?.get("_meta")?.get())
 }

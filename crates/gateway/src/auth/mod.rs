@@ -35,7 +35,7 @@ pub struct Grant {
     pub expires: Timestamp,
     /// The token's own id (`jti`), for the audit trail.
     pub token_id: Option<String>,
-    /// Whether every message of the Machine Context Protocol must be signed.
+    /// Whether every message must be signed, which only the Machine Context Protocol can do: it opens no other door.
     pub require_integrity: bool,
     /// The key whose holder the token is for (`cnf`), with which messages can be signed.
     pub confirmation: Option<Confirmation>,
@@ -66,6 +66,11 @@ impl Grant {
     /// Refuses a topic the grant does not open.
     pub fn require(&self, topic: &TopicName) -> Result<(), AuthError> {
         if self.opens(topic) { Ok(()) } else { Err(AuthError::TopicNotOpen(topic.clone())) }
+    }
+
+    /// Refuses a grant whose holder must sign everything it says, where nothing can be signed.
+    pub fn require_unsigned(&self) -> Result<(), AuthError> {
+        if self.require_integrity { Err(AuthError::MustSign) } else { Ok(()) }
     }
 
     /// The topic, where the grant opens exactly one.
@@ -134,6 +139,11 @@ pub enum AuthError {
     /// Good, but not for this topic.
     #[error("topic `{0}` is not open to this token")]
     TopicNotOpen(TopicName),
+    /// Good, but for signed messages alone.
+    #[error(
+        "the token demands that every message is signed (`require_integrity`): it is good at /context/v1, where the Machine Context Protocol is spoken, and nowhere else"
+    )]
+    MustSign,
     /// Not a ticket of ours, or not any more.
     #[error("the ticket is unknown, used or expired; a ticket works once, for 30 seconds")]
     TicketUnknown,
@@ -149,7 +159,7 @@ impl AuthError {
     /// The stable word for the wire.
     pub fn code(&self) -> Code {
         match self {
-            Self::ReservedId | Self::TopicNotOpen(_) | Self::TicketForOtherTopic => Code::Forbidden,
+            Self::ReservedId | Self::TopicNotOpen(_) | Self::TicketForOtherTopic | Self::MustSign => Code::Forbidden,
             Self::TooManyTickets => Code::RateLimited,
             _ => Code::Unauthorized,
         }

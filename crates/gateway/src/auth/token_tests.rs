@@ -250,6 +250,26 @@ fn bad_tokens_are_refused_each_for_its_reason() {
 }
 
 #[test]
+fn a_confirmation_of_another_kind_is_no_key_to_sign_with() {
+    let key =
+        |cnf: Value| Verifier::new(local()).verify(&signed(&with("cnf", cnf)), NOW).expect("a grant").confirmation;
+    let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+    assert!(key(json!({ "jwk": { "kty": "OKP", "crv": "Ed25519", "x": x } })).is_some());
+    for other in [
+        json!({ "jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I" }),
+        json!({ "x5t#S256": "bwcK0esc3ACC3DB2Y5_lESsXE8o9ltc05O89jdN-dg2" }),
+        json!({ "jwk": { "kty": "EC", "crv": "P-256", "x": x, "y": x } }),
+        json!({ "jwk": { "kty": "OKP", "crv": "X25519", "x": x } }),
+        json!({ "jwk": "text" }),
+        json!("text"),
+        json!([]),
+        json!(null),
+    ] {
+        assert_eq!(key(other.clone()), None, "{other}");
+    }
+}
+
+#[test]
 fn a_token_opens_the_topics_of_its_audience() {
     let opens = |aud: Value, topic: &str| {
         let grant = Verifier::new(local()).verify(&signed(&with("aud", aud)), NOW).expect("a grant");

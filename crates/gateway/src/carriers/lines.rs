@@ -16,13 +16,25 @@ use axum::body::Bytes;
 use futures_util::Stream;
 use salon_dialects::{Frame, Head, Opening, StreamId};
 use salon_protocol::CloseReason;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::pipe::{Common, Listener, Pipe};
 use super::{Carrier, Opened, Received};
 
 /// How many frames may wait to be heard.
 const INBOX: usize = 8;
+
+/// How many connections may use one session at once.
+pub(crate) const MOST_LINES: usize = 16;
+
+/// Why a connection is none of a session's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotOpened {
+    /// The session has ended.
+    Ended,
+    /// As many connections use it as may.
+    Full,
+}
 
 enum Call {
     Open(StreamId, Arc<Pipe>),
@@ -35,16 +47,18 @@ pub(crate) struct Way {
     calls: mpsc::Sender<Call>,
     common: Arc<Common>,
     last: Arc<AtomicU32>,
+    places: Arc<Semaphore>,
 }
 
 impl Way {
-    /// A connection becomes one of the session's; `None` when the session has ended.
-    pub(crate) async fn open(&self) -> Option<(Line, Answers)> {
+    /// A connection becomes one of the session's.
+    pub(crate) async fn open(&self) -> Result<(Line, Answers), NotOpened> {
+        let place = self.places.clone().try_acquire_owned().map_err(|_| NotOpened::Full)?;
         let (pipe, listener) = Pipe::new(self.common.clone());
         // One session has fewer connections than there are numbers.
         let stream = StreamId(self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1));
-        self.calls.send(Call::Open(stream, pipe)).await.ok()?;
-        Some((Line { calls: self.calls.clone(), stream }, Answers(listener)))
+        self.calls.send(Call::Open(stream, pipe)).await.map_err(|_| NotOpened::Ended)?;
+        Ok((Line { calls: self.calls.clone(), stream, _place: place }, Answers(listener)))
     }
 }
 
@@ -52,6 +66,7 @@ impl Way {
 pub(crate) struct Line {
     calls: mpsc::Sender<Call>,
     stream: StreamId,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Line {
@@ -95,7 +110,12 @@ impl Lines {
     pub(crate) fn new(expires: Instant, unheard: Unheard) -> (Self, Way) {
         let (sender, calls) = mpsc::channel(INBOX);
         let common = Arc::<Common>::default();
-        let way = Way { calls: sender, common: common.clone(), last: Arc::default() };
+        let way = Way {
+            calls: sender,
+            common: common.clone(),
+            last: Arc::default(),
+            places: Arc::new(Semaphore::new(MOST_LINES)),
+        };
         (Self { calls, common, pipes: HashMap::new(), cut: Vec::new(), unheard, expires }, way)
     }
 
@@ -237,7 +257,20 @@ mod tests {
         assert_eq!(answer(&mut answers).await.as_deref(), Some("unheard a"));
         assert_eq!(answer(&mut answers).await, None);
         assert_eq!(line.send(b"b".as_slice().into()).await, Err(b"b".as_slice().into()));
-        assert!(way.open().await.is_none());
+        assert_eq!(way.open().await.err(), Some(NotOpened::Ended));
+    }
+
+    #[tokio::test]
+    async fn so_many_connections_use_a_session_and_no_more() {
+        let (mut lines, way) = lines();
+        let mut open = Vec::new();
+        for _ in 0..MOST_LINES {
+            open.push(way.open().await.expect("open"));
+            next(&mut lines).await;
+        }
+        assert_eq!(way.open().await.err(), Some(NotOpened::Full));
+        open.pop();
+        assert!(way.open().await.is_ok(), "whoever hangs up makes room");
     }
 
     #[tokio::test]

@@ -51,6 +51,13 @@ impl WebSocket {
         Self { io, context, replies: Vec::new(), queue: Arc::default(), unflushed: false, shut: false }
     }
 
+    /// From here on frames beyond another limit are not read.
+    pub(crate) fn set_hard_limit(&mut self, hard_limit: usize) {
+        self.context.set_config(|config| {
+            *config = config.max_message_size(Some(hard_limit)).max_frame_size(Some(hard_limit));
+        });
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         lock(&self.queue)
     }

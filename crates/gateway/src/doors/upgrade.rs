@@ -59,16 +59,25 @@ fn has(headers: &HeaderMap, name: HeaderName, wanted: &str) -> bool {
     values.flat_map(|value| value.split(',')).any(|token| token.trim().eq_ignore_ascii_case(wanted))
 }
 
+/// How long a message may be for it to be read at all. Twice the limit is still read, so that a message just over it gets its refusal
+/// and the connection stays usable.
+pub(super) fn hard_limit(gateway: &Gateway) -> usize {
+    let limit = gateway.config.limits.envelope().message;
+    if limit > 0 { limit.saturating_mul(2) } else { MOST_MESSAGE }
+}
+
 /// Waits for the connection to become a WebSocket.
 pub(super) async fn socket(gateway: &Gateway, upgrade: OnUpgrade) -> Option<WebSocket> {
+    socket_within(hard_limit(gateway), upgrade).await
+}
+
+/// The same with a limit of its own.
+pub(super) async fn socket_within(hard_limit: usize, upgrade: OnUpgrade) -> Option<WebSocket> {
     let upgraded = upgrade.await.ok()?;
     let Ok(parts) = upgraded.downcast::<TokioIo<Socket>>() else {
         tracing::error!("an upgraded connection is not one of ours");
         return None;
     };
-    // Twice the limit is still read, so that a message just over it gets its refusal and the connection stays usable.
-    let limit = gateway.config.limits.envelope().message;
-    let hard_limit = if limit > 0 { limit.saturating_mul(2) } else { MOST_MESSAGE };
     Some(WebSocket::new(parts.io.into_inner(), &parts.read_buf, hard_limit))
 }
 

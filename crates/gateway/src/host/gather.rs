@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use salon_dialects::mcp::meta;
 use salon_protocol::{EnvelopeId, Members, ParticipantId, RpcError, Tally};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -89,7 +90,7 @@ pub(super) async fn call_all(
         }
     }
 
-    let meta = Meta { on_behalf_of: request.caller(), permissions: permissions(&request) };
+    let meta = meta_for(&request);
     let params = Params { name: &wish.tool, arguments: wish.arguments.as_deref(), meta };
     // Everyone is asked as soon as it is known what it offers, whoever else is slow to say.
     let (mut in_doubt, mut waiting) = (HashSet::new(), HashSet::new());
@@ -155,21 +156,20 @@ struct Params<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<&'a RawValue>,
     #[serde(rename = "_meta")]
-    meta: Meta<'a>,
+    meta: Members,
 }
 
-#[derive(Serialize)]
-struct Meta<'a> {
-    #[serde(rename = "salon/onBehalfOf")]
-    on_behalf_of: &'a ParticipantId,
-    /// What the caller has narrowed its own permissions to.
-    #[serde(rename = "salon/permissions", skip_serializing_if = "Option::is_none")]
-    permissions: Option<Box<RawValue>>,
-}
-
-fn permissions(request: &Request) -> Option<Box<RawValue>> {
+/// For whom it is asked, by which request, and what the caller has narrowed its own permissions to.
+fn meta_for(request: &Request) -> Members {
+    let mut told = Members::default();
+    told.set(meta::ON_BEHALF_OF, request.caller());
+    told.set(meta::REQUEST, request.entry.envelope.id());
     let member = |text: &str, key: &str| Members::parse(text)?.remove(key);
-    member(member(request.entry.envelope.params()?, "_meta")?.get(), "salon/permissions")
+    let own = request.entry.envelope.params().and_then(|params| member(params, "_meta"));
+    if let Some(narrowed) = own.and_then(|own| member(own.get(), meta::PERMISSIONS)) {
+        told.set(meta::PERMISSIONS, &narrowed);
+    }
+    told
 }
 
 #[derive(Serialize)]

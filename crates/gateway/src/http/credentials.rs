@@ -17,6 +17,22 @@ pub(crate) const SUBPROTOCOL: &str = "mcpx.v0";
 
 const BEARER_SUBPROTOCOL: &str = "bearer.";
 
+/// Whether what is said at an address can be signed. A token that demands it opens no other.
+#[derive(Clone, Copy)]
+enum Signing {
+    Possible,
+    No,
+}
+
+impl Signing {
+    fn judge(self, grant: Grant) -> Result<Grant, AuthError> {
+        match self {
+            Self::Possible => Ok(grant),
+            Self::No => grant.require_unsigned().map(|()| grant),
+        }
+    }
+}
+
 /// A request that wants in.
 pub(crate) struct Asking<'a> {
     pub(crate) gateway: &'a Gateway,
@@ -30,26 +46,49 @@ pub(crate) struct Asking<'a> {
 impl Asking<'_> {
     /// Verifies whoever asks, by header alone.
     pub(crate) fn by_header(&self) -> Result<Grant, Problem> {
-        self.noted(self.verify(None))
+        self.noted(self.verify(None, Signing::No))
+    }
+
+    /// The same for whoever wants a ticket, which is worth no more than the token was.
+    pub(crate) fn for_ticket(&self) -> Result<Grant, Problem> {
+        self.noted(self.verify(None, Signing::Possible))
     }
 
     /// Verifies whoever wants a stream or a socket: by header, by ticket, or by subprotocol.
     pub(crate) fn for_stream(&self) -> Result<Grant, Problem> {
+        self.for_stream_with(Signing::No)
+    }
+
+    /// The same where messages can be signed, or must be.
+    pub(crate) fn for_signed_stream(&self) -> Result<Grant, Problem> {
+        self.for_stream_with(Signing::Possible)
+    }
+
+    fn for_stream_with(&self, signing: Signing) -> Result<Grant, Problem> {
         match (self.query.get("ticket"), self.topic) {
             (Some(ticket), Some(topic)) => {
                 let redeemed = self.gateway.tickets.redeem(ticket, topic, clock::now());
-                self.noted(redeemed.map_err(Problem::from))
+                self.noted(redeemed.and_then(|grant| signing.judge(grant)).map_err(Problem::from))
             }
-            _ => self.noted(self.verify(subprotocol_token(self.headers))),
+            _ => self.noted(self.verify(subprotocol_token(self.headers), signing)),
         }
     }
 
     /// Verifies one of many requests of a session. Only a no is kept in the audit trail; the yes is with the session's beginning.
     pub(crate) fn in_passing(&self, is_stream: bool) -> Result<Grant, Problem> {
+        self.in_passing_with(is_stream, Signing::No)
+    }
+
+    /// The same where messages can be signed, or must be.
+    pub(crate) fn in_signed_passing(&self, is_stream: bool) -> Result<Grant, Problem> {
+        self.in_passing_with(is_stream, Signing::Possible)
+    }
+
+    fn in_passing_with(&self, is_stream: bool, signing: Signing) -> Result<Grant, Problem> {
         if is_stream && self.query.get("ticket").is_some() {
-            return self.for_stream();
+            return self.for_stream_with(signing);
         }
-        let verified = self.verify(subprotocol_token(self.headers).filter(|_| is_stream));
+        let verified = self.verify(subprotocol_token(self.headers).filter(|_| is_stream), signing);
         if verified.is_err() { self.noted(verified) } else { verified }
     }
 
@@ -59,9 +98,9 @@ impl Asking<'_> {
         gateway.audit.record(event.address(peer).topic(topic));
     }
 
-    /// Verifies a token that came in a message.
+    /// Verifies a token that came in a message, as only those do that can be signed.
     pub(crate) fn by_message(&self, token: &str) -> Result<Grant, Problem> {
-        self.noted(self.verify(Some(token)))
+        self.noted(self.verify(Some(token), Signing::Possible))
     }
 
     /// Whether anything is shown that could let somebody in.
@@ -76,14 +115,14 @@ impl Asking<'_> {
         token.or_else(|| dev_token(self.gateway, self.query)).filter(|_| self.query.get("ticket").is_none())
     }
 
-    fn verify(&self, otherwise: Option<&str>) -> Result<Grant, Problem> {
+    fn verify(&self, otherwise: Option<&str>, signing: Signing) -> Result<Grant, Problem> {
         refuse_tokens_in_url(self.gateway, self.query)?;
         let token = bearer(self.headers)?.or(otherwise).or_else(|| dev_token(self.gateway, self.query));
         let grant = self.gateway.verifier.verify(token.ok_or(AuthError::Missing)?, clock::now())?;
         if let Some(topic) = self.topic {
             grant.require(topic)?;
         }
-        Ok(grant)
+        Ok(signing.judge(grant)?)
     }
 
     /// Keeps in the audit trail how the attempt went.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{RawPathParams, Request, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use salon_protocol::{ParticipantId, TopicName};
@@ -40,7 +40,7 @@ pub(super) async fn describe(
     State(gateway): State<Arc<Gateway>>,
     names: RawPathParams,
     request: Request,
-) -> Result<Json<ResourceMetadata>, Problem> {
+) -> Result<([(HeaderName, &'static str); 1], Json<ResourceMetadata>), Problem> {
     for (what, name) in &names {
         let wrong = match what {
             "topic" => TopicName::new(name).err().map(|error| error.to_string()),
@@ -52,19 +52,21 @@ pub(super) async fn describe(
     }
     // Escaped as the client has it: it compares this with the address it wanted.
     let path = request.uri().path().strip_prefix(WELL_KNOWN).unwrap_or_default();
-    Ok(Json(ResourceMetadata {
-        resource: url([&*base(&gateway.config, host(request.headers())), path]),
+    let described = ResourceMetadata {
+        resource: url([&*base(&gateway.config, host(&gateway, request.headers())), path]),
         authorization_servers: gateway.config.authorization_servers.clone(),
         bearer_methods_supported: ["header"],
         resource_name: "Salon",
-    }))
+    };
+    // It says what the request said of the host, which is nobody else's business.
+    Ok(([(header::CACHE_CONTROL, "no-store")], Json(described)))
 }
 
 /// Adds to a refusal at an MCP address where the description of that address is.
 pub(super) async fn point(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
     let uri = request.uri().clone();
     let Some(resource) = resource(uri.path()) else { return next.run(request).await };
-    let host = host(request.headers()).map(String::from);
+    let host = host(&gateway, request.headers()).map(String::from);
     let mut response = next.run(request).await;
     if let Some(challenge) = response.headers_mut().get_mut(header::WWW_AUTHENTICATE) {
         let at = url([&*base(&gateway.config, host.as_deref()), WELL_KNOWN, resource]);
@@ -83,7 +85,7 @@ fn resource(path: &str) -> Option<&str> {
     }
 }
 
-/// What comes before every path: as it is configured, else as the request has it.
+/// What comes before every path: as it is configured, else as the request has it, else where the gateway listens.
 fn base(config: &Config, host: Option<&str>) -> String {
     if let Some(url) = &config.public_url {
         return url.clone();
@@ -92,8 +94,9 @@ fn base(config: &Config, host: Option<&str>) -> String {
     host.map_or_else(|| format!("{scheme}://{}", config.listen), |host| format!("{scheme}://{host}"))
 }
 
-fn host(headers: &HeaderMap) -> Option<&str> {
-    headers.get(header::HOST)?.to_str().ok().filter(|host| !host.is_empty())
+/// The `Host` of a request, if it is a name of this gateway's: whoever reads this goes there with a token.
+fn host<'a>(gateway: &Gateway, headers: &'a HeaderMap) -> Option<&'a str> {
+    headers.get(header::HOST)?.to_str().ok().filter(|host| gateway.is_own_host(host))
 }
 
 /// A URL of these parts, with everything escaped that URLs do not have: it goes between quotes.

@@ -46,7 +46,7 @@ pub(super) async fn issue(
 ) -> Result<(StatusCode, Json<TicketBody>), Problem> {
     let query = Query::parse(request.uri().query())?;
     let headers = request.headers();
-    let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic: None }.by_header()?;
+    let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic: None }.for_ticket()?;
     let TicketRequest { topic } = read(request).await?;
     let ledger = gateway.ledger(&grant, &topic, peer.ip());
     grant.require(&topic).inspect_err(|error| ledger.told_no(error.code()))?;

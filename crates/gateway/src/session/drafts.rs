@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use salon_dialects::{Dialect, Event, Ticket};
 use salon_log::Appended;
 use salon_protocol::{Code, Draft, Refusal};
-use salon_rooms::{Publishing, Submission};
+use salon_rooms::{Publishing, Seat, Submission};
 
 use super::Session;
 use crate::carriers::Carrier;
@@ -32,8 +32,11 @@ pub(super) struct Awaited {
 pub(super) struct LookingUp {
     ticket: Ticket,
     outcome: BoxFuture<'static, Result<Appended, Refusal>>,
-    pub(super) behind: VecDeque<(Ticket, Draft)>,
+    pub(super) behind: VecDeque<(Ticket, Draft, Way)>,
 }
+
+/// How a draft is given to the room.
+type Way = fn(&Seat, Draft) -> Publishing;
 
 impl<D: Dialect, C: Carrier> Session<D, C> {
     /// Whether more drafts may be made of what the peer says.
@@ -44,12 +47,23 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
     }
 
     pub(super) fn publish(&mut self, ticket: Ticket, draft: Draft, now: Instant) {
+        self.propose(ticket, draft, Seat::publish, now);
+    }
+
+    /// Publishes an answer that the peer knows nothing of.
+    pub(super) fn reply(&mut self, ticket: Ticket, draft: Draft, now: Instant) {
+        self.propose(ticket, draft, Seat::reply, now);
+    }
+
+    fn propose(&mut self, ticket: Ticket, draft: Draft, way: Way, now: Instant) {
         let Some(seat) = &self.seat else { return self.refuse_outside(ticket, now) };
         if let Some(looking_up) = &mut self.looking_up {
-            return looking_up.behind.push_back((ticket, draft));
+            return looking_up.behind.push_back((ticket, draft, way));
         }
+        // Before the room sees it: whoever is called asks at once.
+        self.ledger.held.note(draft.envelope());
         let bytes = draft.envelope().text().len();
-        match seat.publish(draft) {
+        match way(seat, draft) {
             Publishing::Submitted(submission) => {
                 self.bytes_in_flight += bytes;
                 self.in_flight.push_back(Awaited { ticket, since: now, bytes, submission });
@@ -94,8 +108,8 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             let behind = std::mem::take(&mut looking_up.behind);
             self.looking_up = None;
             self.settle(ticket, outcome, now);
-            for (ticket, draft) in behind {
-                self.publish(ticket, draft, now);
+            for (ticket, draft, way) in behind {
+                self.propose(ticket, draft, way, now);
             }
             progress = true;
         }

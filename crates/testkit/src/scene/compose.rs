@@ -81,7 +81,7 @@ impl Stage {
         }
         let envelope = match what {
             Outgoing::Raw(text) => {
-                let text = substitute(text, &self.bindings);
+                let text = self.named.write(substitute(text, &self.bindings));
                 self.remember(&text);
                 return Ok(text);
             }
@@ -137,7 +137,7 @@ impl Stage {
             payload.retain(|_, value| *value != "(absent)");
         }
         fields.retain(|_, value| *value != "(absent)");
-        let text = envelope.to_string();
+        let text = self.named.write(envelope.to_string());
         self.remember(&text);
         Ok(text)
     }

@@ -31,8 +31,9 @@ impl Stage {
                 if came == expected { Ok(()) } else { Err(format!("expected\n    {expected}\n  came\n    {came}")) }
             }
             Incoming::Json(expected) => {
-                let came = self.next_value(who, Wanted::Frame).await?;
-                compare(expected, &came, &mut self.bindings).map_err(|told| format!("{told}\n  in {came}"))?;
+                let text = self.next_text(who, Wanted::Frame).await?;
+                let came = self.value(&text)?;
+                compare(expected, &came, &mut self.bindings).map_err(|told| format!("{told}\n  in {text}"))?;
                 self.hear(who, &came)
             }
             Incoming::Presence { event, of, more } => {
@@ -91,7 +92,7 @@ impl Stage {
         let what = received.as_ref().unwrap_or(what);
         loop {
             let text = self.next_text(who, Wanted::OwnPresence).await?;
-            let came: Value = serde_json::from_str(&text).unwrap_or_default();
+            let came = self.value(&text).unwrap_or_default();
             let found = match what {
                 Incoming::Json(expected) => compare(expected, &came, &mut self.bindings).is_ok(),
                 Incoming::Sent(ids) => ids.iter().any(|id| self.sent.get(id) == Some(&text)),
@@ -142,7 +143,13 @@ impl Stage {
 
     async fn next_value(&mut self, who: &Who, wanted: Wanted) -> Result<Value, Failure> {
         let text = self.next_text(who, wanted).await?;
-        serde_json::from_str(&text).map_err(|e| format!("a frame is not JSON ({e}): {text}"))
+        self.value(&text)
+    }
+
+    /// What a frame says, with the names of what has one.
+    fn value(&self, text: &str) -> Result<Value, Failure> {
+        let read = self.named.read(text)?;
+        serde_json::from_str(&read).map_err(|e| format!("a frame is not JSON ({e}): {text}"))
     }
 
     async fn fence(&mut self, who: &Who) -> Result<(), Failure> {

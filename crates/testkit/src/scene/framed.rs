@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::compose::parse;
 use super::connection::{Came, Connection};
-use super::matching::substitute;
+use super::matching::{Named, substitute};
 use super::stage::{Stage, shorten};
 use super::{Outgoing, Who, With};
 use crate::Failure;
-use crate::framed::Framed;
+use crate::framed::{Framed, header};
 use crate::gateway::Token;
 
 /// How long one request to receive waits, in milliseconds. When nothing has come another is made.
@@ -22,6 +22,8 @@ pub(crate) struct Session {
     line: Framed,
     session: String,
     received: VecDeque<Came>,
+    /// Whether a request to receive has no answer yet.
+    waits: bool,
     requests: u64,
     /// What it was asked and has not answered: the message's id, the request's, and who asked.
     asked: Vec<(String, Value, String)>,
@@ -35,7 +37,10 @@ impl Session {
         let session = answer["sessionId"].as_str().filter(|_| reply.code() == 200);
         let session = session.ok_or_else(|| format!("the connection was refused: {} {}", reply.code(), reply.body))?;
         let session = session.to_owned();
-        Ok((Self { line, session, received: VecDeque::new(), requests: 0, asked: Vec::new() }, reply.body))
+        Ok((
+            Self { line, session, received: VecDeque::new(), waits: false, requests: 0, asked: Vec::new() },
+            reply.body,
+        ))
     }
 
     fn name(&mut self) -> String {
@@ -44,11 +49,12 @@ impl Session {
     }
 
     /// Sends the body of a SEND; the answer.
-    async fn send(&mut self, id: Option<&str>, mut body: Value) -> Result<Value, Failure> {
+    async fn send(&mut self, id: Option<&str>, mut body: Value, named: &Named) -> Result<Value, Failure> {
         let fields = body.as_object_mut().ok_or("only an object can be filled in")?;
         fields.entry("sessionId").or_insert(self.session.as_str().into());
+        let body = named.write(body.to_string());
         let name = id.map_or_else(|| self.name(), str::to_owned);
-        let reply = self.line.ask(&name, "SEND", &body).await?;
+        let reply = self.line.ask_text(&name, "SEND", &body).await?;
         if reply.code() != 200 {
             self.received.push_back(Came::Text(reply.body.clone()));
         }
@@ -60,14 +66,35 @@ impl Session {
             if let Some(came) = self.received.pop_front() {
                 return Ok(came);
             }
-            let (name, body) = (self.name(), json!({"sessionId": self.session, "timeout": WAIT}));
-            let reply = match self.line.ask(&name, "RECEIVE", &body).await {
-                Ok(reply) => reply,
-                Err(_) => return Ok(Came::Ended),
+            let reply = match std::mem::take(&mut self.waits) {
+                true => self.line.reply().await,
+                false => {
+                    let (name, body) = (self.name(), json!({"sessionId": self.session, "timeout": WAIT}));
+                    self.line.ask(&name, "RECEIVE", &body).await
+                }
             };
+            let Ok(reply) = reply else { return Ok(Came::Ended) };
             if reply.code() != 200 {
                 return Ok(Came::Text(reply.body));
             }
+            self.received.extend(reply.messages()?.into_iter().map(Came::Text));
+        }
+    }
+
+    /// Asks for what is new, and goes on when the gateway has heard that: what cannot be done is asked for next, and answered at once.
+    pub(crate) async fn begin_to_wait(&mut self) -> Result<(), Failure> {
+        let (waiting, proof) = (self.name(), self.name());
+        for (name, timeout) in [(&waiting, json!(WAIT)), (&proof, json!(-1))] {
+            let body = json!({"sessionId": self.session, "timeout": timeout}).to_string();
+            self.line.request(&header(name, "RECEIVE"), body.as_bytes()).await?;
+        }
+        self.waits = true;
+        loop {
+            let reply = self.line.reply().await?;
+            if reply.header["id"] == proof.as_str() {
+                return Ok(());
+            }
+            self.waits = false;
             self.received.extend(reply.messages()?.into_iter().map(Came::Text));
         }
     }
@@ -163,8 +190,10 @@ impl Stage {
             other => return Err(format!("a framed client does not do {other:?}")),
         };
         self.transcript.push(format!("      {} → SEND {}", who.0, shorten(&body.to_string())));
-        let session = self.connection(who)?.as_framed().ok_or("not a framed connection")?;
-        let answer = session.send(name.as_deref(), body).await?;
+        // Not by `connection`: the names are the stage's too.
+        let connection = self.connections.get_mut(who).ok_or_else(|| format!("{} is not connected", who.0))?;
+        let session = connection.as_framed().ok_or("not a framed connection")?;
+        let answer = session.send(name.as_deref(), body, &self.named).await?;
         self.transcript.push(format!("      {} ← {answer}", who.0));
         if let (Some(name), Some(id)) = (name, answer["messageId"].as_str()) {
             self.bindings.insert(name, id.to_owned());

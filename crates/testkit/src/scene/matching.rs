@@ -7,6 +7,39 @@ use serde_json::Value;
 /// Values bound so far, by their names without `$`.
 pub(crate) type Bindings = BTreeMap<String, String>;
 
+/// Values that a scene has named, as they are written there, by their names without `$`.
+#[derive(Debug, Default)]
+pub(crate) struct Named(BTreeMap<String, String>);
+
+impl Named {
+    /// Names a value. The name is bound to itself, because what comes is read as the name where it is the value.
+    pub(crate) fn name(&mut self, name: &str, value: &str, bindings: &mut Bindings) -> Result<(), String> {
+        if bindings.insert(name.to_owned(), format!("${name}")).is_some() {
+            return Err(format!("${name} is something else already"));
+        }
+        self.0.insert(name.to_owned(), value.to_owned());
+        Ok(())
+    }
+
+    /// What is sent: the values instead of the strings that name them.
+    pub(crate) fn write(&self, text: String) -> String {
+        self.0.iter().fold(text, |text, (name, value)| text.replace(&format!("\"${name}\""), value))
+    }
+
+    /// What came: the names instead of the values that are there byte for byte. A name that came would pass for its value.
+    pub(crate) fn read(&self, text: &str) -> Result<String, String> {
+        let mut read = text.to_owned();
+        for (name, value) in &self.0 {
+            let word = format!("\"${name}\"");
+            if text.contains(&word) {
+                return Err(format!("what came has the name {word}, not the value: {text}"));
+            }
+            read = read.replace(value, &word);
+        }
+        Ok(read)
+    }
+}
+
 /// Tells the first place where `actual` lacks what `expected` names. Binds nothing unless all of it fits.
 pub(crate) fn compare(expected: &Value, actual: &Value, bindings: &mut Bindings) -> Result<(), String> {
     let mut bound = bindings.clone();
@@ -33,6 +66,7 @@ fn at(path: &str, expected: &Value, actual: Option<&Value>, bindings: &mut Bindi
         (Value::String(word), came) if is_variable(word) => {
             let came = came.as_str().map_or_else(|| came.to_string(), str::to_owned);
             match bindings.get(&word[1..]) {
+                Some(bound) if *bound != came && bound == word => Err(format!("{place}: expected {word}, came {came}")),
                 Some(bound) if *bound != came => Err(format!("{place}: expected {word} = {bound}, came {came}")),
                 Some(_) => Ok(()),
                 None => {
@@ -92,7 +126,7 @@ fn part(word: &str) -> Option<&str> {
     word.strip_prefix("(has ")?.strip_suffix(')')
 }
 
-fn is_variable(word: &str) -> bool {
+pub(crate) fn is_variable(word: &str) -> bool {
     let name = word.strip_prefix('$').unwrap_or_default();
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
 }
@@ -148,5 +182,25 @@ mod tests {
         insta::assert_snapshot!(verdict(r#"{"$K":{"x":2}}"#, r#"{"a":{"x":1},"b":{"x":2}}"#), @"K=b OLD=7");
         insta::assert_snapshot!(verdict(r#"{"$K":{"x":3}}"#, r#"{"a":{"x":1}}"#), @r#"$K: expected {"x":3}, came nothing"#);
         assert_eq!(substitute("$OLD $OLDER", &Bindings::from([("OLD".into(), "1".into())])), "1 1ER");
+    }
+
+    #[test]
+    fn a_named_value_comes_byte_for_byte() {
+        let (mut named, mut bindings) = (Named::default(), Bindings::default());
+        named.name("X", r#"{"n":123456789012345678901,"d": 1.10}"#, &mut bindings).expect("a new name");
+        assert!(named.name("X", "1", &mut bindings).is_err());
+        let sent = named.write(r#"{"a":"$X","b":"$XY"}"#.into());
+        assert_eq!(sent, r#"{"a":{"n":123456789012345678901,"d": 1.10},"b":"$XY"}"#);
+        let mut came = |text: &str| {
+            let read = named.read(text)?;
+            let actual = serde_json::from_str(&read).expect("the test writes JSON");
+            compare(&serde_json::json!({"a": "$X"}), &actual, &mut bindings)
+        };
+        assert_eq!(came(&sent), Ok(()));
+        for (right, wrong) in [("8901,", "8902,"), ("1.10", "1.1"), (": ", ":")] {
+            let told = came(&sent.replace(right, wrong)).expect_err("a byte differs");
+            assert!(told.starts_with("a: expected $X"), "{told}");
+        }
+        assert!(came(r#"{"a":"$X"}"#).is_err(), "a name is not its value");
     }
 }

@@ -14,6 +14,8 @@
 //!
 //! **Names.** `alice/tab` is another connection of the participant `alice`. An indented line continues the one above it. A word `$X`
 //! stands for a value bound before; `$TOKEN` is the speaker's own token, `$ADDRESS` and `$PORT` are the gateway's, `$LF`, `$CR` and `$TAB` are those characters.
+//! `$X is JSON` names a value once and for all: where somebody sends `"$X"`, these very bytes are sent, and where somebody is to get `"$X"`, these very
+//! bytes must come, though all else in JSON is matched by what it means.
 //!
 //! **Settings** come first, `gateway with SETTING [VALUE], …`; see [`crate::gateway::Options::set`].
 //!
@@ -151,6 +153,11 @@ pub(crate) enum Over {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
+    /// A value gets a name.
+    Name {
+        name: String,
+        value: String,
+    },
     Join {
         who: Who,
         topic: String,

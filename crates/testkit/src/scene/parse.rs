@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::matching::is_variable;
 use super::{Expected, Incoming, Line, Outgoing, Over, Refused, Scene, Step, Way, Who, With};
 use crate::Failure;
 
@@ -53,6 +54,12 @@ fn step(line: &str) -> Result<Step, Failure> {
         return Ok(Step::NoRival);
     }
     let mut words = Words(line);
+    if words.peek().is_some_and(is_variable) {
+        let name = words.word("a variable")?[1..].to_owned();
+        words.demand("is")?;
+        let value = words.optional_json()?.ok_or("the value is missing")?;
+        return Ok(Step::Name { name, value });
+    }
     let (subjects, verb) = subjects(&mut words)?;
     if let Some(owner) = subjects[0].0.strip_suffix("'s") {
         let who = Who(owner.to_owned());
@@ -440,6 +447,8 @@ mod tests {
         assert_snapshot!(read("alice joins room:alpha by mcpx"), @r#"Join { who: Who("alice"), topic: "room:alpha", way: Mcpx, with: [] }"#);
         assert_snapshot!(read(r#"bob/tab joins r by mcpx with after=e1 Origin="a b" echo=false"#), @r#"Join { who: Who("bob/tab"), topic: "r", way: Mcpx, with: [("after", "e1"), ("Origin", "a b"), ("echo", "false")] }"#);
         assert_snapshot!(read("dave cannot join room:alpha with auth=none: 401 unauthorized"), @r#"CannotJoin { who: Who("dave"), topic: "room:alpha", with: [("auth", "none")], refused: Refused { status: "401", code: "unauthorized" } }"#);
+        assert_snapshot!(read(r#"$X is {"n": 1.10}"#), @r#"Name { name: "X", value: "{\"n\": 1.10}" }"#);
+        assert_snapshot!(read("$X is"), @"1: the value is missing");
         assert_snapshot!(read("alice's connection breaks"), @r#"Break { who: Who("alice") }"#);
         assert_snapshot!(read("alice and bob are closed 1001"), @r#"Closed { who: [Who("alice"), Who("bob")], code: 1001 }"#);
         assert_snapshot!(read("the gateway restarts"), @"Restart");

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::compose::Door;
 use super::connection::{Came, Connection};
-use super::matching::{Bindings, compare, substitute};
+use super::matching::{Bindings, Named, compare, substitute};
 use super::{Line, Scene, Step, Way, Who, With};
 use crate::gateway::{Engine, Gateway, Options, Token};
 use crate::http::{Answer, Call, EventStream};
@@ -29,6 +29,7 @@ pub(crate) async fn play(scene: &Scene, engine: Engine) -> Result<(), Failure> {
         connections: BTreeMap::new(),
         sent: BTreeMap::new(),
         heard: BTreeMap::new(),
+        named: Named::default(),
         bindings: bindings.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         transcript: Vec::new(),
         fences: 0,
@@ -52,6 +53,7 @@ pub(crate) struct Stage {
     /// What somebody got as JSON, by its id.
     pub(crate) heard: BTreeMap<String, String>,
     pub(crate) bindings: Bindings,
+    pub(crate) named: Named,
     pub(crate) transcript: Vec<String>,
     pub(crate) fences: usize,
     pub(crate) requests: u64,
@@ -65,6 +67,7 @@ impl Stage {
 
     async fn step(&mut self, line: &Line) -> Result<(), Failure> {
         match &line.step {
+            Step::Name { name, value } => self.named.name(name, value, &mut self.bindings),
             Step::Join { who, topic, way: Way::Mcp { at, over }, with } => {
                 self.come_by_mcp(who, topic, (at.as_deref(), *over), with, true).await
             }
@@ -137,6 +140,7 @@ impl Stage {
             }
             Step::Send { who, what } => {
                 let text = self.compose(who, what)?;
+                let text = self.named.write(text);
                 self.transcript.push(format!("      {} → {}", who.0, shorten(&text)));
                 self.connection(who)?.send(&text).await
             }
@@ -175,6 +179,9 @@ impl Stage {
             Step::Leave { who } => self.take(who)?.leave().await,
             Step::Break { who } => self.take(who).map(drop),
             Step::Restart => {
+                for session in self.connections.values_mut().filter_map(Connection::as_framed) {
+                    session.begin_to_wait().await?;
+                }
                 // Everyone listens meanwhile: a gateway that shuts down waits for its peers to say goodbye.
                 let listening = self.connections.values_mut().map(Connection::drain);
                 let (restarted, _) = tokio::join!(

@@ -100,6 +100,27 @@ fn what_was_sent_into_a_broken_connection_goes_to_whoever_waits() {
 }
 
 #[test]
+fn two_connections_share_what_comes_and_do_nothing_twice() {
+    let mut play = Play::seated();
+    // The second was there before the batch was, and the first is at work on it.
+    assert_snapshot!(brief(&play.run(&format!(r#"
+        1 RECEIVE r1 {{}}
+        2 RECEIVE r2 {{"timeout":0}}
+        tick 1
+        bob → * e1 {CHAT}
+        2 RECEIVE r3 {{"timeout":100}}
+        tick 100
+        2 RECEIVE r4 {{}}
+        hangup 1
+    "#))), @r#"
+    1 ← 200 RECEIVE r1 {"messages":[{"id":"e1","sender":"bob","payload":…,"timestamp":5001,"destination":"*","kind":"mcp"}]}
+    2 ← 200 RECEIVE r2 {"messages":[]}
+    2 ← 200 RECEIVE r3 {"messages":[]}
+    2 ← 200 RECEIVE r4 {"messages":[{"id":"e1","sender":"bob","payload":…,"timestamp":5001,"destination":"*","kind":"mcp"}]}
+    "#);
+}
+
+#[test]
 fn who_hung_up_takes_nothing() {
     let mut play = Play::seated();
     assert_snapshot!(brief(&play.run(&format!(r#"

@@ -25,21 +25,21 @@ fn who_registers_tools_is_an_mcp_server_in_the_room() {
         bob? q7 tools/list"#
     );
     assert_snapshot!(Play::seated().act(&script), @r#"
-    ⇒ bob s-2 re q1 {"id":5,"result":{"capabilities":{"tools":{"listChanged":true}},"protocolVersion":"2024-11-05","serverInfo":{"name":"alice","version":"9"}}}
-    ⇒ bob s-3 re q2 {"id":5,"result":{"tools":[]}}
-    ⇒ * s-4 {"method":"notifications/tools/list_changed"}
-    ← {"header":{"id":"s-5","type":"response","requestId":"t1","source":"system:gateway","destination":"alice"},"payload":{"result":{"id":"arm","tools":["arm.move"]}}}
-    ⇒ * s-6 {"method":"notifications/tools/list_changed"}
-    ← {"header":{"id":"s-7","type":"response","requestId":"t2","source":"system:gateway","destination":"alice"},"payload":{"result":{"id":"echo","tools":["echo.say"]}}}
-    ⇒ bob s-8 re q3 {"id":5,"result":{"capabilities":{"tools":{"listChanged":true}},"protocolVersion":"2025-06-18","serverInfo":{"name":"alice","version":"9"}}}
-    ⇒ bob s-9 re q4 {"id":5,"result":{"tools":[{"name":"arm.move","description":"Moves","inputSchema":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]},"_meta":{"salon/permissions":["drive"]}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
-    ⇒ bob s-10 re q5 {"id":5,"result":{}}
-    ⇒ bob s-11 re q6 {"id":5,"error":{"code":-32601,"message":"the method `resources/list` is not offered here"}}
-    ← {"header":{"id":"s-12","type":"response","requestId":"t3","source":"system:gateway","destination":"alice"},"payload":{"result":{"tools":[{"id":"arm","capabilities":[{"name":"move","description":"Moves","parameters":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]}}],"security":{"permissions":["drive"]}},{"id":"echo","capabilities":[{"name":"say"}]}]}}}
-    ⇒ * s-13 {"method":"notifications/tools/list_changed"}
-    ← {"header":{"id":"s-14","type":"response","requestId":"t4","source":"system:gateway","destination":"alice"},"payload":{"result":{"id":"arm"}}}
-    ← [not_found] {"header":{"id":"s-15","type":"error","requestId":"t5","source":"system:gateway","destination":"alice"},"error":{"code":"not_found","message":"no tool of this id is registered"}}
-    ⇒ bob s-16 re q7 {"id":5,"result":{"tools":[{"name":"echo.say","inputSchema":{"type":"object"}}]}}
+    ↩ bob s-2 re q1 {"id":5,"result":{"capabilities":{"tools":{"listChanged":true}},"protocolVersion":"2024-11-05","serverInfo":{"name":"alice","version":"9"}}}
+    ↩ bob s-3 re q2 {"id":5,"result":{"tools":[]}}
+    ⇒ * t1 {"method":"notifications/tools/list_changed"}
+    ← {"header":{"id":"s-4","type":"response","requestId":"t1","source":"system:gateway","destination":"alice"},"payload":{"result":{"id":"arm","tools":["arm.move"]}}}
+    ⇒ * t2 {"method":"notifications/tools/list_changed"}
+    ← {"header":{"id":"s-5","type":"response","requestId":"t2","source":"system:gateway","destination":"alice"},"payload":{"result":{"id":"echo","tools":["echo.say"]}}}
+    ↩ bob s-6 re q3 {"id":5,"result":{"capabilities":{"tools":{"listChanged":true}},"protocolVersion":"2025-06-18","serverInfo":{"name":"alice","version":"9"}}}
+    ↩ bob s-7 re q4 {"id":5,"result":{"tools":[{"name":"arm.move","description":"Moves","inputSchema":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]},"_meta":{"salon/permissions":["drive"]}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
+    ↩ bob s-8 re q5 {"id":5,"result":{}}
+    ↩ bob s-9 re q6 {"id":5,"error":{"code":-32601,"message":"the method `resources/list` is not offered here"}}
+    ← {"header":{"id":"s-10","type":"response","requestId":"t3","source":"system:gateway","destination":"alice"},"payload":{"result":{"tools":[{"id":"arm","capabilities":[{"name":"move","description":"Moves","parameters":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]}}],"security":{"permissions":["drive"]}},{"id":"echo","capabilities":[{"name":"say"}]}]}}}
+    ⇒ * t4 {"method":"notifications/tools/list_changed"}
+    ← {"header":{"id":"s-11","type":"response","requestId":"t4","source":"system:gateway","destination":"alice"},"payload":{"result":{"id":"arm"}}}
+    ← [not_found] {"header":{"id":"s-12","type":"error","requestId":"t5","source":"system:gateway","destination":"alice"},"error":{"code":"not_found","message":"no tool of this id is registered"}}
+    ↩ bob s-13 re q7 {"id":5,"result":{"tools":[{"name":"echo.say","inputSchema":{"type":"object"}}]}}
     "#);
 }
 
@@ -55,14 +55,14 @@ fn registering_again_replaces_and_a_refused_one_changes_nothing() {
         request t6 system:gateway {"tool":{"id":"registry","capability":"list"}}
     "#;
     assert_snapshot!(armed().act(script), @r#"
-    ⇒ * s-6 {"method":"notifications/tools/list_changed"}
-    ← {"header":{"id":"s-7","type":"response","requestId":"t3","source":"system:gateway","destination":"alice"},"payload":{"result":{"id":"arm","tools":["arm.stop"]}}}
-    ⇒ * s-8 {"method":"notifications/tools/list_changed"}
-    ← [rate_limited] {"header":{"id":"s-9","type":"error","requestId":"t4","source":"system:gateway","destination":"alice"},"error":{"code":"rate_limited","message":"no"}}
-    ⇒ * s-10 {"method":"notifications/tools/list_changed"}
-    ← [rate_limited] {"header":{"id":"s-11","type":"error","requestId":"t5","source":"system:gateway","destination":"alice"},"error":{"code":"rate_limited","message":"no"}}
-    ⇒ bob s-12 re q1 {"id":5,"result":{"tools":[{"name":"arm.stop","inputSchema":{"type":"object"}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
-    ← {"header":{"id":"s-13","type":"response","requestId":"t6","source":"system:gateway","destination":"alice"},"payload":{"result":{"tools":[{"id":"arm","capabilities":[{"name":"stop"}],"x-more":{"n": 1.0}},{"id":"echo","capabilities":[{"name":"say"}]}]}}}
+    ⇒ * t3 {"method":"notifications/tools/list_changed"}
+    ← {"header":{"id":"s-4","type":"response","requestId":"t3","source":"system:gateway","destination":"alice"},"payload":{"result":{"id":"arm","tools":["arm.stop"]}}}
+    ⇒ * t4 {"method":"notifications/tools/list_changed"}
+    ← [rate_limited] {"header":{"id":"s-5","type":"error","requestId":"t4","source":"system:gateway","destination":"alice"},"error":{"code":"rate_limited","message":"no"}}
+    ⇒ * t5 {"method":"notifications/tools/list_changed"}
+    ← [rate_limited] {"header":{"id":"s-6","type":"error","requestId":"t5","source":"system:gateway","destination":"alice"},"error":{"code":"rate_limited","message":"no"}}
+    ↩ bob s-7 re q1 {"id":5,"result":{"tools":[{"name":"arm.stop","inputSchema":{"type":"object"}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
+    ← {"header":{"id":"s-8","type":"response","requestId":"t6","source":"system:gateway","destination":"alice"},"payload":{"result":{"tools":[{"id":"arm","capabilities":[{"name":"stop"}],"x-more":{"n": 1.0}},{"id":"echo","capabilities":[{"name":"say"}]}]}}}
     "#);
 }
 
@@ -91,17 +91,17 @@ fn a_call_comes_as_a_request_and_its_answer_goes_back() {
     ⇒ bob n1 re q1 {"method":"notifications/progress","params":{"progressToken":7,"progress":1,"total":2,"message":"half"}}
     ⇒ bob n2 re q1 {"method":"notifications/progress","params":{"progressToken":7,"progress":2}}
     ⇒ bob r1 re q1 {"id":5,"result":{"content":[{"text":"{\"n\": 12345678901234567890}","type":"text"}],"structuredContent":{"n": 12345678901234567890},"_meta":{"context":{"v":2},"metadata":{"m":1}}}}
-    ← [correlation_mismatch] {"header":{"id":"s-7","type":"error","requestId":"r2","source":"system:gateway","destination":"alice"},"error":{"code":"correlation_mismatch","message":"`q1` is no request that waits for your answer"}}
+    ← [correlation_mismatch] {"header":{"id":"s-5","type":"error","requestId":"r2","source":"system:gateway","destination":"alice"},"error":{"code":"correlation_mismatch","message":"`q1` is no request that waits for your answer"}}
     ← {"header":{"id":"q2","type":"request","source":"bob","destination":"alice"},"payload":{"tool":{"id":"echo","capability":"say","parameters":{}}}}
     ⇒ bob r3 re q2 {"id":5,"result":{"content":[{"text":"text","type":"text"}]}}
     ← {"header":{"id":"q3","type":"request","source":"bob","destination":"alice"},"payload":{"tool":{"id":"echo","capability":"say","parameters":{}}}}
-    ⇒ bob r4 re q3 {"id":5,"result":{"content":[{"text":"[1, 2]","type":"text"}],"_meta":{"result":[1, 2]}}}
+    ⇒ bob r4 re q3 {"id":5,"result":{"content":[{"text":"[1, 2]","type":"text"}],"_meta":{"salon/result":[1, 2]}}}
     ← {"header":{"id":"q4","type":"request","source":"bob","destination":"alice"},"payload":{"tool":{"id":"echo","capability":"say","parameters":{}}}}
     ⇒ bob r5 re q4 {"id":5,"result":{"content":[]}}
     ← {"header":{"id":"q5","type":"request","source":"bob","destination":"alice"},"payload":{"tool":{"id":"echo","capability":"say","parameters":{}}}}
-    ⇒ bob r6 re q5 {"id":5,"result":{"content":[{"text":"it broke","type":"text"}],"isError":true,"_meta":{"error":{"code":"mine","message":"it broke","details":{"n": 1.0}}}}}
+    ⇒ bob r6 re q5 {"id":5,"result":{"content":[{"text":"it broke","type":"text"}],"isError":true,"_meta":{"salon/error":{"code":"mine","message":"it broke","details":{"n": 1.0}}}}}
     ← {"header":{"id":"q6","type":"request","source":"bob","destination":"alice"},"payload":{"tool":{"id":"echo","capability":"say","parameters":{}}}}
-    ⇒ bob s-12 re q6 {"id":5,"result":{"content":[{"text":"as the source has it","type":"text"}],"isError":true,"_meta":{"error":{"code":"not_found","message":"as the source has it"}}}}
+    ⇒ bob s-10 re q6 {"id":5,"result":{"content":[{"text":"as the source has it","type":"text"}],"isError":true,"_meta":{"salon/error":{"code":"not_found","message":"as the source has it"}}}}
     "#);
 }
 
@@ -129,36 +129,36 @@ fn only_what_is_registered_permitted_and_fitting_reaches_the_client() {
         bob? q17 tools/call
     "#;
     assert_snapshot!(armed().act(script), @r#"
-    permissions of bob: ["drive", "read"]
+    permissions of bob by q1: ["drive", "read"]
     ← {"header":{"id":"q1","type":"request","source":"bob","destination":"alice"},"payload":{"tool":{"id":"arm","capability":"move","parameters":{"x":1}}}}
-    permissions of carol: ["read"]
-    ⇒ carol s-6 re q2 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
-    permissions of bob: ["drive", "read"]
-    ⇒ bob s-7 re q3 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
-    permissions of bob: ["drive", "read"]
+    permissions of carol by q2: ["read"]
+    ↩ carol s-4 re q2 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
+    permissions of bob by q3: ["drive", "read"]
+    ↩ bob s-5 re q3 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
+    permissions of bob by q4: ["drive", "read"]
     ← {"header":{"id":"q4","type":"request","source":"bob","destination":"alice"},"payload":{"tool":{"id":"arm","capability":"move","parameters":{"x":1}},"security":{"permissions":["drive"]}}}
-    permissions of carol: ["read"]
-    ⇒ carol s-8 re q5 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
-    permissions of bob: ["drive", "read"]
-    ⇒ bob s-9 re q6 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
-    permissions of bob: ["drive", "read"]
+    permissions of carol by q5: ["read"]
+    ↩ carol s-6 re q5 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
+    permissions of bob by q6: ["drive", "read"]
+    ↩ bob s-7 re q6 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
+    permissions of bob by q7: ["drive", "read"]
     ← {"header":{"id":"q7","type":"request","source":"system:gateway","destination":"alice"},"payload":{"tool":{"id":"arm","capability":"move","parameters":{"x":1}}}}
-    permissions of carol: ["read"]
-    ⇒ system:gateway s-10 re q8 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
-    permissions of system:gateway: []
-    ⇒ system:gateway s-11 re q9 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
-    permissions of carol: ["read"]
-    ⇒ carol s-12 re q10 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
-    permissions of bob: ["drive", "read"]
-    ⇒ bob s-13 re q11 {"id":5,"error":{"code":-32602,"message":"`/x` does not fit the schema at `properties/x/type`","data":{"code":"invalid_parameters"}}}
-    permissions of bob: ["drive", "read"]
-    ⇒ bob s-14 re q12 {"id":5,"error":{"code":-32602,"message":"the parameters do not fit the schema at `required`","data":{"code":"invalid_parameters"}}}
-    permissions of bob: ["drive", "read"]
-    ⇒ bob s-15 re q13 {"id":5,"error":{"code":-32602,"message":"`arguments` must be an object"}}
-    ⇒ bob s-16 re q14 {"id":5,"error":{"code":-32602,"message":"no such tool is registered here","data":{"code":"not_found"}}}
-    ⇒ bob s-17 re q15 {"id":5,"error":{"code":-32602,"message":"no such tool is registered here","data":{"code":"not_found"}}}
-    ⇒ bob s-18 re q16 {"id":5,"error":{"code":-32602,"message":"`name` must be the name of a tool"}}
-    ⇒ bob s-19 re q17 {"id":5,"error":{"code":-32602,"message":"`name` must be the name of a tool"}}
+    permissions of carol by q8: ["read"]
+    ↩ system:gateway s-8 re q8 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
+    permissions of system:gateway by q9: []
+    ↩ system:gateway s-9 re q9 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
+    permissions of carol by q10: ["read"]
+    ↩ carol s-10 re q10 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
+    permissions of bob by q11: ["drive", "read"]
+    ↩ bob s-11 re q11 {"id":5,"error":{"code":-32602,"message":"`/x` does not fit the schema at `properties/x/type`","data":{"code":"invalid_parameters"}}}
+    permissions of bob by q12: ["drive", "read"]
+    ↩ bob s-12 re q12 {"id":5,"error":{"code":-32602,"message":"the parameters do not fit the schema at `required`","data":{"code":"invalid_parameters"}}}
+    permissions of bob by q13: ["drive", "read"]
+    ↩ bob s-13 re q13 {"id":5,"error":{"code":-32602,"message":"`arguments` must be an object"}}
+    ↩ bob s-14 re q14 {"id":5,"error":{"code":-32602,"message":"no such tool is registered here","data":{"code":"not_found"}}}
+    ↩ bob s-15 re q15 {"id":5,"error":{"code":-32602,"message":"no such tool is registered here","data":{"code":"not_found"}}}
+    ↩ bob s-16 re q16 {"id":5,"error":{"code":-32602,"message":"`name` must be the name of a tool"}}
+    ↩ bob s-17 re q17 {"id":5,"error":{"code":-32602,"message":"`name` must be the name of a tool"}}
     "#);
 }
 
@@ -178,12 +178,12 @@ fn what_is_replied_in_the_clients_name_waits_for_the_room() {
         tick 1000
     "#;
     assert_snapshot!(armed().act(script), @r#"
-    ⇒ bob s-6 re q1 {"id":5,"result":{"tools":[{"name":"arm.move","description":"Moves","inputSchema":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]},"_meta":{"salon/permissions":["drive"]}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
-    ⇒ carol s-7 re q2 {"id":5,"result":{}}
-    ⇒ bob s-8 re q1 {"id":5,"result":{"tools":[{"name":"arm.move","description":"Moves","inputSchema":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]},"_meta":{"salon/permissions":["drive"]}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
-    ⇒ carol s-9 re q2 {"id":5,"result":{}}
-    ⇒ bob s-10 re q1 {"id":5,"result":{"tools":[{"name":"arm.move","description":"Moves","inputSchema":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]},"_meta":{"salon/permissions":["drive"]}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
-    ⇒ bob s-11 re q3 {"id":5,"result":{}}
+    ↩ bob s-4 re q1 {"id":5,"result":{"tools":[{"name":"arm.move","description":"Moves","inputSchema":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]},"_meta":{"salon/permissions":["drive"]}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
+    ↩ carol s-5 re q2 {"id":5,"result":{}}
+    ↩ bob s-6 re q1 {"id":5,"result":{"tools":[{"name":"arm.move","description":"Moves","inputSchema":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]},"_meta":{"salon/permissions":["drive"]}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
+    ↩ carol s-7 re q2 {"id":5,"result":{}}
+    ↩ bob s-8 re q1 {"id":5,"result":{"tools":[{"name":"arm.move","description":"Moves","inputSchema":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]},"_meta":{"salon/permissions":["drive"]}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
+    ↩ bob s-9 re q3 {"id":5,"result":{}}
     "#);
 }
 
@@ -207,15 +207,15 @@ fn a_caller_that_cancels_or_leaves_is_not_answered() {
     assert_snapshot!(armed().act(script), @r#"
     ← {"header":{"id":"q1","type":"request","source":"bob","destination":"alice"},"payload":{"tool":{"id":"echo","capability":"say","parameters":{}}}}
     ← {"header":{"id":"e4","type":"notification","requestId":"q1","source":"bob","destination":"alice"},"payload":{"cancelled":{"reason":"changed my mind"}}}
-    ← [correlation_mismatch] {"header":{"id":"s-6","type":"error","requestId":"r1","source":"system:gateway","destination":"alice"},"error":{"code":"correlation_mismatch","message":"`q1` is no request that waits for your answer"}}
+    ← [correlation_mismatch] {"header":{"id":"s-4","type":"error","requestId":"r1","source":"system:gateway","destination":"alice"},"error":{"code":"correlation_mismatch","message":"`q1` is no request that waits for your answer"}}
     ← {"header":{"id":"q2","type":"request","source":"bob","destination":"alice"},"payload":{"tool":{"id":"echo","capability":"say","parameters":{}}}}
     ← {"header":{"id":"e6","type":"notification","source":"system:gateway","destination":"*"},"payload":{"presence":{"event":"leave","participant":{"id":"bob","mcp":{"version":"2025-06-18"}}}}}
-    ← [correlation_mismatch] {"header":{"id":"s-7","type":"error","requestId":"r2","source":"system:gateway","destination":"alice"},"error":{"code":"correlation_mismatch","message":"`q2` is no request that waits for your answer"}}
+    ← [correlation_mismatch] {"header":{"id":"s-5","type":"error","requestId":"r2","source":"system:gateway","destination":"alice"},"error":{"code":"correlation_mismatch","message":"`q2` is no request that waits for your answer"}}
     ← {"header":{"id":"q3","type":"request","source":"carol","destination":"alice"},"payload":{"tool":{"id":"echo","capability":"say","parameters":{}}}}
-    ← [correlation_mismatch] {"header":{"id":"s-8","type":"error","requestId":"r3","source":"system:gateway","destination":"alice"},"error":{"code":"correlation_mismatch","message":"`q3` was asked by `carol`"}}
-    ⇒ carol r4 re q3 {"id":5,"result":{"content":[{"text":"1","type":"text"}],"_meta":{"result":1}}}
-    ← [rate_limited] {"header":{"id":"s-10","type":"error","requestId":"r4","source":"system:gateway","destination":"alice"},"error":{"code":"rate_limited","message":"no"}}
-    ⇒ carol r5 re q3 {"id":5,"result":{"content":[{"text":"2","type":"text"}],"_meta":{"result":2}}}
+    ← [correlation_mismatch] {"header":{"id":"s-6","type":"error","requestId":"r3","source":"system:gateway","destination":"alice"},"error":{"code":"correlation_mismatch","message":"`q3` was asked by `carol`"}}
+    ⇒ carol r4 re q3 {"id":5,"result":{"content":[{"text":"1","type":"text"}],"_meta":{"salon/result":1}}}
+    ← [rate_limited] {"header":{"id":"s-8","type":"error","requestId":"r4","source":"system:gateway","destination":"alice"},"error":{"code":"rate_limited","message":"no"}}
+    ⇒ carol r5 re q3 {"id":5,"result":{"content":[{"text":"2","type":"text"}],"_meta":{"salon/result":2}}}
     "#);
 }
 

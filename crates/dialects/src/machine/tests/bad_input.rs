@@ -215,8 +215,8 @@ fn too_many_requests_at_once_are_told() {
     assert_snapshot!(play.act(r#"request late bob {"tool":{"id":"t"}}"#), @r#"← [rate_limited] {"header":{"id":"s-2","type":"error","requestId":"late","source":"system:gateway","destination":"alice"},"error":{"code":"rate_limited","message":"256 requests of yours are open already; wait for an answer"}}"#);
     let mut play = Play::seated().after(REGISTER);
     for at in 0..1024 {
-        play.run(&format!(r#"bob? q{at} tools/call {{"name":"echo.say"}}"#));
+        play.run(&format!(r#"p{}? q{at} tools/call {{"name":"echo.say"}}"#, at / 64));
     }
     play.told.clear();
-    assert_snapshot!(play.act(r#"bob? late tools/call {"name":"echo.say"}"#), @r#"⇒ bob s-6 re late {"id":5,"error":{"code":-32603,"message":"1024 requests wait for answers already","data":{"code":"rate_limited"}}}"#);
+    assert_snapshot!(play.act(r#"bob? late tools/call {"name":"echo.say"}"#), @r#"↩ bob s-4 re late {"id":5,"error":{"code":-32603,"message":"1024 requests wait for answers already","data":{"code":"rate_limited"}}}"#);
 }

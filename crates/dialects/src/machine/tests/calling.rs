@@ -87,10 +87,10 @@ fn a_failure_is_an_error_in_the_words_of_the_room() {
         bob: tools/call error {"code":-5,"message":"odd","data":[1]}
         request m6 bob {"tool":{"id":"t"}}
         list bob {"tools":[{"name":"t"}]}
-        bob: tools/call {"content":[],"isError":true,"_meta":{"error":{"code":"mine","message":"m","details":{"a": 1}}}}
+        bob: tools/call {"content":[{"type":"text","text":"m"}],"isError":true,"_meta":{"salon/error":{"code":"mine","message":"m","details":{"a": 1}}}}
         request m7 bob {"tool":{"id":"t"}}
         list bob {"tools":[{"name":"t"}]}
-        bob: tools/call {"content":[],"isError":true,"_meta":{"error":{"code":"not_found","message":"m"}}}
+        bob: tools/call {"content":[{"type":"text","text":"m"}],"isError":true,"_meta":{"salon/error":{"code":"not_found","message":"m"}}}
     "#;
     assert_snapshot!(Play::seated().act(script), @r#"
     consult bob tools
@@ -109,6 +109,35 @@ fn a_failure_is_an_error_in_the_words_of_the_room() {
     ← {"header":{"id":"e7","type":"error","requestId":"m6","source":"bob","destination":"alice"},"error":{"code":"tool_error","message":"m","details":{"a": 1}}}
     ⇒ bob m7 {"id":"m7","method":"tools/call","params":{"name":"t","arguments":{},"_meta":{"progressToken":"m7"}}}
     ← {"header":{"id":"e8","type":"error","requestId":"m7","source":"bob","destination":"alice"},"error":{"code":"not_found","message":"m"}}
+    "#);
+}
+
+#[test]
+fn nobody_is_shown_another_result_than_all_others() {
+    let mut told = String::new();
+    for result in [
+        r#"{"content":[{"type":"text","text":"[1, 2]"}],"_meta":{"salon/result":[1, 2]}}"#,
+        r#"{"content":[{"type":"text","text":"no"}],"_meta":{"salon/result":"yes"}}"#,
+        r#"{"content":[],"structuredContent":{"ok":false},"_meta":{"salon/result":{"ok":true}}}"#,
+        r#"{"content":[{"type":"text","text":"as MCP has it"}],"_meta":{"result":1,"error":{"code":"forbidden"}}}"#,
+        r#"{"content":[{"type":"text","text":"no"}],"isError":true,"_meta":{"salon/error":{"code":"forbidden","message":"yes"}}}"#,
+        r#"{"content":[{"type":"text","text":"the tool failed"}],"isError":true,"_meta":{"salon/error":{"code":"forbidden"}}}"#,
+    ] {
+        let play = Play::seated().after(
+            r#"request m1 bob {"tool":{"id":"t"}}
+            list bob {"tools":[{"name":"t"}]}
+            bob: initialize"#,
+        );
+        let said = play.act(&format!("bob: tools/call {result}"));
+        told.push_str(said.split_once(r#""alice"},"#).map_or(&*said, |(_, rest)| rest));
+    }
+    assert_snapshot!(told, @r#"
+    "payload":{"result":[1, 2]}}
+    "payload":{"result":"no"}}
+    "payload":{"result":{"ok":false}}}
+    "payload":{"result":"as MCP has it"}}
+    "error":{"code":"tool_error","message":"no"}}
+    "error":{"code":"forbidden","message":""}}
     "#);
 }
 

@@ -7,10 +7,12 @@
 //! `list bob {tools}` what was looked up (`list bob none`), `bob? e1 METHOD {params}` asks the client with the JSON-RPC id 5,
 //! `bob! METHOD {params}` tells it something, `bob* METHOD {params}` everybody. `permit bob read write` is what somebody's token permits. `join`,
 //! `leave`, `gone m1 bob`, `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events. What is published is taken at once, unless `refuse CODE` or
-//! `repeat` comes before it. What comes out: `⇒` to the room, `←` to the client, without versions and times.
+//! `repeat` comes before it, or it is to `hold`: then `take` takes the oldest that waits, and `drop CODE` refuses it. What comes out: `⇒` to the room, `↩` the door's own
+//! replies, `←` to the client, without versions and times.
 
 mod asking;
 mod bad_input;
+mod bounds;
 mod calling;
 mod properties;
 mod sealing;
@@ -45,6 +47,8 @@ struct Play {
     permitted: Vec<(String, Arc<[String]>)>,
     /// What becomes of what is published next.
     fate: Option<Option<Code>>,
+    /// What was published and is neither taken nor refused, where that is so.
+    held: Option<VecDeque<(Ticket, Draft)>>,
     said: u32,
     told: String,
 }
@@ -62,7 +66,16 @@ impl Play {
         };
         change(&mut options);
         let door = Machine::new(options, Stamps::new("s", now, Timestamp(0)), now);
-        Self { door, now, open: Vec::new(), permitted: Vec::new(), fate: None, said: 0, told: String::new() }
+        Self {
+            door,
+            now,
+            open: Vec::new(),
+            permitted: Vec::new(),
+            fate: None,
+            held: None,
+            said: 0,
+            told: String::new(),
+        }
     }
 
     /// A WebSocket of alice's in a room with bob and carol.
@@ -201,6 +214,13 @@ impl Play {
             }
             "refuse" => self.fate = Some(Code::ALL.into_iter().find(|code| code.word() == rest)),
             "repeat" => self.fate = Some(None),
+            "hold" => self.held = Some(VecDeque::new()),
+            "take" | "drop" => {
+                let (ticket, draft) = self.held.as_mut().and_then(VecDeque::pop_front).unwrap();
+                self.fate = Code::ALL.into_iter().find(|code| code.word() == rest).map(Some);
+                self.settle(ticket, draft);
+                self.collect();
+            }
             "join" | "leave" => {
                 let participant = serde_json::to_string(&somebody(rest)).unwrap();
                 let presence = format!(r#"{{"event":"{word}","participant":{participant}}}"#);
@@ -250,7 +270,8 @@ impl Play {
     fn collect(&mut self) {
         while let Some(action) = self.door.poll_action() {
             match action {
-                Action::Publish(ticket, draft) => self.published(ticket, *draft),
+                Action::Publish(ticket, draft) => self.published("⇒", ticket, *draft),
+                Action::Reply(ticket, draft) => self.published("↩", ticket, *draft),
                 Action::Send(stream, frame) => self.sent(stream, "←", &frame),
                 Action::Refuse(stream, code, frame) => self.sent(stream, &format!("← [{code}]"), &frame),
                 Action::Begin(stream, Head { status, form, .. }) => {
@@ -264,11 +285,11 @@ impl Play {
                 Action::Finish(stream) => self.note(&format!("{} ends", stream.0)),
                 Action::Join(_) => self.note("join"),
                 Action::Consult(who, listing) => self.note(&format!("consult {who} {}", listing.key())),
-                Action::Permissions(who) => {
+                Action::Permissions { who, request } => {
                     let known = self.permitted.iter().rev().find(|(known, _)| known == who.as_str());
                     let granted = known.map_or_else(|| [].into(), |(_, granted)| granted.clone());
-                    self.note(&format!("permissions of {who}: {granted:?}"));
-                    self.door.handle_event(Event::Permissions { who, granted }, self.now);
+                    self.note(&format!("permissions of {who} by {request}: {granted:?}"));
+                    self.door.handle_event(Event::Permissions { request, granted }, self.now);
                 }
                 Action::Close(reason) => self.note(&format!("close {}", reason.word())),
                 other => panic!("{other:?}"),
@@ -276,14 +297,14 @@ impl Play {
         }
     }
 
-    fn published(&mut self, ticket: Ticket, draft: Draft) {
+    fn published(&mut self, mark: &str, ticket: Ticket, draft: Draft) {
         let envelope = draft.envelope().clone();
         assert_eq!(envelope.from().as_str(), "alice");
         let to: Vec<_> = envelope.to().iter().map(ParticipantId::as_str).collect();
         let to = if to.is_empty() { "*".to_owned() } else { to.join(",") };
         let about = envelope.correlation().map_or_else(String::new, |about| format!(" re {about}"));
         self.note(&format!(
-            "⇒ {to} {}{about} {}",
+            "{mark} {to} {}{about} {}",
             envelope.id(),
             envelope.payload().replace(r#""jsonrpc":"2.0","#, "")
         ));
@@ -292,6 +313,15 @@ impl Play {
         {
             self.open.push((to, method.to_string(), envelope.id().as_str().to_owned()));
         }
+        if let Some(held) = &mut self.held {
+            held.push_back((ticket, draft));
+        } else {
+            self.settle(ticket, draft);
+        }
+    }
+
+    fn settle(&mut self, ticket: Ticket, draft: Draft) {
+        let envelope = draft.envelope().clone();
         let event = match self.fate.take() {
             Some(Some(code)) => {
                 let refusal = Refusal::new(code, "no").regarding(Some(envelope.id().clone()));

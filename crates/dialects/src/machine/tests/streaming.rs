@@ -149,10 +149,10 @@ fn the_end_is_told_on_every_stream() {
     2 200 events
     consult bob tools
     1 503 json
-    1 ← [closing] {"header":{"id":"s-2","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"closing","message":"the gateway is shutting down; connect again and resume"}}
+    1 ← [closing] {"header":{"id":"s-3","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"closing","message":"the gateway is shutting down; connect again and resume"}}
     1 ends
     3 503 json
-    3 ← [closing] {"header":{"id":"s-3","type":"error","requestId":"m3","source":"system:gateway","destination":"alice"},"error":{"code":"closing","message":"the gateway is shutting down; connect again and resume"}}
+    3 ← [closing] {"header":{"id":"s-4","type":"error","requestId":"m3","source":"system:gateway","destination":"alice"},"error":{"code":"closing","message":"the gateway is shutting down; connect again and resume"}}
     3 ends
     2 ends
     close shutdown
@@ -183,12 +183,12 @@ fn what_waits_for_a_listener_is_bounded() {
     let long = format!(r#"bob* notifications/chat/message {{"text":"{}"}}"#, "x".repeat(1 << 20));
     play.told.clear();
     play.run("get 2");
-    assert_eq!(play.told.lines().count(), 1 + 512, "{}", play.told);
+    assert_eq!(play.told.lines().count(), 1 + 1 + 512, "{}", play.told);
     let mut play = Play::posting().after("1 notification m1 * {\"context\":{}}\nseat");
     play.run(&[&*long; 4].join("\n"));
     play.told.clear();
     play.run("get 2");
-    assert_eq!(play.told.lines().count(), 1 + 1);
+    assert_eq!(play.told.lines().count(), 1 + 1 + 1);
 }
 
 #[test]

@@ -101,23 +101,23 @@ fn a_token_goes_no_further() {
     }
     assert_snapshot!(told, @r#"
     consult bob tools
-    ⇒ bob s-6 {"id":"s-6","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
-    ⇒ bob s-7 {"method":"notifications/initialized"}
+    ⇒ bob s-4 {"id":"s-4","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
+    ⇒ bob s-5 {"method":"notifications/initialized"}
     ⇒ bob m1 {"id":"m1","method":"tools/call","params":{"name":"t","arguments":{},"_meta":{"progressToken":"m1","salon/permissions":["read"]}}}
     consult bob tools
-    ⇒ bob s-6 {"id":"s-6","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
-    ⇒ bob s-7 {"method":"notifications/initialized"}
+    ⇒ bob s-4 {"id":"s-4","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
+    ⇒ bob s-5 {"method":"notifications/initialized"}
     ⇒ bob m1 {"id":"m1","method":"tools/call","params":{"name":"t","arguments":{},"_meta":{"progressToken":"m1"}}}
     ⇒ * m1 {"method":"notifications/context","params":{"messageType":"notification","payload":{"context":{},"security":{"permissions":["read"],"more":1}}}}
     ⇒ * m1 {"method":"notifications/context","params":{"messageType":"notification","payload":{"context":{}}}}
     ⇒ * m1 {"method":"notifications/context","params":{"messageType":"x-any","payload":{}}}
     ⇒ * m1 {"method":"notifications/chat/message","params":{"text":"hi"}}
-    ⇒ bob m1 re q1 {"id":5,"result":{"content":[{"text":"1","type":"text"}],"_meta":{"result":1}}}
-    ← [unauthorized] {"header":{"id":"s-6","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"unauthorized","message":"`payload.security.token` must be a string"}}
-    ← [invalid_json] {"header":{"id":"s-6","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"invalid_json","message":"the message is not valid JSON: the key \"token\" stands twice in one object"}}
-    ← [invalid_parameters] {"header":{"id":"s-6","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"invalid_parameters","message":"`payload.security` must be an object"}}
-    ← [invalid_parameters] {"header":{"id":"s-6","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"invalid_parameters","message":"`payload.security.permissions` must be a list of strings"}}
-    ← [invalid_envelope] {"header":{"id":"s-6","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"invalid_envelope","message":"`header.messageType` must be request, response, notification or error, or begin with `x-`"}}
-    ← [recipient_required] {"header":{"id":"s-6","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"recipient_required","message":"a notification needs one participant, or `*` for all, as its `header.destination`"}}
+    ⇒ bob m1 re q1 {"id":5,"result":{"content":[{"text":"1","type":"text"}],"_meta":{"salon/result":1}}}
+    ← [unauthorized] {"header":{"id":"s-4","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"unauthorized","message":"`payload.security.token` must be a string"}}
+    ← [invalid_json] {"header":{"id":"s-4","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"invalid_json","message":"the message is not valid JSON: the key \"token\" stands twice in one object"}}
+    ← [invalid_parameters] {"header":{"id":"s-4","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"invalid_parameters","message":"`payload.security` must be an object"}}
+    ← [invalid_parameters] {"header":{"id":"s-4","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"invalid_parameters","message":"`payload.security.permissions` must be a list of strings"}}
+    ← [invalid_envelope] {"header":{"id":"s-4","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"invalid_envelope","message":"`header.messageType` must be request, response, notification or error, or begin with `x-`"}}
+    ← [recipient_required] {"header":{"id":"s-4","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"recipient_required","message":"a notification needs one participant, or `*` for all, as its `header.destination`"}}
     "#);
 }

@@ -9,15 +9,16 @@ use salon_protocol::{Code, Envelope, EnvelopeId, McpVersion, Members, Participan
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{Call, Errand, PAUSE, State, read_error};
+use super::calls::{Call, Errand, LONGEST_SILENCE, PAUSE, State, read_error};
 use super::incoming::{text_of, token_of};
 use super::outlets::Channel;
 use super::{Door, Due};
 use crate::mcp::input::{self, InputRequired, Put, Question};
 use crate::mcp::{Era, Head, Revision, meta};
 
-/// Questions that may be open.
+/// Questions that may be open, and of them those of one asker.
 const MOST_ASKS: usize = 64;
+const MOST_ASKS_EACH: usize = 16;
 /// How often a modern participant may ask back during one call, and how much at once.
 const MOST_ROUNDS: u32 = 10;
 const MOST_QUESTIONS: usize = 32;
@@ -31,6 +32,12 @@ pub(super) struct Ask {
     call: Option<u64>,
     /// The asker's own progress token.
     token: Option<Box<RawValue>>,
+}
+
+impl Ask {
+    fn is_from(&self, who: &ParticipantId) -> bool {
+        matches!(&self.cause, Cause::Request { from, .. } if from == who)
+    }
 }
 
 /// An answer of the client's.
@@ -135,8 +142,9 @@ impl Door {
         if !offers(&manner.capabilities, method) {
             return refused(format!("the client of `{}` does not offer `{method}`", self.options.me));
         }
-        if self.asks.len() >= MOST_ASKS {
-            return Some(Err(RpcError::internal(format!("{MOST_ASKS} questions are open already"))));
+        if self.asks.len() >= MOST_ASKS || self.asks.values().filter(|ask| ask.is_from(from)).count() >= MOST_ASKS_EACH
+        {
+            return Some(Err(too_many()));
         }
         let params = match manner.era() {
             // What it cannot be asked in its revision is answered for it.
@@ -162,7 +170,33 @@ impl Door {
             (Era::Modern, Some(call)) => self.question_came(call, now),
             _ => self.put(number, method, params.as_deref(), now),
         }
+        if call.is_none() && self.asks.contains_key(&number) {
+            self.after(LONGEST_SILENCE, Due::Ask(number), now);
+        }
         None
+    }
+
+    /// Takes a question away.
+    fn take_ask(&mut self, number: u64) -> Option<Ask> {
+        self.forget_timer(Due::Ask(number));
+        self.asks.remove(&number)
+    }
+
+    /// A question that ends with no call has been open for long enough.
+    pub(super) fn ask_due(&mut self, number: u64, now: Instant) {
+        if let Some(Ask { cause: Cause::Request { from, envelope, id, .. }, .. }) = self.drop_ask(number) {
+            let error = RpcError::internal("the client did not answer in time");
+            self.reply(&from, &envelope, &id, &Err(error.with_data(&json!({ "code": Code::Timeout }))), now);
+        }
+    }
+
+    /// Nobody is there to answer any more.
+    pub(super) fn refuse_asks(&mut self, now: Instant) {
+        for number in self.asks.keys().copied().collect::<Vec<_>>() {
+            if let Some(Ask { cause: Cause::Request { from, envelope, id, .. }, .. }) = self.take_ask(number) {
+                self.reply(&from, &envelope, &id, &Err(gone()), now);
+            }
+        }
     }
 
     /// Asks a client of the legacy era.
@@ -174,8 +208,8 @@ impl Door {
         if self.outlets.say(channel, &message) {
             return;
         }
-        let nobody = RpcError::internal("the client has gone away and cannot be asked");
-        match self.asks.remove(&number) {
+        let nobody = gone();
+        match self.take_ask(number) {
             Some(Ask { cause: Cause::Request { from, envelope, id, .. }, .. }) => {
                 self.reply(&from, &envelope, &id, &Err(nobody), now);
             }
@@ -203,7 +237,7 @@ impl Door {
     /// A client of the legacy era answered.
     pub(super) fn client_answered(&mut self, id: &RawValue, head: &Head<'_>, now: Instant) {
         let Some(number) = id.get().parse::<u64>().ok() else { return };
-        let Some(ask) = self.asks.remove(&number) else { return };
+        let Some(ask) = self.take_ask(number) else { return };
         let outcome = match (head.result, head.error) {
             (Some(result), _) => Ok(result.to_owned()),
             (None, Some(error)) => Err(error.to_owned()),
@@ -301,7 +335,7 @@ impl Door {
         if self.asks.get(&number).is_none_or(|ask| ask.call != Some(call)) {
             return;
         }
-        if let Some(Ask { cause: Cause::Request { from, envelope, id, .. }, .. }) = self.asks.remove(&number) {
+        if let Some(Ask { cause: Cause::Request { from, envelope, id, .. }, .. }) = self.take_ask(number) {
             let message = rpc::response(&id.to_raw(), answer);
             self.pass_answer(&from, &envelope, &id, message, now);
         }
@@ -342,6 +376,9 @@ impl Door {
             if let Some(ask) = self.asks.get_mut(number) {
                 ask.call = heir;
             }
+            if heir.is_none() {
+                self.after(LONGEST_SILENCE, Due::Ask(*number), now);
+            }
         }
         if let Some(heir) = heir.filter(|_| !asks.is_empty()) {
             self.question_came(heir, now);
@@ -360,8 +397,8 @@ impl Door {
 
     /// Whoever has gone away is not answered any more.
     pub(super) fn drop_asks_from(&mut self, who: &ParticipantId) {
-        let is_theirs = |ask: &Ask| matches!(&ask.cause, Cause::Request { from, .. } if from == who);
-        let theirs: Vec<u64> = self.asks.iter().filter(|(_, ask)| is_theirs(ask)).map(|(number, _)| *number).collect();
+        let theirs: Vec<u64> =
+            self.asks.iter().filter(|(_, ask)| ask.is_from(who)).map(|(number, _)| *number).collect();
         for number in theirs {
             self.drop_ask(number);
         }
@@ -369,7 +406,7 @@ impl Door {
 
     /// Takes a question back from the client, if it has been asked.
     fn drop_ask(&mut self, number: u64) -> Option<Ask> {
-        let ask = self.asks.remove(&number)?;
+        let ask = self.take_ask(number)?;
         if let Some(channel) = self.channel_of_ask(&ask) {
             let mut params = Members::default();
             params.set("requestId", &number);
@@ -385,7 +422,7 @@ impl Door {
         let is_it =
             |ask: &Ask| matches!(&ask.cause, Cause::Request { from: asker, id, .. } if asker == from && *id == named);
         let Some(number) = self.asks.iter().find(|(_, ask)| is_it(ask)).map(|(number, _)| *number) else { return };
-        let Some(ask) = self.asks.remove(&number) else { return };
+        let Some(ask) = self.take_ask(number) else { return };
         if let Some(channel) = self.channel_of_ask(&ask) {
             params.set("requestId", &number);
             self.say(channel, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
@@ -412,6 +449,9 @@ impl Door {
         asked.rounds += 1;
         if asked.rounds > MOST_ROUNDS || wanted.questions.len() > MOST_QUESTIONS {
             return self.fail(number, &RpcError::internal(format!("`{who}` asked back too often")), now);
+        }
+        if self.asks.len() + wanted.questions.len() > MOST_ASKS {
+            return self.fail(number, &too_many(), now);
         }
         let rounds = asked.rounds;
         self.hold(number, wanted.state);
@@ -478,6 +518,16 @@ impl Door {
             self.dispatch(number, now);
         }
     }
+}
+
+fn gone() -> RpcError {
+    RpcError::internal("the client has gone away and cannot be asked")
+}
+
+fn too_many() -> RpcError {
+    RpcError::internal(format!(
+        "too many questions are open already: at most {MOST_ASKS}, of one asker {MOST_ASKS_EACH}"
+    ))
 }
 
 /// Whether the modern era lets a request be answered by questions.

@@ -7,10 +7,11 @@ use salon_protocol::{Code, EnvelopeId, Members, ParticipantId, Refusal, RpcError
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::counted::code_of;
 use super::incoming::{text_of, token_of};
 use super::lists::Reading;
 use super::merge::Found;
-use super::modern::Pause;
+use super::modern::{self, Pause};
 use super::outlets::Channel;
 use super::targets::{Target, ambiguous, completed, links, renamed_contents, unknown};
 use super::{Door, Due, Manner, Request, Scope, route, told};
@@ -71,7 +72,7 @@ pub(super) struct Asked {
     pub(super) request: Request,
     pub(super) token: Option<Box<RawValue>>,
     /// A resource as the client calls it, and as its owner does.
-    uri: Option<(String, String)>,
+    pub(super) uri: Option<(String, String)>,
     /// Where the client is of the modern era and must be asked something.
     pub(super) pause: Pause,
     /// Where the participant is of the modern era, how often it has asked back.
@@ -132,6 +133,7 @@ impl Door {
     }
 
     fn refuse_with(&mut self, request: &Request, status: u16, error: &RpcError) {
+        self.count(code_of(error));
         let message = rpc::failure(&request.id, error);
         self.say_answer(request.channel, status, &message);
     }
@@ -244,6 +246,10 @@ impl Door {
     ) {
         let era = self.peers.get(who).map(|peer| peer.era_for(request.manner.era()));
         match (&*request.method, era) {
+            (_, Some(Era::Legacy)) if request.is_modern() && modern::has_state(&request) => {
+                return self.refuse(&request, modern::lost());
+            }
+            ("logging/setLevel", Some(Era::Legacy)) => self.note_level(&request, who),
             ("logging/setLevel", Some(Era::Modern)) => return self.set_level(&request, now),
             ("resources/subscribe" | "resources/unsubscribe", Some(Era::Modern)) => {
                 return self.subscribe_anew(&request, who, now);
@@ -253,6 +259,13 @@ impl Door {
         let params = request.params.take();
         let (method, manner) = (request.method.clone(), request.manner.clone());
         let uri = uri.or_else(|| text_of(params.as_deref(), "uri").map(|uri| (uri.clone(), uri)));
+        // Another subscription of the same client's goes on.
+        if let Some((_, theirs)) = uri.as_ref().filter(|_| &*method == "resources/unsubscribe")
+            && self.listens_to(who, theirs)
+        {
+            self.subscriptions.remove(&(who.clone(), theirs.clone()));
+            return self.answer(&request, &Ok(super::empty()));
+        }
         let token = token_of(params.as_deref());
         let asked = Asked { request, token, uri, pause: Pause::default(), rounds: 0, pages: Vec::new() };
         let number = self.fresh();
@@ -338,8 +351,16 @@ impl Door {
                 }
                 self.sent.insert(envelope, number);
             }
-            Err(refusal) => self.fail(number, &told(&refusal), now),
+            Err(refusal) => self.fail_refused(number, &refusal, now),
         }
+    }
+
+    /// The room does not take a request, and never will.
+    fn fail_refused(&mut self, number: u64, refusal: &Refusal, now: Instant) {
+        if matches!(self.calls.get(&number), Some(Call { errand: Errand::Client(_), .. })) {
+            self.count(refusal.code);
+        }
+        self.fail(number, &told(refusal), now);
     }
 
     /// The room did not take something.
@@ -354,7 +375,7 @@ impl Door {
         if again {
             return self.after(PAUSE, Due::Again(number), now);
         }
-        self.fail(number, &told(refusal), now);
+        self.fail_refused(number, refusal, now);
     }
 
     /// Takes a call away.
@@ -381,7 +402,7 @@ impl Door {
             Errand::List(reading) => self.not_listed(&call.to, reading.listing, now),
             Errand::Duty => {}
             Errand::Listen(listen) => self.listen_settled(listen, number),
-            Errand::Client(asked) => self.refuse(&asked.request, error.clone()),
+            Errand::Client(asked) => self.answer(&asked.request, &Err(error.clone())),
         }
     }
 
@@ -389,11 +410,13 @@ impl Door {
     pub(super) fn answered(&mut self, number: u64, payload: &str, now: Instant) {
         let Some(message) = Members::parse(payload) else { return };
         let Some(call) = self.calls.get(&number) else { return };
-        if matches!(call.errand, Errand::Client(_)) {
-            return self.client_call_answered(number, message, now);
+        let failed = message.get("error").map(read_error);
+        match call.errand {
+            Errand::Client(_) => return self.client_call_answered(number, message, now),
+            Errand::Listen(listen) => return self.listen_answered(listen, number, failed.as_ref(), now),
+            _ => {}
         }
         let Some(call) = self.drop_call(number) else { return };
-        let failed = message.get("error").map(read_error);
         match (call.errand, message.get("result"), failed) {
             (Errand::Greet, Some(result), _) => self.greeted(&call.to, Ok(result), &call.manner, now),
             (Errand::Greet, None, error) => {
@@ -406,8 +429,7 @@ impl Door {
                 self.shelve(&call.to, reading.listing, Vec::new(), now);
             }
             (Errand::List(reading), None, _) => self.not_listed(&call.to, reading.listing, now),
-            (Errand::Listen(listen), ..) => self.listen_settled(listen, number),
-            (Errand::Duty | Errand::Client(_), ..) => {}
+            (Errand::Duty | Errand::Listen(_) | Errand::Client(_), ..) => {}
         }
     }
 

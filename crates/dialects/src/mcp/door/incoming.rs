@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use salon_protocol::{Members, RpcError, RpcId, rpc};
+use salon_protocol::{Code, Members, RpcError, RpcId, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::calls::read_error;
+use super::counted::code_of;
 use super::outlets::{Channel, Style};
 use super::route::{self, Route};
 use super::{Door, MOST_CALLS, MOST_EARLY, Manner, Place, Request, SLOW};
@@ -35,8 +37,9 @@ impl Door {
         let version = source.post.as_ref().and_then(|post| header(post, "mcp-protocol-version"));
         match route::route(version, &text) {
             Route::Refused(fault) => {
-                let message = RawValue::from_string(fault.body.into());
-                if let Ok(message) = message {
+                if let Ok(message) = RawValue::from_string(fault.body.into()) {
+                    let error = Members::parse(message.get()).and_then(|mut message| message.remove("error"));
+                    self.count(error.map_or(Code::InvalidEnvelope, |error| code_of(&read_error(&error))));
                     self.say_fault(&source, fault.status, &message);
                 }
             }
@@ -57,7 +60,9 @@ impl Door {
 
     fn refuse_message(&mut self, source: &Source, status: u16, code: i64, told: &str) {
         let null = RawValue::NULL;
-        let message = rpc::failure(null, &RpcError::new(code, told));
+        let error = RpcError::new(code, told);
+        self.count(code_of(&error));
+        let message = rpc::failure(null, &error);
         self.say_fault(source, status, &message);
     }
 
@@ -90,6 +95,7 @@ impl Door {
         let asker = match route::check(headers, method, head.params) {
             Ok(asker) => asker,
             Err(wrong) => {
+                self.count(code_of(&wrong.error));
                 let message = rpc::failure(id, &wrong.error);
                 return self.say_fault(&source, wrong.status, &message);
             }
@@ -156,6 +162,7 @@ impl Door {
                 Some(head) => self.hear_one(channel, &head, now),
                 None => {
                     let error = RpcError::new(INVALID_REQUEST, "this is no JSON-RPC message");
+                    self.count(code_of(&error));
                     self.outlets.answer(channel, 200, &rpc::failure(RawValue::NULL, &error));
                 }
             }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use salon_protocol::{LogLevel, Members, RpcError};
+use salon_protocol::{Members, RpcError};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::incoming::text_of;
 use super::peers::Greeting;
+use super::siblings::level_of;
 use super::{Door, Manner, Request, Scope};
 use crate::mcp::handshake::Hello;
 use crate::mcp::{Era, Revision};
@@ -134,8 +134,7 @@ impl Door {
 
     /// Which log lines the client wants, of everybody.
     pub(super) fn set_level(&mut self, request: &Request, now: Instant) {
-        let level = text_of(request.params.as_deref(), "level").and_then(|level| level.parse::<LogLevel>().ok());
-        let Some(level) = level else {
+        let Some(level) = level_of(request.params.as_deref()) else {
             let error = RpcError::invalid_params(
                 "`level` must be one of debug, info, notice, warning, error, critical, alert, emergency",
             );

@@ -44,9 +44,43 @@ pub(super) struct Listening {
     /// The resources whose updates are told, by owner, as their owners call them.
     uris: BTreeSet<(ParticipantId, String)>,
     /// What is acknowledged, until the client is told so.
-    acknowledgement: Option<Box<RawValue>>,
+    acknowledgement: Option<Honoured>,
     /// The door's own requests that must be acknowledged first, so that nothing that happens then is missed.
     awaited: BTreeSet<u64>,
+}
+
+impl Listening {
+    pub(super) fn uris(&self) -> impl Iterator<Item = &(ParticipantId, String)> {
+        self.uris.iter()
+    }
+
+    fn wants(&self, owner: &ParticipantId, uri: &str) -> bool {
+        self.uris().any(|(known, wanted)| known == owner && is_part(uri, wanted))
+    }
+}
+
+/// What of a filter is honoured.
+#[derive(Debug)]
+struct Honoured {
+    lists: Vec<&'static str>,
+    /// Resources: whose, as their owners call them, as the client does.
+    uris: Vec<(ParticipantId, String, String)>,
+}
+
+impl Honoured {
+    fn params(&self) -> Box<RawValue> {
+        let mut filter = Members::default();
+        for key in &self.lists {
+            filter.set(key, &true);
+        }
+        let uris: Vec<&str> = self.uris.iter().map(|(.., asked)| asked.as_str()).collect();
+        if !uris.is_empty() {
+            filter.set("resourceSubscriptions", &uris);
+        }
+        let mut params = Members::default();
+        params.set("notifications", &filter);
+        params.to_raw()
+    }
 }
 
 impl Door {
@@ -56,6 +90,10 @@ impl Door {
             return self.refuse(&request, error);
         };
         let modern = match &self.options.scope {
+            Scope::One(who) if *who == self.options.me => {
+                let error = self.absent(who);
+                return self.refuse(&request, error);
+            }
             Scope::One(who) => {
                 self.peers.get(who).filter(|peer| peer.era_for(Era::Modern) == Era::Modern).map(|_| who.clone())
             }
@@ -92,25 +130,16 @@ impl Door {
                 Scope::Room => self.shelf.find_uri(&uri),
             };
             if let Found::One(who, theirs) = found {
-                known.insert((who, theirs));
-                honoured.push(uri);
+                known.insert((who.clone(), theirs.clone()));
+                honoured.push((who, theirs, uri));
             }
         }
-        let mut acknowledged = Members::default();
-        for (key, _) in &wanted {
-            acknowledged.set(key, &true);
-        }
-        if !honoured.is_empty() {
-            acknowledged.set("resourceSubscriptions", &honoured);
-        }
-        let mut params = Members::default();
-        params.set("notifications", &acknowledged);
+        let acknowledgement = Some(Honoured { lists: wanted.iter().map(|(key, _)| *key).collect(), uris: honoured });
         let lists = wanted.iter().map(|(_, listing)| listing.changed()).collect();
         self.interest.extend(wanted.iter().map(|(_, listing)| *listing));
         let (channel, manner) = (request.channel, request.manner.clone());
         self.forget_timer(Due::Slow(channel));
         let number = self.fresh();
-        let acknowledgement = Some(params.to_raw());
         self.listens
             .insert(number, Listening { request, lists, uris: known, acknowledgement, awaited: BTreeSet::new() });
         self.after(MOST_AWAITED, Due::Listen(number), now);
@@ -121,6 +150,40 @@ impl Door {
         if self.listens.get(&number).is_some_and(|listening| listening.awaited.is_empty()) {
             self.acknowledge(number);
         }
+    }
+
+    /// Somebody answered for its part in a subscription. A resource is subscribed to then; a modern participant's part is over.
+    pub(super) fn listen_answered(&mut self, number: u64, call: u64, error: Option<&RpcError>, now: Instant) {
+        let Some(Call { to, method, params, .. }) = self.calls.get(&call) else { return };
+        let is_listen = &**method == "subscriptions/listen";
+        let one = text_of(params.as_deref(), "uri").filter(|_| !is_listen);
+        let who = to.clone();
+        let is_theirs = |owner: &ParticipantId, uri: &str| *owner == who && (is_listen || one.as_deref() == Some(uri));
+        let known = self.listens.get_mut(&number);
+        let names_them = known.as_ref().is_some_and(|known| known.uris().any(|(owner, uri)| is_theirs(owner, uri)));
+        let acknowledgement = known.map(|known| known.acknowledgement.as_mut());
+        match acknowledgement {
+            _ if !is_listen && error.is_none() => {}
+            // What is refused from the first is not acknowledged.
+            Some(Some(honoured)) => {
+                honoured.uris.retain(|(owner, theirs, _)| !is_theirs(owner, theirs));
+                if let Some(known) = self.listens.get_mut(&number) {
+                    known.uris.retain(|(owner, uri)| !is_theirs(owner, uri));
+                }
+            }
+            // The client was told that it would hear of these.
+            Some(None) if names_them => {
+                self.drop_call(call);
+                return self.end_listen(number, now);
+            }
+            // Lists are everybody's, and a client of the legacy era cannot be told of an end: it is taken up again.
+            _ if is_listen && error.is_none_or(|error| error.code != RpcError::METHOD_NOT_FOUND) => {
+                return self.hold_off(call, now);
+            }
+            _ => {}
+        }
+        self.drop_call(call);
+        self.listen_settled(number, call);
     }
 
     /// Somebody does its part in a subscription, or never will.
@@ -135,7 +198,7 @@ impl Door {
     pub(super) fn acknowledge(&mut self, number: u64) {
         self.forget_timer(Due::Listen(number));
         let Some(listening) = self.listens.get_mut(&number) else { return };
-        let Some(params) = listening.acknowledgement.take() else { return };
+        let Some(params) = listening.acknowledgement.take().map(|honoured| honoured.params()) else { return };
         let (channel, id) = (listening.request.channel, listening.request.id.clone());
         self.say_marked(channel, &id, "notifications/subscriptions/acknowledged", Some(&params));
     }
@@ -187,7 +250,7 @@ impl Door {
         }
     }
 
-    fn duty(&mut self, who: &ParticipantId, method: &str, uri: &str, manner: &Arc<Manner>, now: Instant) {
+    pub(super) fn duty(&mut self, who: &ParticipantId, method: &str, uri: &str, manner: &Arc<Manner>, now: Instant) {
         let params = to_raw_value(&json!({ "uri": uri })).expect("a string");
         self.run(who, Errand::Duty, method, Some(params), manner, now);
     }
@@ -271,7 +334,12 @@ impl Door {
         if method == "notifications/subscriptions/acknowledged" {
             return self.listen_settled(number, call);
         }
+        // Nobody is told what it did not ask for.
+        let listening = self.listens.get(&number);
         if let Some((_, listing)) = NEWS.into_iter().find(|(_, listing)| listing.changed() == method) {
+            if listening.is_none_or(|listening| !listening.lists.contains(method)) {
+                return;
+            }
             self.tell_listen(number, method, params);
             let stale: &[Listing] = match listing {
                 Listing::Resources => &[Listing::Resources, Listing::Templates],
@@ -282,6 +350,9 @@ impl Door {
             self.list_stale(from, stale, now);
         } else if method == "notifications/resources/updated" {
             let Some(uri) = text_of(params, "uri") else { return };
+            if listening.is_none_or(|listening| !listening.wants(from, &uri)) {
+                return;
+            }
             let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
             params.set("uri", &self.shelf.listed_uri(from, &uri));
             self.tell_listen(number, method, Some(&params.to_raw()));
@@ -314,11 +385,19 @@ impl Door {
         self.subscriptions.iter().chain(listened).any(|(known, wanted)| known == owner && is_part(uri, wanted))
     }
 
+    /// Whether a subscription names that very resource.
+    pub(super) fn listens_to(&self, owner: &ParticipantId, uri: &str) -> bool {
+        self.listens.values().flat_map(Listening::uris).any(|(known, wanted)| known == owner && wanted == uri)
+    }
+
+    /// Whether the client has subscribed to that very resource, in one way or the other.
+    pub(super) fn wants_resource(&self, owner: &ParticipantId, uri: &str) -> bool {
+        self.listens_to(owner, uri) || self.subscriptions.contains(&(owner.clone(), uri.to_owned()))
+    }
+
     /// A participant of the legacy era tells of a resource.
     pub(super) fn tell_listens_updated(&mut self, from: &ParticipantId, uri: &str, params: &RawValue) {
-        let wants =
-            |listening: &Listening| listening.uris.iter().any(|(owner, wanted)| owner == from && is_part(uri, wanted));
-        let told = self.listens.iter().filter(|(_, listening)| wants(listening));
+        let told = self.listens.iter().filter(|(_, listening)| listening.wants(from, uri));
         for number in told.map(|(number, _)| *number).collect::<Vec<_>>() {
             self.tell_listen(number, "notifications/resources/updated", Some(params));
         }
@@ -335,16 +414,28 @@ impl Door {
     /// The session ends, and every subscription with it.
     pub(super) fn end_listens(&mut self) {
         for listening in std::mem::take(&mut self.listens).into_values() {
-            let id = &listening.request.id;
-            let nothing = upgrade::result("subscriptions/listen", &super::empty(), None);
-            let result = meta::with_subscription(&nothing, id).unwrap_or(nothing);
-            if self.duplex.is_some() {
-                let mut params = Members::default();
-                params.set("requestId", id);
-                self.say(Channel::SESSION, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
-            }
-            self.answer(&listening.request, &Ok(result));
+            self.say_ended(&listening);
         }
+    }
+
+    /// Ends a subscription with its result.
+    fn end_listen(&mut self, number: u64, now: Instant) {
+        if let Some(listening) = self.listens.remove(&number) {
+            self.say_ended(&listening);
+            self.release_listen(number, &listening, now);
+        }
+    }
+
+    fn say_ended(&mut self, listening: &Listening) {
+        let id = &listening.request.id;
+        let nothing = upgrade::result("subscriptions/listen", &super::empty(), None);
+        let result = meta::with_subscription(&nothing, id).unwrap_or(nothing);
+        if self.duplex.is_some() {
+            let mut params = Members::default();
+            params.set("requestId", id);
+            self.say(Channel::SESSION, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
+        }
+        self.answer(&listening.request, &Ok(result));
     }
 
     /// Ends the subscriptions that their client takes back.
@@ -358,18 +449,23 @@ impl Door {
         for number in ended {
             let Some(listening) = self.listens.remove(&number) else { continue };
             self.outlets.skip(listening.request.channel);
-            let upstream: Vec<u64> =
-                self.calls.keys().copied().filter(|call| self.listen_of(*call) == Some(number)).collect();
-            for call in upstream {
-                self.cancel(call, None, now);
-            }
-            let manner = listening.request.manner.clone();
-            for (who, uri) in &listening.uris {
-                let is_wanted = self.listens.values().any(|other| other.uris.contains(&(who.clone(), uri.clone())));
-                let is_legacy = self.peers.get(who).is_some_and(|peer| peer.era_for(Era::Modern) == Era::Legacy);
-                if !is_wanted && is_legacy {
-                    self.duty(who, "resources/unsubscribe", uri, &manner, now);
-                }
+            self.release_listen(number, &listening, now);
+        }
+    }
+
+    /// Nobody need tell anything for a subscription any more.
+    fn release_listen(&mut self, number: u64, listening: &Listening, now: Instant) {
+        self.forget_timer(Due::Listen(number));
+        let upstream: Vec<u64> =
+            self.calls.keys().copied().filter(|call| self.listen_of(*call) == Some(number)).collect();
+        for call in upstream {
+            self.cancel(call, None, now);
+        }
+        let manner = listening.request.manner.clone();
+        for (who, uri) in listening.uris() {
+            let is_legacy = self.peers.get(who).is_some_and(|peer| peer.era_for(Era::Modern) == Era::Legacy);
+            if is_legacy && !self.wants_resource(who, uri) {
+                self.duty(who, "resources/unsubscribe", uri, &manner, now);
             }
         }
     }

@@ -10,6 +10,7 @@
 
 mod asks;
 mod calls;
+mod counted;
 mod incoming;
 mod legacy;
 mod listens;
@@ -18,8 +19,10 @@ mod merge;
 mod modern;
 mod news;
 pub(super) mod outlets;
+mod parting;
 mod peers;
 pub(super) mod route;
+mod siblings;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -167,6 +170,8 @@ enum Due {
     Parked(u64),
     /// Something that the room did not take is tried again.
     Again(u64),
+    /// A question that belongs to no call has been open for long.
+    Ask(u64),
     /// Lists have changed.
     Changed,
     /// A subscription has waited long enough for others.
@@ -219,6 +224,8 @@ pub struct Door {
     next: u64,
     tickets: u64,
     actions: VecDeque<Action>,
+    /// What the client was told no for.
+    refusals: VecDeque<Code>,
     closing: Option<CloseReason>,
 }
 
@@ -261,6 +268,7 @@ impl Door {
             next: first,
             tickets: 0,
             actions: VecDeque::new(),
+            refusals: VecDeque::new(),
             closing: None,
         }
     }
@@ -363,10 +371,6 @@ impl Door {
         self.outlets.answer(channel, status, message);
     }
 
-    fn refuse(&mut self, request: &Request, error: RpcError) {
-        self.answer(request, &Err(error));
-    }
-
     /// How many requests of the client's are being worked on.
     fn open_requests(&self) -> usize {
         let calls = self.calls.values().filter(|call| matches!(call.errand, Errand::Client(_))).count();
@@ -383,7 +387,7 @@ impl Door {
     fn not_seated(&mut self, refusal: &Refusal) {
         self.place = Place::Outside;
         for request in std::mem::take(&mut self.early) {
-            self.refuse(&request, told(refusal));
+            self.answer(&request, &Err(told(refusal)));
         }
         self.end(CloseReason::Bye);
     }
@@ -402,26 +406,10 @@ impl Door {
         let busy = self.outlets.attended() || self.open_requests() > 0;
         let due = if busy { now + idle } else { self.heard + idle };
         if due <= now {
-            self.end(CloseReason::Bye);
+            self.close("nothing was said for long", CloseReason::Bye, now);
         } else {
             self.timers.set(Due::Idle, due);
         }
-    }
-
-    /// Answers everything that is open, and ends the session.
-    fn close(&mut self, why: &str, reason: CloseReason, now: Instant) {
-        let error = RpcError::new(code::GONE, why);
-        self.end_listens();
-        let gathers = std::mem::take(&mut self.gathers).into_values().map(|gather| gather.request);
-        let waiting: Vec<_> = gathers.chain(self.early.drain(..)).chain(self.introducing.drain(..)).collect();
-        for request in waiting {
-            self.refuse(&request, error.clone());
-        }
-        let open: Vec<u64> = self.calls.keys().copied().collect();
-        for number in open {
-            self.fail(number, &error, now);
-        }
-        self.end(reason);
     }
 }
 
@@ -480,6 +468,10 @@ impl Dialect for Door {
                 if let Some(channel) = self.outlets.closed(stream) {
                     self.hung_up(channel, now);
                 }
+                if self.duplex == Some(stream) {
+                    self.duplex = None;
+                    self.part("the client has gone away", now);
+                }
             }
             Event::Closing(reason) => self.close(&reason.to_string(), reason, now),
         }
@@ -494,6 +486,7 @@ impl Dialect for Door {
                 Due::Questions(number) => self.put_questions(number, now),
                 Due::Parked(number) => self.not_resumed(number, now),
                 Due::Again(number) => self.dispatch(number, now),
+                Due::Ask(number) => self.ask_due(number, now),
                 Due::Changed => self.tell_changes(),
                 Due::Listen(number) => self.acknowledge(number),
                 Due::Replies => self.reply_again(now),
@@ -504,6 +497,10 @@ impl Dialect for Door {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
+    }
+
+    fn poll_refusal(&mut self) -> Option<Code> {
+        self.refusals.pop_front()
     }
 
     fn poll_action(&mut self) -> Option<Action> {

@@ -94,9 +94,8 @@ impl Door {
     }
 
     fn park(&mut self, number: u64, wanted: &Members, now: Instant) {
-        let salt: String = self.options.salt.iter().map(|byte| format!("{byte:02x}")).collect();
         let turn = self.fresh();
-        let state = format!("{PREFIX}{salt}.{turn}");
+        let state = format!("{}{turn}", self.state_prefix());
         let Some(asked) = self.asked_mut(number) else { return };
         asked.pause.state = Some(state.as_str().into());
         let (channel, id) = (asked.request.channel, asked.request.id.clone());
@@ -110,14 +109,20 @@ impl Door {
 
     /// The call whose state a request gives back; an error for a state of ours that is no longer known.
     pub(super) fn resumed(&self, request: &Request) -> Option<Result<u64, RpcError>> {
-        let state = text_of(request.params.as_deref(), "requestState").filter(|state| state.starts_with(PREFIX))?;
+        let prefix = self.state_prefix();
+        let state = text_of(request.params.as_deref(), "requestState").filter(|state| state.starts_with(&prefix))?;
         let is_it = |call: &Call| match &call.errand {
             Errand::Client(asked) => asked.pause.state.as_deref() == Some(&state) && call.method == request.method,
             _ => false,
         };
         let found = self.calls.iter().find(|(_, call)| is_it(call)).map(|(number, _)| *number);
-        let lost = "`requestState` names no request that waits for answers here: it was answered before, took too long, or the gateway was restarted";
-        Some(found.ok_or_else(|| RpcError::invalid_params(lost)))
+        Some(found.ok_or_else(lost))
+    }
+
+    /// What begins the states that are given out here, so that a participant's own are told apart: it may be another gateway.
+    fn state_prefix(&self) -> String {
+        let salt: String = self.options.salt.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("salon.{salt}.")
     }
 
     /// Goes on with a call whose client has come back with answers.
@@ -201,5 +206,14 @@ impl Door {
     }
 }
 
-/// What begins the states that are given out here, so that a participant's own are told apart.
-const PREFIX: &str = "salon.";
+/// Whether a request gives back a state, which a participant of the legacy era never gave it.
+pub(super) fn has_state(request: &Request) -> bool {
+    text_of(request.params.as_deref(), "requestState").is_some()
+}
+
+/// What to say of a state that is not known, or not any more.
+pub(super) fn lost() -> RpcError {
+    RpcError::invalid_params(
+        "`requestState` names no request that waits for answers here: it was answered before, took too long, or the gateway was restarted",
+    )
+}

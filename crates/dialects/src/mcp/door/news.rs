@@ -15,7 +15,7 @@ use crate::mcp::{Era, meta};
 impl Door {
     pub(super) fn overhear(&mut self, envelope: &Envelope, now: Instant) {
         if *envelope.from() == self.options.me {
-            return self.overhear_own(envelope);
+            return self.overhear_own(envelope, now);
         }
         match (envelope.kind(), envelope.message()) {
             (Kind::Presence, _) => {
@@ -42,21 +42,6 @@ impl Door {
         }
     }
 
-    /// Something this participant said itself, by this session or another.
-    fn overhear_own(&mut self, envelope: &Envelope) {
-        self.has_siblings |= !self.stamps.made(envelope.id().as_str());
-        let is_handshake =
-            matches!(envelope.message(), Some(Message::Request { method, .. }) if &**method == "initialize");
-        if let [who] = envelope.to()
-            && is_handshake
-            && !self.sent.contains_key(envelope.id())
-        {
-            let who = who.clone();
-            let params = envelope.params().and_then(|params| RawValue::from_string(params.to_owned()).ok());
-            self.greeted_elsewhere(&who, params.as_deref());
-        }
-    }
-
     fn told(&mut self, envelope: &Envelope, method: &str, params: Option<&RawValue>, now: Instant) {
         let from = envelope.from();
         if !self.peers.contains_key(from) {
@@ -76,6 +61,8 @@ impl Door {
             return self.passed_on(Some(number), from, method, params);
         }
         let is_met = self.peers.get(from).is_some_and(|peer| peer.is_met());
+        // Whom the client has never turned to cannot turn to it.
+        let is_stranger = !self.peers.get(from).is_some_and(|peer| peer.has_met) && self.cause(call, from).is_none();
         if is_addressed && is_met && method.ends_with("/list_changed") {
             self.list_apart(from);
         }
@@ -90,8 +77,9 @@ impl Door {
             _ if !is_addressed || method == CHAT_METHOD => {}
             "notifications/progress" => self.progressed(from, params, now),
             "notifications/cancelled" => self.ask_withdrawn(from, params),
-            "notifications/message" => self.logged(from, call, params),
             "notifications/resources/updated" => self.updated(from, params),
+            _ if is_stranger => {}
+            "notifications/message" => self.logged(from, call, params),
             _ => self.passed_on(call, from, method, params),
         }
     }
@@ -153,14 +141,16 @@ impl Door {
             (Some(wanted), Some(level)) => level >= wanted,
             _ => false,
         };
+        // One participant is taken as it is, unless another session may have had it say more.
+        let level_kept = self.level.filter(|_| self.is_room() || self.has_siblings);
         match channel {
             Some((channel, Era::Modern, wanted)) if admits(wanted) => self.say(channel, &message),
             Some((_, Era::Modern, _)) => {}
             // Who has not said what it wants takes what its server sends.
-            Some((channel, Era::Legacy, _)) if self.level.is_none() || admits(self.level) => {
+            Some((channel, Era::Legacy, _)) if level_kept.is_none() || admits(level_kept) => {
                 self.say(channel, &message);
             }
-            None if self.is_introduced() && (self.level.is_none() || admits(self.level)) => {
+            None if self.is_introduced() && (level_kept.is_none() || admits(level_kept)) => {
                 self.say(Channel::SESSION, &message);
             }
             _ => {}

@@ -46,8 +46,12 @@ pub(super) struct Peer {
     pub(super) greeting: Greeting,
     /// Calls that wait for the greeting.
     waiting: VecDeque<u64>,
-    /// The level of log lines it was told.
-    level: Option<LogLevel>,
+    /// The level of log lines it was told, and whether another session told it.
+    level: Option<(LogLevel, bool)>,
+    /// It has met the client, whatever became of that.
+    pub(super) has_met: bool,
+    /// Another session shook hands with it, after this one had.
+    is_undone: bool,
     pub(super) lists: Lists,
     /// It told this client alone that a list changed: what it lists to others may be something else.
     pub(super) lists_apart: bool,
@@ -60,6 +64,8 @@ impl Peer {
             greeting: Greeting::Stranger,
             waiting: VecDeque::new(),
             level: None,
+            has_met: false,
+            is_undone: false,
             lists: BTreeMap::new(),
             lists_apart: false,
         }
@@ -68,6 +74,15 @@ impl Peer {
     /// The era it is spoken to in: the client's own where it can.
     pub(super) fn era_for(&self, client: Era) -> Era {
         client.with(&self.mcp)
+    }
+
+    /// Whether a client of the legacy era shakes hands with it, as those do who can be subscribed to one by one.
+    pub(super) fn has_handshake(&self) -> bool {
+        self.era_for(Era::Legacy) == Era::Legacy
+    }
+
+    pub(super) fn note_level(&mut self, level: LogLevel, elsewhere: bool) {
+        self.level = Some((level, elsewhere));
     }
 
     pub(super) fn is_met(&self) -> bool {
@@ -100,7 +115,8 @@ impl Door {
     fn is_peer(&self, who: &ParticipantId) -> bool {
         match &self.options.scope {
             Scope::Room => *who != self.options.me,
-            Scope::One(one) => who == one,
+            // Nobody is its own server: what one says to oneself nobody else answers.
+            Scope::One(one) => who == one && *who != self.options.me,
         }
     }
 
@@ -165,6 +181,13 @@ impl Door {
     }
 
     pub(super) fn absent(&self, who: &ParticipantId) -> RpcError {
+        if *who == self.options.me {
+            let told = format!(
+                "you are `{who}` yourself, and nobody is its own server: name another participant, or none for the whole room"
+            );
+            return RpcError::new(code::GONE, told)
+                .with_data(&json!({ "code": salon_protocol::Code::InvalidParameters }));
+        }
         let data = json!({ "code": salon_protocol::Code::RecipientNotFound });
         RpcError::new(code::GONE, format!("`{who}` is not in the room {}", self.options.topic)).with_data(&data)
     }
@@ -250,11 +273,16 @@ impl Door {
             Ok(server) => {
                 peer.greeting = Greeting::Met { told, server };
                 peer.level = None;
+                peer.has_met = true;
+                let was_undone = std::mem::take(&mut peer.is_undone);
                 if era == Era::Legacy {
                     self.tell(who, None, "notifications/initialized", None, now);
                 }
                 if let Some(level) = self.level.filter(|_| manner.era() == Era::Legacy) {
                     self.want_level(who, level, manner, now);
+                }
+                if was_undone {
+                    self.renew_subscriptions(who, now);
                 }
             }
             Err(error) => {
@@ -298,6 +326,7 @@ impl Door {
         let said = Hello::read(params).capabilities;
         if matches!(&peer.greeting, Greeting::Met { told, .. } if told.get() != said.get()) {
             peer.greeting = Greeting::Stranger;
+            peer.is_undone = true;
         }
     }
 
@@ -320,22 +349,25 @@ impl Door {
         Ok(false)
     }
 
-    /// Has somebody log at a level, if it can.
+    /// Has somebody log at a level, if it can, or at a more talkative one where something else that is open needs that: whoever wants less
+    /// is told less.
     pub(super) fn want_level(&mut self, who: &ParticipantId, level: LogLevel, manner: &Arc<Manner>, now: Instant) {
+        let level = self.finest_level(who).map_or(level, |finest| finest.min(level));
         let Some(peer) = self.peers.get_mut(who) else { return };
         let logs = peer.server().is_some_and(|server| server.has("logging"));
+        let is_told = peer.level.is_some_and(|(told, elsewhere)| told == level || (elsewhere && told < level));
         // The modern era says the level with each request.
-        if !logs || peer.level == Some(level) || peer.era_for(manner.era()) == Era::Modern {
+        if !logs || is_told || peer.era_for(manner.era()) == Era::Modern {
             return;
         }
-        peer.level = Some(level);
+        peer.note_level(level, false);
         let params = to_raw_value(&json!({ "level": level.word() })).expect("a word");
         self.run(who, Errand::Duty, "logging/setLevel", Some(params), manner, now);
     }
 
     /// Tells everybody whose acquaintance was made by a handshake.
     pub(super) fn tell_met(&mut self, method: &str, params: Option<&RawValue>, now: Instant) {
-        let is_greeted = |peer: &Peer| peer.is_met() && peer.era_for(Era::Legacy) == Era::Legacy;
+        let is_greeted = |peer: &Peer| peer.is_met() && peer.has_handshake();
         let met: Vec<_> = self.peers.iter().filter(|(_, peer)| is_greeted(peer)).map(|(who, _)| who.clone()).collect();
         for who in met {
             self.tell(&who, None, method, params, now);
@@ -359,6 +391,15 @@ impl Door {
             }
             _ => self.fail(number, &error, now),
         }
+    }
+
+    /// Asks again after a while what somebody has answered for now.
+    pub(super) fn hold_off(&mut self, number: u64, now: Instant) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        if let State::Sent(envelope, _) = std::mem::replace(&mut call.state, State::Waiting) {
+            self.sent.remove(&envelope);
+        }
+        self.after(PEACE, Due::Again(number), now);
     }
 
     /// A list that was not to be had is not asked for again for a while.

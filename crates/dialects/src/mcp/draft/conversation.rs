@@ -334,8 +334,8 @@ impl Conversation {
 
     /// Has something wait for the next poll.
     fn wait(&mut self, message: &RawValue) {
-        // The client learns by its session's end that it has missed something.
-        self.overrun |= self.polls.say(message.get()) == Err(TooMuch);
+        // The client learns by its session's end that it has missed something; until then no more is kept for it.
+        self.overrun = self.overrun || self.polls.say(message.get()) == Err(TooMuch);
     }
 
     fn end(&mut self, reason: CloseReason, now: Instant) {

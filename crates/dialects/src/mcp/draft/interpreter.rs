@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use salon_protocol::{RpcError, rpc};
+use salon_protocol::{Code, RpcError, rpc};
 use serde_json::value::RawValue;
 
 use super::conversation::Conversation;
@@ -165,7 +165,13 @@ impl Dialect for Interpreter {
             (Speech::Draft(conversation), event) => {
                 match event {
                     Event::StreamOpened(stream, opening) => conversation.stream(stream, Some(opening), now),
-                    Event::StreamClosed(stream) => conversation.stream(stream, None, now),
+                    Event::StreamClosed(stream) => {
+                        conversation.stream(stream, None, now);
+                        // The one stream for life: there is nobody any more for whom the door might go on.
+                        if stream == StreamId::ONLY {
+                            self.door.handle_event(event, now);
+                        }
+                    }
                     event => {
                         conversation.happens(now);
                         self.door.handle_event(event, now);
@@ -207,6 +213,10 @@ impl Dialect for Interpreter {
             Speech::Unknown(_) | Speech::Official => None,
         };
         self.door.poll_timeout().into_iter().chain(own).min()
+    }
+
+    fn poll_refusal(&mut self) -> Option<Code> {
+        self.door.poll_refusal()
     }
 
     fn poll_action(&mut self) -> Option<Action> {

@@ -190,17 +190,19 @@ pub fn call_to_draft(params: Option<&RawValue>) -> Option<Box<RawValue>> {
 pub fn outcome_to_draft(result: &RawValue) -> Box<RawValue> {
     let mut said = Members::parse(result.get()).unwrap_or_default();
     let failed = said.get("isError").is_some_and(|said| said.get() == "true");
-    let content = said.remove("content");
-    let output = match (said.remove("structuredContent").filter(|said| said.get() != "null"), content) {
-        (Some(structured), _) => structured,
+    let content = said.remove("content").filter(|content| content.get() != "[]");
+    let structured = said.remove("structuredContent").filter(|said| said.get() != "null");
+    let mut meta = said.get("_meta").and_then(|meta| Members::parse(meta.get())).unwrap_or_default();
+    let output = match (meta.remove(meta::RESULT).or(structured), content) {
+        (Some(output), _) => output,
         (None, Some(content)) => text_of(&content).map_or(content, |text| raw(&text)),
         (None, None) => RawValue::NULL.to_owned(),
     };
     let mut outcome = Members::default();
     outcome.set("status", if failed { "error" } else { "success" });
     outcome.set("output", &output);
-    if let Some(meta) = said.get("_meta") {
-        outcome.set("_meta", meta);
+    if !meta.is_empty() {
+        outcome.set("_meta", &meta.to_raw());
     }
     outcome.to_raw()
 }
@@ -230,10 +232,17 @@ pub fn outcome_to_mcp(result: &RawValue) -> Box<RawValue> {
         None => outcome.set("content", &[(); 0]),
         Some(output) if is_content(output) => outcome.set("content", output),
         Some(output) => {
-            let text = serde_json::from_str::<String>(output.get()).unwrap_or_else(|_| output.get().to_owned());
+            let text = serde_json::from_str::<String>(output.get());
+            let is_text = text.is_ok();
+            let text = text.unwrap_or_else(|_| output.get().to_owned());
             outcome.set("content", &[json!({ "type": "text", "text": text })]);
             if output.get().starts_with('{') {
                 outcome.set("structuredContent", output);
+            } else if !is_text {
+                // What has no place of its own in MCP would come back as text.
+                let mut meta = said.get("_meta").and_then(|meta| Members::parse(meta.get())).unwrap_or_default();
+                meta.set(meta::RESULT, output);
+                said.set("_meta", &meta.to_raw());
             }
         }
     }

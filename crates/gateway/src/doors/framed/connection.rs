@@ -14,11 +14,11 @@ use futures_util::stream::SelectAll;
 use salon_dialects::framed::{self, Connect, Decoder, Route, refuse, refuse_header};
 use salon_protocol::{Code, Refusal};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 
 use super::table::{self, Caller};
-use crate::carriers::{Answers, Line, Socket, Way};
+use crate::carriers::{Answers, Line, MOST_LINES, NotOpened, Socket, Way};
 use crate::clock;
 use crate::gateway::{Gateway, MOST_MESSAGE};
 
@@ -27,6 +27,9 @@ const READ_BUFFER: usize = 8 * 1024;
 
 /// How many sessions one connection may use.
 const MOST_SESSIONS: usize = 64;
+
+/// The most bytes of a body that a connection without a session is simply read. Larger ones share what strangers may take together.
+const STRANGERS_BODY: usize = 64 << 10;
 
 /// How many answers of the connection's own may wait to be written.
 const OUTGOING: usize = 16;
@@ -60,8 +63,16 @@ pub(super) async fn serve(gateway: Arc<Gateway>, socket: Socket, peer: SocketAdd
     let (out, outgoing) = mpsc::channel(OUTGOING);
     let stall = gateway.config.framed.stall;
     let caller = Caller { gateway, peer };
-    let mut reader =
-        Reader { caller, stop, stopping: false, stall, decoder: Decoder::new(most_body), lines: HashMap::new(), out };
+    let mut reader = Reader {
+        caller,
+        stop,
+        stopping: false,
+        stall,
+        decoder: Decoder::new(most_body),
+        lines: HashMap::new(),
+        room: None,
+        out,
+    };
     let writing = write_all(write, outgoing);
     tokio::pin!(writing);
     let ending = tokio::select! { biased;
@@ -131,6 +142,8 @@ struct Reader {
     decoder: Decoder,
     /// The sessions this connection has used.
     lines: HashMap<Box<str>, Line>,
+    /// For a large frame that has begun, and belongs to no session yet.
+    room: Option<OwnedSemaphorePermit>,
     out: mpsc::Sender<Outgoing>,
 }
 
@@ -146,6 +159,7 @@ impl Reader {
                     if self.dispatch(frame).await.is_err() {
                         return Ending::HungUp;
                     }
+                    self.room = None;
                     // What came with it begins the next one only now.
                     due = Instant::now() + self.stall;
                     had_begun = false;
@@ -153,6 +167,9 @@ impl Reader {
                 }
                 Ok(None) => {}
                 Err(broken) => return self.ending(Code::TooLarge, broken.to_string()),
+            }
+            if let Err(ending) = self.make_room() {
+                return ending;
             }
             let begun = self.decoder.has_begun();
             if begun && !had_begun {
@@ -181,6 +198,22 @@ impl Reader {
                 }
             }
         }
+    }
+
+    /// Whoever belongs to no session yet may be anybody: what anybody can have the gateway hold is bounded for all of them together.
+    fn make_room(&mut self) -> Result<(), Ending> {
+        let body = self.decoder.announced().unwrap_or_default();
+        if !self.lines.is_empty() || body <= STRANGERS_BODY || self.room.is_some() {
+            return Ok(());
+        }
+        self.room = self.caller.gateway.framed.room_for(body);
+        if self.room.is_some() {
+            return Ok(());
+        }
+        let message = format!(
+            "a connection that no session uses yet has no room for a body of {body} bytes now; begin with a smaller frame"
+        );
+        Err(self.ending(Code::RateLimited, message))
     }
 
     fn ending(&self, code: Code, message: String) -> Ending {
@@ -233,7 +266,14 @@ impl Reader {
     }
 
     async fn open(&mut self, id: Box<str>, way: &Way, frame: Box<[u8]>) -> Result<(), Gone> {
-        let Some((line, answers)) = way.open().await else { return self.say(&frame, &table::unknown()).await };
+        let (line, answers) = match way.open().await {
+            Ok(opened) => opened,
+            Err(NotOpened::Ended) => return self.say(&frame, &table::unknown()).await,
+            Err(NotOpened::Full) => {
+                let message = format!("one session may be used over {MOST_LINES} connections at once");
+                return self.say(&frame, &Refusal::new(Code::RateLimited, message)).await;
+            }
+        };
         self.out.send(Outgoing::Hear(answers)).await.map_err(|_| Gone)?;
         match line.send(frame).await {
             Ok(()) => {

@@ -13,6 +13,7 @@ use salon_dialects::{Introduction, Stamps};
 use salon_log::Claim;
 use salon_protocol::{Code, Participant, Refusal, TopicName};
 use salon_rooms::{Admission, Deliver};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::super as doors;
 use crate::audit::{AuditEvent, AuditKind};
@@ -56,6 +57,7 @@ impl Caller {
         let missing = || Refusal::new(Code::Unauthorized, "a token is required: `token` in the body of CONNECT");
         let token = connect.token.as_deref().ok_or_else(missing)?;
         let grant = self.gateway.verifier.verify(token, clock::now())?;
+        grant.require_unsigned()?;
         if connect.id != grant.participant.as_str() {
             let message = format!("`clientInfo.id` must be \"{}\", the token's participant", grant.participant);
             return Err(Refusal::new(Code::Forbidden, message));
@@ -72,13 +74,30 @@ struct Known {
     _counted: Counts,
 }
 
+/// What the large first frames of connections may take together, in KiB.
+const STRANGERS_ROOM: usize = 64 << 10;
+
 /// Every session.
-#[derive(Default)]
-pub(crate) struct Sessions(Mutex<HashMap<Box<str>, Known>>);
+pub(crate) struct Sessions {
+    known: Mutex<HashMap<Box<str>, Known>>,
+    strangers: Arc<Semaphore>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self { known: Mutex::default(), strangers: Arc::new(Semaphore::new(STRANGERS_ROOM)) }
+    }
+}
 
 impl Sessions {
     fn known(&self) -> MutexGuard<'_, HashMap<Box<str>, Known>> {
-        self.0.lock().expect("no code panics while it holds the sessions")
+        self.known.lock().expect("no code panics while it holds the sessions")
+    }
+
+    /// Room for so many bytes of somebody who belongs to no session yet, if there is some.
+    pub(super) fn room_for(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let kibibytes = u32::try_from(bytes.div_ceil(1024)).ok()?;
+        self.strangers.clone().try_acquire_many_owned(kibibytes).ok()
     }
 
     /// The way into a session.

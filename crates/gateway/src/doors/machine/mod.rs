@@ -31,7 +31,7 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
         .route("/context/v1/stream", get(listen).head(|| async { No::Method("GET") }))
 }
 
-#[utoipa::path(get, path = "/context/v1/ws", tag = "Machine Context Protocol", summary = "Enter a room by the Machine Context Protocol",
+#[utoipa::path(get, path = "/context/v1/ws", operation_id = "machine_connect", tag = "Machine Context Protocol", summary = "Enter a room by the Machine Context Protocol",
     description = "A WebSocket: one text frame a message, both ways. Without a token in the request, the first message has it in `payload.security.token`.",
     params(("topic" = Option<String>, Query, description = "The room; may be left out where the token opens only one"),
         ("ticket" = Option<String>, Query, description = "A ticket from POST /v0/tickets in place of a token")),
@@ -46,7 +46,7 @@ pub(crate) async fn connect(
     socket::connect(&gateway, peer, request)
 }
 
-#[utoipa::path(post, path = "/context/v1/messages", tag = "Machine Context Protocol", summary = "Send a message of the Machine Context Protocol",
+#[utoipa::path(post, path = "/context/v1/messages", operation_id = "machine_send", tag = "Machine Context Protocol", summary = "Send a message of the Machine Context Protocol",
     description = "A request is answered with its response, or with an error message; everything else with 202 once it is in the room. Whoever sends is in the room, and \
         leaves it 60 seconds after the last connection.",
     params(("topic" = Option<String>, Query, description = "The room; may be left out where the token opens only one")),
@@ -58,7 +58,7 @@ pub(crate) async fn send(arrived: Arrived, request: Request) -> Result<Response,
     arrived.post(request).await
 }
 
-#[utoipa::path(get, path = "/context/v1/stream", tag = "Machine Context Protocol", summary = "Hear what the Machine Context Protocol has to say",
+#[utoipa::path(get, path = "/context/v1/stream", operation_id = "machine_listen", tag = "Machine Context Protocol", summary = "Hear what the Machine Context Protocol has to say",
     description = "Everything that answers no POST: notifications, progress, and requests to tools that were registered.",
     params(("topic" = Option<String>, Query, description = "The room; may be left out where the token opens only one"),
         ("last-event-id" = Option<String>, Header, description = "The last event seen: what came after it comes first"),

@@ -33,6 +33,9 @@ const SUBPROTOCOL: &str = "machine-context.v1";
 /// How long somebody may take to show a token.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How much is read of a message whose sender nobody knows, in bytes. A token has at most 8 KiB.
+const MOST_FIRST: usize = 64 * 1024;
+
 /// How long the last words to somebody may take.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -65,7 +68,7 @@ pub(super) fn connect(gateway: &Arc<Gateway>, peer: Peer, mut request: Request) 
         });
         return Ok(response);
     }
-    let grant = asking.for_stream()?;
+    let grant = asking.for_signed_stream()?;
     let token = asking.token().map(str::to_owned);
     let known = admit(Visitor { gateway: gateway.clone(), peer, grant }, topic, token, None)?;
     let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
@@ -100,13 +103,18 @@ async fn hear_first(
     upgrade: OnUpgrade,
     counted: Option<Counted<IpAddr>>,
 ) -> Option<(Known, WebSocket)> {
-    let mut carrier = upgrade::socket(&gateway, upgrade).await?;
+    let most = upgrade::hard_limit(&gateway).min(MOST_FIRST);
+    let mut carrier = upgrade::socket_within(most, upgrade).await?;
     let mut shutdown = gateway.shutdown.subscribe();
     let heard = tokio::select! { biased;
         _ = shutdown.wait_for(|stop| *stop) => Err(Refusal::new(Code::Closing, "the gateway is shutting down")),
-        heard = tokio::time::timeout(PATIENCE, next_text(&mut carrier)) => match heard {
-            Ok(Ok(text)) => Ok(text),
-            Ok(Err(())) => return None,
+        heard = tokio::time::timeout(PATIENCE, first(&mut carrier)) => match heard {
+            Ok(First::Text(text)) => Ok(text),
+            Ok(First::TooLong) => {
+                let told = format!("the message that shows the token may have at most {most} bytes");
+                Err(Refusal::new(Code::TooLarge, told))
+            }
+            Ok(First::Nothing) => return None,
             Err(_) => Err(Refusal::new(Code::Unauthorized, "no message came with a token in `payload.security.token`")),
         },
     };
@@ -133,13 +141,20 @@ async fn hear_first(
         known.map_err(|refusal| refusal.regarding(about))
     });
     match judged {
-        Ok(known) => Some((known, carrier)),
+        Ok(known) => {
+            carrier.set_hard_limit(upgrade::hard_limit(&gateway));
+            Some((known, carrier))
+        }
         Err(refusal) => {
             gateway.meters.refused(refusal.code);
             let id = uuid::Uuid::new_v4().to_string();
             let text = machine::error_text(&refusal, &id, clock::now(), None);
             carrier.send(StreamId::ONLY, Frame::Text(text.into()));
-            carrier.close(if refusal.code == Code::Closing { CloseReason::Shutdown } else { CloseReason::Bye });
+            carrier.close(match refusal.code {
+                Code::Closing => CloseReason::Shutdown,
+                Code::TooLarge => CloseReason::FrameTooLarge,
+                _ => CloseReason::Bye,
+            });
             let farewell = async {
                 // A peer that is gone needs no farewell.
                 let _ = poll_fn(|cx| carrier.poll_flush(cx)).await;
@@ -151,19 +166,28 @@ async fn hear_first(
     }
 }
 
-/// The next text; an error when the connection ends before it.
-async fn next_text(carrier: &mut WebSocket) -> Result<Box<str>, ()> {
+/// What comes first from somebody nobody knows.
+enum First {
+    Text(Box<str>),
+    /// More than is read of a stranger.
+    TooLong,
+    /// The connection ended.
+    Nothing,
+}
+
+async fn first(carrier: &mut WebSocket) -> First {
     loop {
         match poll_fn(|cx| carrier.poll_receive(cx)).await {
-            Received::Frame(_, Frame::Text(text)) => return Ok(text),
+            Received::Frame(_, Frame::Text(text)) => return First::Text(text),
             // What is no text has no token in it.
-            Received::Frame(..) => return Ok("".into()),
+            Received::Frame(..) => return First::Text("".into()),
             Received::Control => {
                 if poll_fn(|cx| carrier.poll_flush(cx)).await.is_err() {
-                    return Err(());
+                    return First::Nothing;
                 }
             }
-            _ => return Err(()),
+            Received::End(CloseReason::FrameTooLarge) => return First::TooLong,
+            _ => return First::Nothing,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The sessions of MCP over HTTP: which there are, whose they are, and how to reach them.
 //!
-//! Invariants: nobody reaches a session with another's token or at another address. Each counts as a connection of its participant
-//! until it is forgotten here; who may have no more makes room by ending the one that has been idle the longest.
+//! Invariants: nobody reaches a session with another's token or at another address, and one that is used with several tokens may do
+//! what all of them permit. Each counts as a connection of its participant until it is forgotten here; who may have no more makes room
+//! by ending the one that has been idle the longest.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,7 +12,7 @@ use salon_dialects::Stamps;
 use salon_dialects::mcp::door::{Options, Scope};
 use salon_dialects::mcp::draft::Interpreter;
 use salon_log::Claim;
-use salon_protocol::{Participant, ParticipantId, Refusal, TopicName};
+use salon_protocol::{Participant, ParticipantId, ParticipantKind, Refusal, TopicName};
 use salon_rooms::{Admission, Deliver};
 
 use super::super::{self as doors, MOST_NAME_CHARS};
@@ -22,6 +23,7 @@ use crate::entrance::Entrance;
 use crate::gateway::{Counts, Gateway};
 use crate::http::Peer;
 use crate::http::credentials::Asking;
+use crate::permissions::Held;
 use crate::session::{Beginning, Session};
 
 /// How many others a room may have for everybody to be asked, in the name of each client that can be asked things, what they offer it.
@@ -72,8 +74,17 @@ enum Key {
 struct Known {
     place: Place,
     inbox: Inbox,
+    held: Arc<Held>,
     number: u64,
     _counted: Counts,
+}
+
+impl Known {
+    /// It is used with a token.
+    fn used(&self, grant: &Grant) -> (Place, Inbox) {
+        self.held.narrow(&grant.permissions);
+        (self.place.clone(), self.inbox.clone())
+    }
 }
 
 /// Every session.
@@ -91,11 +102,12 @@ impl Sessions {
         self.0.lock().expect("no code panics while it holds the sessions")
     }
 
-    /// The session of an id, if it is this participant's.
-    pub(super) fn find(&self, id: &str, participant: &ParticipantId) -> Option<(Place, Inbox)> {
+    /// The session of an id, if it is this participant's and what it was granted opens the topic.
+    pub(super) fn find(&self, id: &str, grant: &Grant) -> Option<(Place, Inbox)> {
         let table = self.table();
         let known = table.known.get(&Key::Id(id.into()))?;
-        (known.place.participant == *participant).then(|| (known.place.clone(), known.inbox.clone()))
+        let Place { participant, topic, .. } = &known.place;
+        (*participant == grant.participant && grant.opens(topic)).then(|| known.used(grant))
     }
 
     /// Begins a session; gives its id.
@@ -115,7 +127,7 @@ impl Sessions {
         let mut table = self.table();
         let key = Key::Shared(place.clone());
         match table.known.get(&key) {
-            Some(known) if !known.inbox.is_closed() => Ok(known.inbox.clone()),
+            Some(known) if !known.inbox.is_closed() => Ok(known.used(&visitor.grant).1),
             _ => table.begin(visitor, key, place.clone(), IDLE_WITHOUT_SESSION),
         }
     }
@@ -155,7 +167,8 @@ impl Table {
         let session = Box::pin(Session::outside(entrance, beginning));
         self.number += 1;
         let number = self.number;
-        self.known.insert(key.clone(), Known { place, inbox: inbox.clone(), number, _counted: counted });
+        let held = ledger.held.clone();
+        self.known.insert(key.clone(), Known { place, inbox: inbox.clone(), held, number, _counted: counted });
         let owner = gateway.clone();
         gateway.spawn(async move {
             doors::run(session, &ledger).await;
@@ -196,7 +209,9 @@ pub(super) fn door(gateway: &Gateway, place: &Place, session: Option<Box<str>>, 
 
 /// The way into the room for a client that is yet to introduce itself. It sits beside its participant's other sessions.
 pub(super) fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entrance {
-    let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
+    let (id, name) = (grant.participant.clone(), grant.name.clone());
+    // A program that speaks MCP acts for a model, unless the token says otherwise.
+    let kind = grant.kind.or(Some(ParticipantKind::Agent));
     doors::entrance(gateway, topic, grant, move |introduction| {
         let own_name = || introduction.name.as_deref().and_then(display_name);
         let name = name.clone().or_else(own_name);

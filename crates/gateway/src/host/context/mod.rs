@@ -168,7 +168,7 @@ impl Context {
     ) -> Result<(), String> {
         let caller = request.caller();
         if ends {
-            self.watches.end(caller, &target, manner);
+            self.watches.end(caller, &target, &manner);
             return Ok(());
         }
         let Some(present) = office.desk.participant(caller) else {

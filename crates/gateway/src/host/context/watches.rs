@@ -32,9 +32,51 @@ pub(super) enum Manner {
 /// Those who are to hear something, by how they want to.
 pub(super) type Hearers = BTreeMap<Manner, Vec<ParticipantId>>;
 
+/// How one participant wants to hear of one target. However many spellings of its URI there are, they hear of the resource once: by the last
+/// one they gave. Otherwise one change could be told a thousand times, to everybody in the room.
+#[derive(Default)]
+struct Wanted {
+    change: bool,
+    resource: Option<Box<str>>,
+}
+
+impl Wanted {
+    /// Whether this is one more than there was.
+    fn add(&mut self, manner: Manner) -> bool {
+        match manner {
+            Manner::Change => !std::mem::replace(&mut self.change, true),
+            Manner::Resource(uri) => self.resource.replace(uri).is_none(),
+        }
+    }
+
+    /// Whether there was one.
+    fn remove(&mut self, manner: &Manner) -> bool {
+        match manner {
+            Manner::Change => std::mem::take(&mut self.change),
+            Manner::Resource(_) => self.resource.take().is_some(),
+        }
+    }
+
+    fn has(&self, manner: &Manner) -> bool {
+        match manner {
+            Manner::Change => self.change,
+            Manner::Resource(_) => self.resource.is_some(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.change && self.resource.is_none()
+    }
+
+    fn manners(&self) -> impl Iterator<Item = Manner> {
+        let change = self.change.then_some(Manner::Change);
+        change.into_iter().chain(self.resource.clone().map(Manner::Resource))
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Watches {
-    targets: HashMap<Target, BTreeSet<(Manner, ParticipantId)>>,
+    targets: HashMap<Target, BTreeMap<ParticipantId, Wanted>>,
     stays: HashMap<ParticipantId, Stay>,
 }
 
@@ -55,8 +97,10 @@ impl Watches {
         if self.stays.get(&who.id).is_some_and(|stay| !Arc::ptr_eq(&stay.who, who)) {
             self.forget(&who.id);
         }
-        let one = (manner, who.id.clone());
-        if self.targets.get(&target).is_some_and(|watches| watches.contains(&one)) {
+        if let Some(wanted) = self.targets.get_mut(&target).and_then(|watches| watches.get_mut(&who.id))
+            && wanted.has(&manner)
+        {
+            wanted.add(manner);
             return Ok(());
         }
         if self.stays.get(&who.id).is_some_and(|stay| stay.watches >= MOST_OF_ONE) {
@@ -70,21 +114,25 @@ impl Watches {
                 return Err(format!("{MOST_OF_ALL} things are watched in this room already, which is the limit"));
             }
         }
-        self.targets.entry(target).or_default().insert(one);
+        self.targets.entry(target).or_default().entry(who.id.clone()).or_default().add(manner);
         self.stays.entry(who.id.clone()).or_insert_with(|| Stay { who: who.clone(), watches: 0 }).watches += 1;
         Ok(())
     }
 
     /// Ends a watch. One that there is not has ended.
-    pub(super) fn end(&mut self, who: &ParticipantId, target: &Target, manner: Manner) {
+    pub(super) fn end(&mut self, who: &ParticipantId, target: &Target, manner: &Manner) {
         let Some(watches) = self.targets.get_mut(target) else { return };
-        if watches.remove(&(manner, who.clone()))
+        let Some(wanted) = watches.get_mut(who) else { return };
+        if wanted.remove(manner)
             && let Some(stay) = self.stays.get_mut(who)
         {
             stay.watches -= 1;
             if stay.watches == 0 {
                 self.stays.remove(who);
             }
+        }
+        if wanted.is_empty() {
+            watches.remove(who);
         }
         if watches.is_empty() {
             self.targets.remove(target);
@@ -107,7 +155,9 @@ impl Watches {
     pub(super) fn hearers(&mut self, targets: &[Target], is_here: impl Fn(&Arc<Participant>) -> bool) -> Hearers {
         let mut heard: BTreeSet<(Manner, ParticipantId)> = BTreeSet::new();
         for target in targets {
-            heard.extend(self.targets.get(target).into_iter().flatten().cloned());
+            for (who, wanted) in self.targets.get(target).into_iter().flatten() {
+                heard.extend(wanted.manners().map(|manner| (manner, who.clone())));
+            }
         }
         let mut hearers = Hearers::new();
         for (manner, who) in heard {
@@ -128,7 +178,7 @@ impl Watches {
     fn forget(&mut self, who: &ParticipantId) {
         if self.stays.remove(who).is_some() {
             self.targets.retain(|_, watches| {
-                watches.retain(|(_, watcher)| watcher != who);
+                watches.remove(who);
                 !watches.is_empty()
             });
         }
@@ -182,14 +232,28 @@ mod tests {
         assert_eq!(told(&watches.of(&Scope::Topic, &key("a"), here)), "alice, context://topic/a: bob");
         assert_eq!(told(&watches.of(&Scope::Topic, &key("b"), here)), "alice bob");
         assert_eq!(told(&watches.of(&Scope::Participant(bob.id.clone()), &key("b"), here)), "");
-        watches.end(&alice.id, &target(None), Manner::Change);
-        watches.end(&alice.id, &target(None), Manner::Change);
-        watches.end(&bob.id, &target(Some("a")), uri());
+        watches.end(&alice.id, &target(None), &Manner::Change);
+        watches.end(&alice.id, &target(None), &Manner::Change);
+        watches.end(&bob.id, &target(Some("a")), &uri());
         assert_eq!(told(&watches.of(&Scope::Topic, &key("b"), here)), "bob");
         assert_eq!(told(&watches.of(&Scope::Topic, &key("a"), here)), "alice");
-        watches.end(&alice.id, &target(Some("a")), Manner::Change);
-        watches.end(&bob.id, &target(Some("b")), Manner::Change);
+        watches.end(&alice.id, &target(Some("a")), &Manner::Change);
+        watches.end(&bob.id, &target(Some("b")), &Manner::Change);
         assert!(watches.targets.is_empty() && watches.stays.is_empty(), "nothing is left of what ended");
+    }
+
+    #[test]
+    fn however_a_resource_is_spelt_it_is_heard_of_once() {
+        let mut watches = Watches::default();
+        let (alice, here) = (somebody("alice"), |_: &Arc<Participant>| true);
+        for spelling in ["context://topic/a", "context://topic/%61", "context://topic/a"] {
+            watches.begin(&alice, target(Some("a")), Manner::Resource(spelling.into()), here).expect("there is room");
+        }
+        watches.begin(&alice, target(Some("a")), Manner::Resource("context://topic/%61".into()), here).expect("room");
+        assert_eq!(watches.count(), 1);
+        assert_eq!(told(&watches.of(&Scope::Topic, &key("a"), here)), "context://topic/%61: alice");
+        watches.end(&alice.id, &target(Some("a")), &Manner::Resource("context://topic/a".into()));
+        assert!(watches.targets.is_empty() && watches.stays.is_empty());
     }
 
     #[test]

@@ -158,11 +158,36 @@ fn what_a_revision_cannot_be_asked_is_answered_for_it() {
 #[test]
 fn only_so_many_questions_are_open_at_once() {
     let mut play = askable();
-    for number in 0..64 {
+    for number in 0..16 {
         play.line(&format!("bob? {number} @- roots/list"));
     }
     play.told.clear();
-    assert_snapshot!(play.act("bob? 64 @- roots/list"), @r#"⇒ bob re e71 {"id":64,"error":{"code":-32603,"message":"64 questions are open already"}}"#);
+    // One who asks a lot does not keep the others from asking.
+    assert_snapshot!(play.act("bob? 64 @- roots/list\ncarol? 1 @- roots/list"), @r#"
+    ⇒ bob re e23 {"id":64,"error":{"code":-32603,"message":"too many questions are open already: at most 64, of one asker 16"}}
+    ← {"id":24,"method":"roots/list"}
+    "#);
+}
+
+#[test]
+fn a_question_that_belongs_to_no_call_ends_after_ten_minutes() {
+    let script = "bob? 1 @- roots/list\ntick 599999\nmark ten minutes\ntick 1\nreply @roots/list {}";
+    assert_snapshot!(askable().act(script), @r#"
+    ← {"id":8,"method":"roots/list"}
+    · ten minutes
+    ⇒ bob re e7 {"id":1,"error":{"code":-32603,"message":"the client did not answer in time","data":{"code":"timeout"}}}
+    ← {"method":"notifications/cancelled","params":{"requestId":8}}
+    "#);
+    // One that came with a call has the same time from the call's end on.
+    let script = "call 1 tools/call {\"name\":\"bob__t\"}\nbob? 1 @tools/call roots/list\nbob: tools/call {}\ntick 599999\nmark ten minutes\ntick 1";
+    assert_snapshot!(askable().act(script), @r#"
+    ⇒ bob {"id":"s-9","method":"tools/call","params":{"name":"t"}}
+    ← {"id":9,"method":"roots/list"}
+    ← {"id":1,"result":{}}
+    · ten minutes
+    ⇒ bob re e7 {"id":1,"error":{"code":-32603,"message":"the client did not answer in time","data":{"code":"timeout"}}}
+    ← {"method":"notifications/cancelled","params":{"requestId":9}}
+    "#);
 }
 
 #[test]

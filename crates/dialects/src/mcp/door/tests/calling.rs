@@ -244,6 +244,7 @@ fn only_so_many_requests_are_open_at_once() {
 fn a_hole_in_the_room_ends_the_session() {
     assert_snapshot!(room().act("call 1 tools/call {\"name\":\"bob__t\"}\ngap"), @r#"
     ⇒ bob {"id":"s-7","method":"tools/call","params":{"name":"t"}}
+    ⇒ bob re s-7 {"method":"notifications/cancelled","params":{"requestId":"s-7","reason":"the session of the client has ended"}}
     ← {"id":1,"error":{"code":-32000,"message":"messages of the room that concern you are no longer kept"}}
     close bye
     "#);
@@ -288,6 +289,7 @@ fn what_the_host_has_waits_for_nobody() {
 fn the_end_is_said() {
     assert_snapshot!(room().act("call 1 tools/call {\"name\":\"bob__t\"}\nclosing"), @r#"
     ⇒ bob {"id":"s-7","method":"tools/call","params":{"name":"t"}}
+    ⇒ bob re s-7 {"method":"notifications/cancelled","params":{"requestId":"s-7","reason":"the session of the client has ended"}}
     ← {"id":1,"error":{"code":-32000,"message":"the gateway is shutting down; connect again and resume"}}
     close shutdown
     "#);

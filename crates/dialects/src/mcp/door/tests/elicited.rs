@@ -269,3 +269,29 @@ fn pages_to_be_opened_take_the_place_of_other_questions() {
     ← {"id":2,"result":{"resultType":"input_required","inputRequests":{"req_1":{"method":"elicitation/create","params":{"mode":"url","url":"https://a.example"}}},"requestState":"salon.07070707070707070707070707070707.6"}}
     "#);
 }
+
+#[test]
+fn a_state_of_another_gateway_is_its_own() {
+    let mut play = Play::duplex(Scope::Room, "bob/2026-07-28 carol");
+    play.offers = vec![
+        ("bob", "tools/list", r#"{"tools":[{"name":"t"}]}"#),
+        ("carol", "tools/list", r#"{"tools":[{"name":"u"}]}"#),
+    ];
+    let play = play.after("ask 0 tools/list\nseat\nsettle");
+    let state = r#""requestState":"salon.00112233445566778899aabbccddeeff.5","inputResponses":{"req_1":{}}"#;
+    let ours = r#""requestState":"salon.07070707070707070707070707070707.5""#;
+    let script = format!(
+        r#"ask 1 tools/call {{"name":"bob__t",{state}}}
+        mark one of the legacy era never gave any
+        ask 2 tools/call {{"name":"carol__u",{state}}}
+        mark one of ours that is over
+        ask 3 tools/call {{"name":"bob__t",{ours}}}"#
+    );
+    assert_snapshot!(play.act(&script), @r#"
+    ⇒ bob {"id":"s-1","method":"tools/call","params":{"name":"t","requestState":"salon.00112233445566778899aabbccddeeff.5","inputResponses":{"req_1":{}},"_meta":{…,"/clientCapabilities":{}}}}
+    · one of the legacy era never gave any
+    ← {"id":2,"error":{"code":-32602,"message":"`requestState` names no request that waits for answers here: it was answered before, took too long, or the gateway was restarted"}}
+    · one of ours that is over
+    ← {"id":3,"error":{"code":-32602,"message":"`requestState` names no request that waits for answers here: it was answered before, took too long, or the gateway was restarted"}}
+    "#);
+}

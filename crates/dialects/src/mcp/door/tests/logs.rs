@@ -61,6 +61,42 @@ fn lines_come_from_the_level_on() {
 }
 
 #[test]
+fn strangers_tell_the_client_nothing() {
+    let play = Play::introduced(Scope::Room, "bob dave/2026-07-28", "2025-06-18", "{}");
+    let script = format!(
+        r#"bob! @- notifications/vendor
+        bob! @- notifications/message {{"level":"error","data":1}}
+        bob! @- notifications/elicitation/complete {{"elicitationId":"e"}}
+        bob! @=e9 notifications/vendor
+        call 1 tools/call {{"name":"bob__t"}}
+        bob: initialize {SERVER}
+        mark it is known now
+        bob! @- notifications/vendor {{"n":1}}
+        bob: tools/call {{}}
+        bob! @- notifications/vendor {{"n":2}}
+        bob! @=e9 notifications/vendor {{"n":"of another session"}}
+        bob* notifications/vendor {{"n":"to everybody"}}
+        dave! @- notifications/vendor {{"n":3}}
+        call 2 tools/call {{"name":"dave__t"}}
+        dave! @tools/call notifications/vendor {{"n":4}}
+        dave: tools/call {{}}
+        dave! @- notifications/vendor {{"n":5}}"#
+    );
+    assert_snapshot!(play.act(&script), @r#"
+    ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    ⇒ bob {"method":"notifications/initialized"}
+    ⇒ bob {"id":"s-3","method":"tools/call","params":{"name":"t"}}
+    · it is known now
+    ← {"method":"notifications/vendor","params":{"n":1}}
+    ← {"id":1,"result":{}}
+    ← {"method":"notifications/vendor","params":{"n":2}}
+    ⇒ dave {"id":"s-4","method":"tools/call","params":{"name":"t","_meta":{"/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{}}}}
+    ← {"method":"notifications/vendor","params":{"n":4}}
+    ← {"id":2,"result":{}}
+    "#);
+}
+
+#[test]
 fn other_news_pass_as_they_are() {
     let script = r#"
         bob! @- notifications/elicitation/complete {"elicitationId":"e"}

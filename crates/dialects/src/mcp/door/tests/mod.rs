@@ -6,6 +6,7 @@
 //! The others: `bob: METHOD {result}` answers the oldest open request of that method to bob (`bob: METHOD error {error}`), or what the catalogue was consulted for;
 //! `settle` answers every handshake and every list that is open, with what `offers` says. `bob? 5 @METHOD asked/method {params}`
 //! asks the client during such a request (`@-` during none, `@=id` by an envelope's id), `bob! @METHOD told/method {params}` tells it something, `bob* told/method {params}` everybody.
+//! `beside bob METHOD {params}` is a request that another session of the client's participant makes of bob.
 //! `join`, `leave`, `gone bob METHOD`, `refuse METHOD CODE`, `refuse-last CODE`, `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events, `mark` is for the reader. What comes out: `⇒` to the room, `←` to the client.
 
 mod asking;
@@ -19,6 +20,7 @@ mod modern_door;
 mod one;
 mod properties;
 mod resources;
+mod siblings;
 mod streams;
 mod subscriptions;
 
@@ -336,6 +338,11 @@ impl Play {
         let stream = |word: &str| StreamId(word.parse().unwrap());
         match word {
             "seat" => self.join_room(),
+            "beside" => {
+                let (method, params) = second.split_once(' ').unwrap_or((second, "{}"));
+                let payload = format!(r#"{{"jsonrpc":"2.0","id":"x","method":"{method}","params":{params}}}"#);
+                self.entry_to(&[id(first)], "alice", Kind::Mcp, None, &payload);
+            }
             "settle" => self.settle(),
             "no-seat" => self.event(Event::NotJoined(Refusal::new(Code::Forbidden, "the room is full"))),
             "join" | "leave" => self.presence(word, rest),

@@ -81,6 +81,23 @@ fn whoever_is_not_there_cannot_be_introduced() {
 }
 
 #[test]
+fn nobody_is_its_own_server() {
+    let alone = || Play::duplex(Scope::One(id("alice")), "alice bob");
+    let hello = r#"call 0 initialize {"protocolVersion":"2025-06-18","capabilities":{}}"#;
+    assert_snapshot!(alone().act(&format!("{hello}\nseat")), @r#"
+    join - 2025-06-18
+    ← {"id":0,"error":{"code":-32000,"message":"you are `alice` yourself, and nobody is its own server: name another participant, or none for the whole room","data":{"code":"invalid_parameters"}}}
+    close bye
+    "#);
+    assert_snapshot!(alone().act("ask 1 server/discover\nask 2 tools/list\nask 3 subscriptions/listen {\"notifications\":{\"resourceSubscriptions\":[\"a:1\"]}}\nseat"), @r#"
+    join c 2025-06-18
+    ← {"id":1,"error":{"code":-32000,"message":"you are `alice` yourself, and nobody is its own server: name another participant, or none for the whole room","data":{"code":"invalid_parameters"}}}
+    ← {"id":2,"error":{"code":-32000,"message":"you are `alice` yourself, and nobody is its own server: name another participant, or none for the whole room","data":{"code":"invalid_parameters"}}}
+    ← {"id":3,"error":{"code":-32000,"message":"you are `alice` yourself, and nobody is its own server: name another participant, or none for the whole room","data":{"code":"invalid_parameters"}}}
+    "#);
+}
+
+#[test]
 fn names_and_methods_are_untouched() {
     let script = r#"
         call 1 tools/call {"name":"bob__t","task":{"ttl":1}}

@@ -223,6 +223,7 @@ fn every_stream_is_finished_when_the_session_ends() {
     consult bob tools/list
     consult system:gateway tools/list
     begin 5 200 events
+    ⇒ bob re s-4 {"method":"notifications/cancelled","params":{"requestId":"s-4","reason":"the session of the client has ended"}}
     begin 4 200 json
     4← {"id":2,"error":{"code":-32000,"message":"the gateway is shutting down; connect again and resume"}}
     finish 4
@@ -246,6 +247,7 @@ fn a_client_that_dies_during_a_question_does_not_stay_for_ever() {
     let play = Play::new(Scope::Room, "bob", |options| options.idle = Some(Duration::from_secs(1800))).after(begin);
     assert_snapshot!(play.act("hangup 2\ntick 3000000"), @r#"
     ⇒ bob re s-3 {"method":"notifications/cancelled","params":{"requestId":"s-3"}}
+    ⇒ bob re e2 {"id":1,"error":{"code":-32603,"message":"the client did not answer in time","data":{"code":"timeout"}}}
     close bye
     "#);
 }

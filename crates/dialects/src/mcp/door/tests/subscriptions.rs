@@ -166,3 +166,110 @@ fn one_legacy_participant_is_subscribed_to() {
     ← {"method":"notifications/resources/updated","params":{"uri":"a:1","_meta":{"/subscriptionId":7}}}
     "#);
 }
+
+#[test]
+fn a_subscription_ends_when_its_participant_ends_it() {
+    let ask = "ask 7 subscriptions/listen";
+    let script = format!(
+        r#"{ask} {WANTED}
+        bob! @subscriptions/listen notifications/subscriptions/acknowledged {{"notifications":{{}}}}
+        carol! @subscriptions/listen notifications/subscriptions/acknowledged {{"notifications":{{}}}}
+        bob: subscriptions/listen {{"resultType":"complete"}}
+        mark it can be had again
+        {ask} {WANTED}
+        bob: subscriptions/listen error {{"code":-32603,"message":"not now"}}
+        tick 1000"#
+    );
+    assert_snapshot!(listener("bob/2026-07-28 carol/2026-07-28").act(&script), @r#"
+    ⇒ bob {"id":"s-1","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"]},"_meta":{…,"/clientCapabilities":{}}}}
+    ⇒ carol {"id":"s-2","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{…,"/clientCapabilities":{}}}}
+    ← {"method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"]},"_meta":{"/subscriptionId":7}}}
+    ⇒ carol re s-2 {"method":"notifications/cancelled","params":{"requestId":"s-2"}}
+    ← {"method":"notifications/cancelled","params":{"requestId":7}}
+    ← {"id":7,"result":{"resultType":"complete","_meta":{"/subscriptionId":7}}}
+    · it can be had again
+    ⇒ bob {"id":"s-4","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"]},"_meta":{…,"/clientCapabilities":{}}}}
+    ⇒ carol {"id":"s-5","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{…,"/clientCapabilities":{}}}}
+    ← {"method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"/subscriptionId":7}}}
+    "#);
+}
+
+#[test]
+fn who_ends_the_news_of_its_lists_is_listened_to_again() {
+    let ask = r#"ask 7 subscriptions/listen {"notifications":{"toolsListChanged":true}}"#;
+    let acknowledged = r#"bob! @subscriptions/listen notifications/subscriptions/acknowledged {"notifications":{}}"#;
+    let script = format!(
+        r#"{ask}
+        {acknowledged}
+        bob: subscriptions/listen {{"resultType":"complete"}}
+        tick 59999
+        mark a minute
+        tick 1
+        bob: subscriptions/listen error {{"code":-32601,"message":"not any more"}}
+        tick 600000
+        mark who has no such thing is let be
+        tell notifications/cancelled {{"requestId":7}}"#
+    );
+    assert_snapshot!(listener("bob/2026-07-28").act(&script), @r#"
+    ⇒ bob {"id":"s-1","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{…,"/clientCapabilities":{}}}}
+    ← {"method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"/subscriptionId":7}}}
+    · a minute
+    ⇒ bob {"id":"s-2","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{…,"/clientCapabilities":{}}}}
+    · who has no such thing is let be
+    "#);
+}
+
+#[test]
+fn a_resource_that_its_owner_refuses_to_tell_of_is_not_acknowledged() {
+    let script = format!(
+        r#"ask 7 subscriptions/listen {WANTED}
+        settle
+        bob: resources/subscribe error {{"code":-32602,"message":"no"}}
+        bob! @- notifications/resources/updated {{"uri":"a:1"}}
+        tell notifications/cancelled {{"requestId":7}}
+        mark nor unsubscribed from"#
+    );
+    assert_snapshot!(listener("bob").act(&script), @r#"
+    ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c"}}}
+    ⇒ bob {"method":"notifications/initialized"}
+    ⇒ bob {"id":"s-3","method":"resources/subscribe","params":{"uri":"a:1"}}
+    ← {"method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"/subscriptionId":7}}}
+    · nor unsubscribed from
+    "#);
+}
+
+#[test]
+fn a_participant_tells_a_subscription_only_what_it_asked_for() {
+    let script = format!(
+        r#"ask 7 subscriptions/listen {WANTED}
+        bob! @subscriptions/listen notifications/subscriptions/acknowledged {{"notifications":{{}}}}
+        bob! @subscriptions/listen notifications/prompts/list_changed
+        bob! @subscriptions/listen notifications/resources/updated {{"uri":"b:1"}}
+        bob! @subscriptions/listen notifications/resources/updated {{"uri":"a:1"}}"#
+    );
+    assert_snapshot!(listener("bob/2026-07-28").act(&script), @r#"
+    ⇒ bob {"id":"s-1","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"]},"_meta":{…,"/clientCapabilities":{}}}}
+    ← {"method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"]},"_meta":{"/subscriptionId":7}}}
+    ← {"method":"notifications/resources/updated","params":{"uri":"a:1","_meta":{"/subscriptionId":7}}}
+    "#);
+}
+
+#[test]
+fn a_legacy_client_stays_subscribed_where_a_modern_participant_ends_it() {
+    let mut play = Play::introduced(Scope::Room, "bob/2026-07-28", "2025-06-18", "{}");
+    play.offers = vec![("bob", "resources/list", r#"{"resources":[{"uri":"a:1","name":"a"}]}"#)];
+    let play = play.after("call 0 resources/list\ncall 0 resources/templates/list\nsettle");
+    let script = r#"call 1 resources/subscribe {"uri":"a:1"}
+        bob: subscriptions/listen {"resultType":"complete"}
+        tick 60000
+        bob! @subscriptions/listen notifications/resources/updated {"uri":"a:1"}
+        call 2 resources/unsubscribe {"uri":"a:1"}"#;
+    assert_snapshot!(play.act(script), @r#"
+    ⇒ bob {"id":"s-1","method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["a:1"]},"_meta":{"/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{}}}}
+    ← {"id":1,"result":{}}
+    ⇒ bob {"id":"s-2","method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["a:1"]},"_meta":{"/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{}}}}
+    ← {"method":"notifications/resources/updated","params":{"uri":"a:1"}}
+    ⇒ bob re s-2 {"method":"notifications/cancelled","params":{"requestId":"s-2"}}
+    ← {"id":2,"result":{}}
+    "#);
+}

@@ -119,7 +119,7 @@ fn what_was_not_declared_is_not_done() {
     ⇒ bob {"method":"notifications/initialized"}
     ⇒ bob {"id":"s-3","method":"tools/call","params":{"name":"t"}}
     ← {"id":3,"error":{"code":-32600,"message":"`supportsCancellation` was not declared"}}
-    ← {"id":2,"result":{"status":"success","output":[]}}
+    ← {"id":2,"result":{"status":"success","output":null}}
     "#);
 }
 
@@ -166,6 +166,7 @@ fn a_client_shuts_down_and_exits() {
     ⇒ bob {"id":"s-3","method":"tools/call","params":{"name":"t","_meta":{"progressToken":"s-3"}}}
     ← {"id":50,"result":null}
     ← {"id":51,"error":{"code":-32600,"message":"this session is shutting down; only `exit` follows"}}
+    ⇒ bob {"method":"notifications/cancelled","params":{"requestId":"s-3","reason":"the session of the client has ended"}}
     ← {"id":1,"error":{"code":-32000,"message":"the session ended before this was answered"}}
     close bye
     "#);
@@ -307,7 +308,7 @@ fn one_participant_introduces_itself_in_the_dialect() {
     ⇒ bob {"id":"s-4","method":"tools/list","params":{"cursor":"more"}}
     ← {"id":2,"result":[{"name":"a"},{"name":"b"}]}
     ⇒ bob {"id":"s-5","method":"tools/call","params":{"name":"a","_meta":{"progressToken":"s-5"}}}
-    ← {"id":3,"result":{"status":"success","output":[]}}
+    ← {"id":3,"result":{"status":"success","output":null}}
     ⇒ bob {"id":"s-6","method":"tools/list"}
     ← {"method":"tools/changed","params":{"added":[],"removed":["a"]}}
     "#);
@@ -340,6 +341,7 @@ fn the_end_of_the_room_answers_what_is_open() {
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
     ⇒ bob {"method":"notifications/initialized"}
     ⇒ bob {"id":"s-3","method":"tools/call","params":{"name":"t","_meta":{"progressToken":"s-3"}}}
+    ⇒ bob {"method":"notifications/cancelled","params":{"requestId":"s-3","reason":"the session of the client has ended"}}
     ← {"id":1,"error":{"code":-32000,"message":"the gateway is shutting down; connect again and resume"}}
     close shutdown
     "#);

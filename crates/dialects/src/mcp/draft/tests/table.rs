@@ -142,6 +142,7 @@ fn what_a_tool_came_to_both_ways() {
         r#"{"content":[{"type":"text","text":"it broke"}],"isError":true}"#,
         r#"{"content":[{"type":"text","text":"see"},{"type":"image","data":"…","mimeType":"image/png"}]}"#,
         r#"{"content":[],"structuredContent":null,"_meta":{"x":1}}"#,
+        r#"{"content":[{"type":"text","text":"[1,2]"}],"_meta":{"x":1,"salon/result":[1,2]}}"#,
         r#"{"content":"odd"}"#,
         "{}",
         "null",
@@ -150,7 +151,8 @@ fn what_a_tool_came_to_both_ways() {
     {"status":"success","output":"one\ntwo"}
     {"status":"error","output":"it broke"}
     {"status":"success","output":[{"type":"text","text":"see"},{"type":"image","data":"…","mimeType":"image/png"}]}
-    {"status":"success","output":[],"_meta":{"x":1}}
+    {"status":"success","output":null,"_meta":{"x":1}}
+    {"status":"success","output":[1,2],"_meta":{"x":1}}
     {"status":"success","output":"odd"}
     {"status":"success","output":null}
     {"status":"success","output":null}
@@ -173,9 +175,9 @@ fn what_a_tool_came_to_both_ways() {
     {"content":[{"text":"Sünny","type":"text"}]}
     {"content":[{"text":"no such city","type":"text"}],"isError":true}
     {"content":[{"type":"text","text":"a"},{"type":"resource_link","uri":"a:1"}]}
-    {"content":[{"text":"[{\"type\":\"sedan\"}]","type":"text"}]}
-    {"content":[{"text":"[1,2]","type":"text"}]}
-    {"content":[{"text":"12345678901234567890","type":"text"}]}
+    {"content":[{"text":"[{\"type\":\"sedan\"}]","type":"text"}],"_meta":{"salon/result":[{"type":"sedan"}]}}
+    {"content":[{"text":"[1,2]","type":"text"}],"_meta":{"salon/result":[1,2]}}
+    {"content":[{"text":"12345678901234567890","type":"text"}],"_meta":{"salon/result":12345678901234567890}}
     {"content":[],"_meta":{"x":1}}
     {"content":[]}
     {"content":[{"type":"text","text":"as MCP says it"}]}

@@ -1,0 +1,43 @@
+//! What the client is told no for, in the room's own words: to be counted, for in MCP a no is an answer like any other.
+//!
+//! Deliberately absent: what others answer, and calls that come to nothing through nobody's fault here.
+
+use salon_protocol::{Code, RpcError};
+use serde::Deserialize;
+
+use super::{Door, Request};
+
+/// Noes that may wait to be counted.
+const MOST: usize = 256;
+
+impl Door {
+    /// Says no to a request of the client's.
+    pub(super) fn refuse(&mut self, request: &Request, error: RpcError) {
+        self.count(code_of(&error));
+        self.answer(request, &Err(error));
+    }
+
+    pub(super) fn count(&mut self, code: Code) {
+        if self.refusals.len() < MOST {
+            self.refusals.push_back(code);
+        }
+    }
+}
+
+/// What an error of the door's own is in the room's words.
+pub(super) fn code_of(error: &RpcError) -> Code {
+    #[derive(Deserialize)]
+    struct Data {
+        code: String,
+    }
+    let data = error.data.as_ref().and_then(|data| serde_json::from_str::<Data>(data.get()).ok());
+    let named = data.and_then(|data| Code::ALL.into_iter().find(|code| code.word() == data.code));
+    named.unwrap_or(match error.code {
+        -32700 => Code::InvalidJson,
+        -32600 => Code::InvalidEnvelope,
+        -32022 => Code::UnsupportedProtocol,
+        -32002 => Code::NotFound,
+        -32603 => Code::Internal,
+        _ => Code::InvalidParameters,
+    })
+}

@@ -1,0 +1,67 @@
+//! The end of a session, as the room is told of it.
+//!
+//! Its participant may stay, in another session, and then nobody sees anybody leave. So whoever works for this client is told to stop, whoever
+//! asked it something hears that no answer will come, and its subscriptions end.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use salon_protocol::{CloseReason, RpcError, rpc};
+use serde_json::json;
+use serde_json::value::to_raw_value;
+
+use super::calls::{Errand, State};
+use super::{Door, code};
+
+impl Door {
+    /// Answers everything that is open, and ends the session.
+    pub(super) fn close(&mut self, why: &str, reason: CloseReason, now: Instant) {
+        self.part(why, now);
+        self.end(reason);
+    }
+
+    /// Answers everything that is open, the client's requests and what it was asked.
+    pub(super) fn part(&mut self, why: &str, now: Instant) {
+        self.withdraw_all(now);
+        let error = RpcError::new(code::GONE, why);
+        self.end_listens();
+        let gathers = std::mem::take(&mut self.gathers).into_values().map(|gather| gather.request);
+        let waiting: Vec<_> = gathers.chain(self.early.drain(..)).chain(self.introducing.drain(..)).collect();
+        for request in waiting {
+            self.answer(&request, &Err(error.clone()));
+        }
+        let open: Vec<u64> = self.calls.keys().copied().collect();
+        for number in open {
+            self.fail(number, &error, now);
+        }
+    }
+
+    /// Takes back from the room what it does for the client.
+    fn withdraw_all(&mut self, now: Instant) {
+        self.refuse_asks(now);
+        let reason = to_raw_value("the session of the client has ended").ok();
+        // What the door asked for its own sake is answered soon, or was to be.
+        let lasts = |errand: &Errand| matches!(errand, Errand::Client(_) | Errand::Listen(_));
+        let is_open = |state: &State| matches!(state, State::Sent(envelope, _) if self.sent.contains_key(envelope));
+        let open = self.calls.iter().filter(|(_, call)| lasts(&call.errand) && is_open(&call.state));
+        for number in open.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.withdraw_from(number, reason.as_deref(), now);
+        }
+        // A participant that leaves needs not say so.
+        if self.has_siblings {
+            self.unsubscribe_all(now);
+        }
+    }
+
+    fn unsubscribe_all(&mut self, now: Instant) {
+        let listened = self.listens.values().flat_map(|listening| listening.uris());
+        let wanted: BTreeSet<_> = listened.chain(&self.subscriptions).cloned().collect();
+        self.subscriptions.clear();
+        for (who, uri) in wanted {
+            if self.peers.get(&who).is_some_and(|peer| peer.is_met() && peer.has_handshake()) {
+                let params = to_raw_value(&json!({ "uri": uri })).expect("a string");
+                let _ = self.publish(&who, None, |id| rpc::request(id, "resources/unsubscribe", Some(&params)), now);
+            }
+        }
+    }
+}
