@@ -20,6 +20,7 @@ use crate::is_loopback;
 use crate::ledger::Ledger;
 use crate::meters::Meters;
 use crate::permissions::Permissions;
+use crate::ui::Ui;
 
 /// The longest page of history.
 pub(crate) const MOST_HISTORY: usize = 1000;
@@ -35,6 +36,8 @@ pub(crate) struct Gateway {
     pub(crate) verifier: Verifier,
     pub(crate) signer: Signer,
     pub(crate) tickets: Tickets,
+    /// What is kept for the gateway's own page, where there is one.
+    pub(crate) ui: Option<Ui>,
     pub(crate) framed: crate::doors::framed::Sessions,
     pub(crate) machine: crate::doors::machine::Sessions,
     pub(crate) mcp: crate::doors::mcp::Sessions,
@@ -52,8 +55,8 @@ impl Gateway {
     pub(crate) fn new(
         config: Config,
         (rooms, library): (Rooms, Arc<Library>),
-        verifier: Verifier,
-        signer: Signer,
+        (verifier, signer): (Verifier, Signer),
+        ui: Option<Ui>,
         audit: Audit,
         meters: Meters,
         shutdown: watch::Sender<bool>,
@@ -67,6 +70,7 @@ impl Gateway {
             verifier,
             signer,
             tickets: Tickets::new(),
+            ui,
             framed: crate::doors::framed::Sessions::default(),
             machine: crate::doors::machine::Sessions::default(),
             mcp: crate::doors::mcp::Sessions::default(),
@@ -105,6 +109,7 @@ impl Gateway {
             topic: topic.clone(),
             address,
             held: self.permissions.hold(topic, &grant.participant, &grant.permissions),
+            visit: self.ui.as_ref().and_then(|ui| ui.visit(grant)).map(Arc::new),
         }
     }
 
@@ -143,6 +148,18 @@ impl Gateway {
         name.eq_ignore_ascii_case("localhost")
             || name.parse::<IpAddr>().is_ok()
             || self.config.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether an origin is that of the public URL.
+    pub(crate) fn is_public_origin(&self, origin: &str) -> bool {
+        let origin_of = |url: &str| {
+            let (scheme, rest) = url.split_once("://")?;
+            let host = rest.split('/').next()?;
+            // Browsers leave out the port that is usual.
+            let usual = if scheme == "https" { ":443" } else { ":80" };
+            Some(format!("{scheme}://{}", host.strip_suffix(usual).unwrap_or(host)))
+        };
+        self.config.public_url.as_deref().and_then(origin_of).is_some_and(|own| own.eq_ignore_ascii_case(origin))
     }
 
     /// Whether pages of an origin may use the gateway.

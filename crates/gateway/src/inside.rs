@@ -9,6 +9,8 @@ use tokio::io::DuplexStream;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
+use crate::auth::Links;
+
 /// How many connections may wait to be accepted.
 const WAITING: usize = 16;
 
@@ -52,6 +54,7 @@ pub struct Entrances {
     pub(crate) listener: TcpListener,
     pub(crate) doorway: Option<Doorway>,
     pub(crate) framed: Option<TcpListener>,
+    pub(crate) links: Links,
 }
 
 impl Entrances {
@@ -68,10 +71,17 @@ impl Entrances {
         self.framed = listener;
         self
     }
+
+    /// Takes the codes of links that sign browsers in.
+    #[must_use]
+    pub fn links(mut self, links: Links) -> Self {
+        self.links = links;
+        self
+    }
 }
 
 impl From<TcpListener> for Entrances {
     fn from(listener: TcpListener) -> Self {
-        Self { listener, doorway: None, framed: None }
+        Self { listener, doorway: None, framed: None, links: Links::new() }
     }
 }

@@ -7,6 +7,7 @@ use salon_protocol::{Code, EnvelopeId, ParticipantId, TopicName};
 use salon_rooms::Happening;
 
 use crate::audit::{Audit, AuditEvent, AuditKind};
+use crate::auth::Visit;
 use crate::clock;
 use crate::meters::Meters;
 use crate::permissions::Held;
@@ -21,12 +22,22 @@ pub(crate) struct Ledger {
     pub(crate) address: IpAddr,
     /// What its token permits, noted with every call it makes.
     pub(crate) held: Arc<Held>,
+    /// The sign-in it stands on, where it stands on one.
+    pub(crate) visit: Option<Arc<Visit>>,
 }
 
 impl Ledger {
     /// What a call of somebody in the same room is permitted.
     pub(crate) fn granted(&self, who: &ParticipantId, request: &EnvelopeId) -> Arc<[String]> {
         self.held.of(who, request)
+    }
+
+    /// Waits for the end of the sign-in that the connection stands on: for ever, where it stands on none.
+    pub(crate) async fn signed_out(&self) {
+        match &self.visit {
+            Some(visit) => visit.ended().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// The connection was told no.

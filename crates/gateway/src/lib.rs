@@ -24,6 +24,7 @@ mod permissions;
 mod scratch;
 mod server;
 mod session;
+mod ui;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,7 @@ use auth::{KeyFileError, LocalKey, Signer, Verifier};
 use config::{Config, ConfigError};
 use gateway::Gateway;
 use meters::Meters;
+use ui::Ui;
 
 pub use check::check;
 pub use inside::{Doorway, Entrances, Inside, inside};
@@ -139,6 +141,9 @@ pub async fn serve(
     let meters = Meters::new().map_err(|error| ServeError::Meters(error.to_string()))?;
     let options = salon_log::sqlite::Options { durability: config.durability, retention: config.retention.clone() };
     let sqlite = Arc::new(Sqlite::open(&config.data, options)?);
+    // What is in the directory beside the log is the gateway's too, once it has the log.
+    let ui = config.ui.enabled.then(|| Ui::open(&config, &local, std::mem::take(&mut entrances.links), clock::now()));
+    let ui = ui.transpose().map_err(|why| ServeError::Data { path: config.data.display().to_string(), why })?;
     let (log, context): (Arc<dyn TopicLog>, Arc<dyn ContextStore>) = (sqlite.clone(), sqlite);
     let settings = settings(&config, witness(audit.clone(), meters.clone()));
     let library = Arc::new(host::Library::default());
@@ -153,8 +158,8 @@ pub async fn serve(
     let gateway = Arc::new(Gateway::new(
         config,
         (rooms.clone(), library),
-        verifier.clone(),
-        Signer::new(&local),
+        (verifier.clone(), Signer::new(&local)),
+        ui,
         audit.clone(),
         meters.clone(),
         stop.clone(),

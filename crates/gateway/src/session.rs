@@ -67,6 +67,8 @@ pub(crate) struct Session<D, C> {
     next_ping: Instant,
     heard: Instant,
     expires: Instant,
+    /// The end of the sign-in that the connection stands on.
+    signed_out: Option<BoxFuture<'static, ()>>,
     /// Until when nothing is read, because too much of it was malformed.
     paused: Option<Instant>,
     timer: Pin<Box<Sleep>>,
@@ -120,6 +122,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
         }
         let next_ping = patience.map_or(expires, |patience| now + patience.ping);
         let first_deadline = next_ping.min(expires);
+        let signed_out = ledger.visit.as_ref().map(|visit| -> BoxFuture<'static, ()> { Box::pin(visit.ended()) });
         Self {
             seat: None,
             entrance: None,
@@ -135,6 +138,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             next_ping,
             heard: now,
             expires,
+            signed_out,
             paused: None,
             timer: Box::pin(tokio::time::sleep_until(first_deadline.into())),
             ending: None,
@@ -156,6 +160,8 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
         for _ in 0..ROUNDS {
             let mut progress = self.act(now).anything;
             progress |= self.poll_outcomes(cx, now);
+            // Before the peer: nothing more is taken from a page whose person has signed out.
+            progress |= self.poll_sign_out(cx, now);
             // The peer before the room: what it has to say must not wait for a quiet moment.
             progress |= self.poll_peer(cx, now);
             progress |= self.poll_room(cx, now);
@@ -274,6 +280,16 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             self.end(reason, now);
             self.carrier.close(reason);
         }
+    }
+
+    fn poll_sign_out(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let Some(signed_out) = &mut self.signed_out else { return false };
+        if signed_out.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        self.signed_out = None;
+        self.close(CloseReason::TokenExpired, now);
+        true
     }
 
     fn poll_room(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {

@@ -85,7 +85,7 @@ fn url(listen: SocketAddr, secure: bool) -> Option<String> {
 }
 
 /// The user's name, as far as it can be an id.
-pub(super) fn user() -> Option<ParticipantId> {
+pub(crate) fn user() -> Option<ParticipantId> {
     let named = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
     let home = || Some(Path::new(&std::env::var_os("HOME")?).file_name()?.to_str()?.to_owned());
     let name = named.or_else(home)?;

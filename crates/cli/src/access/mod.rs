@@ -19,6 +19,7 @@ use salon_protocol::ParticipantId;
 
 use self::claims::Claims;
 use self::credentials::{Credentials, Stored};
+pub(crate) use self::local::user;
 use self::local::{Here, LocalTokens};
 pub(crate) use self::place::Place;
 use crate::args::own_id;

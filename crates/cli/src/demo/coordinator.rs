@@ -133,7 +133,8 @@ impl Coordinator {
         match heard {
             Heard::Joined { id, name } if !CAST.contains(&id.as_str()) => {
                 let name = name.unwrap_or_else(|| id.to_string());
-                self.say(&format!("Welcome, {name}! Say `coordinator, go to 2 3` and I send the rover."), None).await;
+                let welcome = format!("Welcome, {name}! Say `coordinator, go to 2 3` and I send the rover.");
+                let _ = self.room.say_markdown(&welcome).await;
             }
             Heard::Said { id, from, text } if from.as_str() == ROVER && text.contains("charge") => {
                 self.say("I see to it, rover.", Some(&id)).await;

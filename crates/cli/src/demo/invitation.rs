@@ -3,15 +3,19 @@
 use std::net::SocketAddr;
 
 /// Everything to paste is free of comments, which not every shell takes at its prompt.
-pub(crate) fn text(address: SocketAddr, topic: &str, token: &str) -> String {
+pub(crate) fn text(address: SocketAddr, topic: &str, token: &str, link: &str) -> String {
     let room = format!("http://{address}/v0/topics/{topic}");
     format!(
         r#"This is {topic} on {address}. Ctrl-C ends it.
 
-To join in, paste this into another terminal:
+To join in, open this in a browser (it works once, for 10 minutes):
+
+{link}
+
+Or paste this into another terminal:
 
 TOKEN={token}
-say() {{ curl -sS {room}/messages -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{{"protocol":"mcp-x/v0","id":"you-'$(date +%s)-$$-$((said=said+1))'","ts":"'$(date -u +%Y-%m-%dT%H:%M:%SZ)'","from":"you","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"notifications/chat/message","params":{{"text":"'"$*"'"}}}}}}'; echo; }}
+say() {{ curl -sS {room}/messages -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{{"protocol":"mcp-x/v0","id":"visitor-'$(date +%s)-$$-$((said=said+1))'","ts":"'$(date -u +%Y-%m-%dT%H:%M:%SZ)'","from":"visitor","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"notifications/chat/message","params":{{"text":"'"$*"'"}}}}}}'; echo; }}
 
 Then say something; rover, calc and coordinator answer to their names:
 

@@ -19,7 +19,8 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use salon_client::mcp::ToolResult;
 use salon_client::{Client, Events, Gateway, Room, StaticToken, ToolError, Toolbox};
-use salon_gateway::auth::{Grant, LocalKey, Signer};
+use salon_gateway::Entrances;
+use salon_gateway::auth::{Grant, Links, LocalKey, Signer};
 use salon_gateway::config::Config;
 use salon_protocol::{ParticipantId, ParticipantKind, Timestamp, TopicName, TopicPattern};
 use serde::Deserialize;
@@ -108,14 +109,18 @@ async fn demo(args: &DemoArgs) -> Result<(), Trouble> {
     let config = Config { listen: address, data: scratch.path().to_owned(), ..Config::default() };
     let tokens = Tokens(Signer::new(&LocalKey::load_or_create(&config.data).map_err(Trouble::failed)?));
 
+    let links = Links::new();
+    let page = config.page_url(address);
+
     let (end, ended) = oneshot::channel::<()>();
-    let mut gateway = tokio::spawn(salon_gateway::serve(listener, config, || {}, async { drop(ended.await) }));
+    let entrances = Entrances::from(listener).links(links.clone());
+    let mut gateway = tokio::spawn(salon_gateway::serve(entrances, config, || {}, async { drop(ended.await) }));
     let played = tokio::select! { biased;
         stopped = &mut gateway => {
             let stopped = stopped.map_err(Trouble::failed)?.map_err(Trouble::failed);
             return stopped.and_then(|()| Err(Trouble::failed(anyhow!("the gateway stopped by itself"))));
         }
-        played = play(address, args.once, &tokens, stop) => played,
+        played = play(address, args.once, &tokens, (&page, &links), stop) => played,
     };
     drop(end);
     gateway.await.map_err(Trouble::failed)?.map_err(Trouble::failed)?;
@@ -124,9 +129,17 @@ async fn demo(args: &DemoArgs) -> Result<(), Trouble> {
 }
 
 /// Lets everybody in, waits for the end, and lets them out again.
-async fn play(address: SocketAddr, once: bool, tokens: &Tokens, stop: Stop) -> anyhow::Result<()> {
+async fn play(
+    address: SocketAddr,
+    once: bool,
+    tokens: &Tokens,
+    (page, links): (&str, &Links),
+    stop: Stop,
+) -> anyhow::Result<()> {
     let pace = if once { Pace::BRISK } else { Pace::CALM };
-    let you = tokens.make("you", "You", ParticipantKind::Human)?;
+    // A word that nobody says by the way: who is named is told so.
+    let visitor = Tokens::grant("visitor", "Visitor", ParticipantKind::Human)?;
+    let token = tokens.0.sign(&visitor, clock::now())?;
     let audience =
         Audience::open(address, TOPIC, &tokens.make("audience", "Audience", ParticipantKind::Human)?).await?;
     let rover = Rover::new(pace.step);
@@ -136,8 +149,12 @@ async fn play(address: SocketAddr, once: bool, tokens: &Tokens, stop: Stop) -> a
     let desk = coordinator::tools(sent.subscribe());
     let (room, events) = tokens.seat(address, COORDINATOR, "Coordinator", ParticipantKind::Agent, desk).await?;
     // Whoever is told how to join in finds everybody there.
-    let opening =
-        if once { format!("One round of {TOPIC} on {address}.\n") } else { invitation::text(address, TOPIC, &you) };
+    let opening = if once {
+        format!("One round of {TOPIC} on {address}.\n")
+    } else {
+        let link = format!("{page}{}&room={TOPIC}", links.fragment(visitor, clock::now()));
+        invitation::text(address, TOPIC, &token, &link)
+    };
     hand_over(format_args!("{opening}")).map_err(|trouble| anyhow!("{trouble}"))?;
 
     let (left, mut leaving) = watch::channel(0);
@@ -178,13 +195,17 @@ struct Tokens(Signer);
 
 impl Tokens {
     fn make(&self, id: &str, name: &str, kind: ParticipantKind) -> anyhow::Result<String> {
+        Ok(self.0.sign(&Self::grant(id, name, kind)?, clock::now())?)
+    }
+
+    fn grant(id: &str, name: &str, kind: ParticipantKind) -> anyhow::Result<Grant> {
         let now = clock::now();
         let lifetime = u64::try_from(TOKEN_TIME.as_millis()).expect("a month fits");
         let topics = vec![TopicPattern::Exact(TopicName::new(TOPIC)?)];
         let mut grant = Grant::new(ParticipantId::new(id)?, topics, Timestamp(now.0 + lifetime));
         grant.name = Some(name.to_owned());
         grant.kind = Some(kind);
-        Ok(self.0.sign(&grant, now)?)
+        Ok(grant)
     }
 
     async fn seat(

@@ -9,7 +9,7 @@ use clap::Args;
 use salon_gateway::config::{
     Address, AuditOf, AuthOf, Count, Deadline, Depth, Durable, Format, FramedOf, HostName, HttpOf, IntegrityKey,
     Issuer, KeysAt, LimitsOf, Log, MemoryOf, Origin, Overrides, PublicUrl, RetentionOf, Size, Span, TimesOf, Tls,
-    TracingOf,
+    ToolPattern, TracingOf, UiOf,
 };
 use salon_protocol::TopicName;
 
@@ -21,6 +21,7 @@ const LIMITS: &str = "Limits (0 switches one off)";
 const SECURITY: &str = "Security";
 const STORAGE: &str = "Storage";
 const OUTPUT: &str = "Output";
+const WEB: &str = "Web page";
 const TUNING: &str = "Memory and times";
 
 #[derive(Debug, Args)]
@@ -28,8 +29,8 @@ const TUNING: &str = "Memory and times";
 Every flag is also a variable (--max-message is SALON_MAX_MESSAGE) and a key of salon.toml.
 Flags outweigh variables, variables outweigh the file.
 
-On this machine, data in the usual place:
-  salon serve
+On this machine, data in the usual place, and a browser that is signed in:
+  salon serve --open
 
 Open to others, with TLS:
   salon serve --listen 0.0.0.0:8787 --tls-cert cert.pem --tls-key key.pem --allow-host chat.example
@@ -45,6 +46,9 @@ pub(crate) struct ServeArgs {
     framed_listen: Option<Address>,
     #[command(flatten)]
     pub(crate) places: Places,
+    /// Print a link that signs a browser in as you, once, and open it where there is a desktop
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) open: bool,
     /// Check everything a start would need, say what would be served, and end
     #[arg(long)]
     pub(crate) check: bool,
@@ -91,6 +95,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ID=KEY", value_delimiter = ',', env = "SALON_INTEGRITY_KEY")]
     #[arg(hide_env = true, help_heading = SECURITY)]
     integrity_key: Option<Vec<IntegrityKey>>,
+
+    /// Whether there is a page for browsers [default: true]
+    #[arg(long, value_name = "BOOL", value_parser = switch(), env = "SALON_UI", hide_env = true, hide_possible_values = true)]
+    #[arg(help_heading = WEB)]
+    ui: Option<bool>,
+    /// Tool that the page may call without asking the person: PARTICIPANT/TOOL, with `*` for anything; may be repeated
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',', env = "SALON_UI_ALLOW", hide_env = true, help_heading = WEB)]
+    ui_allow: Option<Vec<ToolPattern>>,
 
     /// What an acknowledgement survives: the loss of power (full), or only the end of the process (os) [default: full]
     #[arg(long, value_name = "full|os", env = "SALON_DURABILITY", hide_env = true, help_heading = STORAGE)]
@@ -219,6 +231,7 @@ impl ServeArgs {
                 authorization_servers: given.authorization_server.clone(),
                 integrity_keys: given.integrity_key.clone(),
             },
+            ui: UiOf { enabled: given.ui, allow: given.ui_allow.clone() },
             tracing: TracingOf { format: given.log_format.clone(), filter: given.log.clone() },
             audit: AuditOf { enabled: given.audit, file: given.audit_file.clone() },
             topics: Default::default(),

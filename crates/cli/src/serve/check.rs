@@ -87,6 +87,12 @@ fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static s
     if !config.authorization_servers.is_empty() {
         report.push(("tokens from", config.authorization_servers.join(", ")));
     }
+    if !config.ui.enabled {
+        report.push(("web page", "none".into()));
+    }
+    if !config.ui.allow.is_empty() {
+        report.push(("page may call", config.ui.allow.join(", ")));
+    }
     if config.dev {
         report.push(("dev", "anyone on this machine gets a token for the asking".into()));
     }

@@ -1,6 +1,7 @@
 //! `salon serve`: settings in, a gateway out, and a person who is told what goes on.
 
 mod args;
+mod browser;
 mod check;
 mod logging;
 pub(crate) mod variables;
@@ -9,7 +10,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use anyhow::anyhow;
-use salon_gateway::auth::LocalKey;
+use salon_gateway::auth::{Links, LocalKey};
 use salon_gateway::config::{Config, LogFormat};
 use salon_gateway::{Entrances, ServeError};
 use salon_log::sqlite::OpenError;
@@ -52,7 +53,14 @@ async fn serve(config: Config, args: &ServeArgs, plan: Plan, answers: Answers) -
     let framed_address = framed.as_ref().map(TcpListener::local_addr).transpose().map_err(Trouble::failed)?;
     let data = config.data.display().to_string();
     let announced = config.clone();
-    let ready = move || announce(&announced, address, framed_address);
+    let links = Links::new();
+    let link = args.open.then(|| browser::link(&config, address, &links)).transpose()?;
+    let ready = move || {
+        announce(&announced, address, framed_address);
+        if let Some(link) = link {
+            browser::open(&link);
+        }
+    };
     let (inside, doorway) = salon_gateway::inside();
     let keys = config.data.clone();
     // Begins when the gateway is ready, and has ended every guest before the gateway drains.
@@ -65,7 +73,7 @@ async fn serve(config: Config, args: &ServeArgs, plan: Plan, answers: Answers) -
             }
         }
     };
-    let entrances = Entrances::from(listener).and(doorway).framed(framed);
+    let entrances = Entrances::from(listener).and(doorway).framed(framed).links(links);
     salon_gateway::serve(entrances, config, ready, hosting).await.map_err(|error| explain(error, &data))
 }
 

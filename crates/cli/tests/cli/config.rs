@@ -69,7 +69,7 @@ fn mistakes_are_told_with_their_place() {
     insta::assert_snapshot!(check("listen = \"127.0.0.1:0\"\nlisten_on = 1\n", ""), @"
     error: salon.toml:2: unknown key `listen_on`
 
-    hint: the keys here are listen, data, dev, plaintext, framed, tls, log, retention, limits, memory, times, http, auth, tracing, audit, topics
+    hint: the keys here are listen, data, dev, plaintext, framed, tls, log, retention, limits, memory, times, http, auth, ui, tracing, audit, topics
     exit: 2
     ");
     insta::assert_snapshot!(check("\n[limits]\nmessage = \"big\"\n", ""), @"

@@ -60,7 +60,7 @@ fn the_printed_lines_work_when_pasted() {
         assert_eq!(sayings.len(), 3);
         let said = finish(paste(sayings.join("\n"))).await;
         assert_eq!(
-            said.stdout.lines().filter(|answer| answer.starts_with(r#"{"id":"you-"#)).count(),
+            said.stdout.lines().filter(|answer| answer.starts_with(r#"{"id":"visitor-"#)).count(),
             3,
             "{}",
             said.stdout

@@ -24,3 +24,4 @@ mod stage;
 mod talk;
 mod tls;
 mod token;
+mod web;

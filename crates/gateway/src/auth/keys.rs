@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use aws_lc_rs::hmac;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, EncodingKey, Validation};
 
@@ -80,6 +81,13 @@ impl LocalKey {
         whole.extend_from_slice(purpose.as_bytes());
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &whole);
         std::array::from_fn(|at| digest.as_ref()[at])
+    }
+
+    /// Another key, the same for the same purpose: what it signs is worth nothing to whoever verifies with this one.
+    pub(super) fn for_purpose(&self, purpose: &str) -> Self {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
+        let tag = hmac::sign(&key, purpose.as_bytes());
+        Self(tag.as_ref().try_into().expect("HMAC-SHA-256 has 32 bytes"))
     }
 
     /// Reads the key of a data directory, where there is one; makes nothing.

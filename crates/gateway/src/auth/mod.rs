@@ -1,22 +1,29 @@
 //! Who may come in: tokens become grants here, and nowhere else.
 //!
 //! A [`Verifier`] turns a token into a [`Grant`], a [`Signer`] makes tokens with the gateway's own key, and [`Tickets`] stand in
-//! for a token where a browser cannot send one. Time is an argument throughout. Deliberately absent: headers and queries (the
+//! for a token where a browser cannot send one. [`Links`] and `SignIns` are for the gateway's own page. Time is an argument throughout. Deliberately absent: headers and queries (the
 //! doors find the token) and what a grant's holder may say (that is `rooms`).
 
 mod confirmation;
 pub mod jwks;
 mod keys;
+mod links;
+mod signins;
+mod signouts;
 mod tickets;
 mod token;
+mod visits;
 
 use salon_protocol::{Code, ParticipantId, ParticipantKind, Refusal, Timestamp, TopicName, TopicPattern};
 
 pub use confirmation::Confirmation;
 pub use keys::{KeyFileError, KeySet, LocalKey};
 pub(crate) use keys::{hex, random};
+pub use links::Links;
+pub(crate) use signins::{SignIns, SignedIn};
 pub use tickets::Tickets;
 pub use token::{MAX_TOKEN_BYTES, Signer, Verifier};
+pub(crate) use visits::Visit;
 
 /// A verified token: who, which topics, which permissions, until when.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +42,8 @@ pub struct Grant {
     pub expires: Timestamp,
     /// The token's own id (`jti`), for the audit trail.
     pub token_id: Option<String>,
+    /// Whether it stands for a browser's sign-in, whose id `token_id` then is. No token says that of itself.
+    pub by_sign_in: bool,
     /// Whether every message must be signed, which only the Machine Context Protocol can do: it opens no other door.
     pub require_integrity: bool,
     /// The key whose holder the token is for (`cnf`), with which messages can be signed.
@@ -53,6 +62,7 @@ impl Grant {
             permissions: Vec::new(),
             expires,
             token_id,
+            by_sign_in: false,
             require_integrity: false,
             confirmation: None,
         }
@@ -153,6 +163,18 @@ pub enum AuthError {
     /// No room for another ticket until some are used or expire.
     #[error("too many tickets are waiting to be used; try again in 30 seconds")]
     TooManyTickets,
+    /// Not the code of a link of ours, or not any more.
+    #[error("the link is unknown, used or too old; a link works once, for 10 minutes")]
+    CodeUnknown,
+    /// A browser that shows no cookie of ours, or not any more.
+    #[error("not signed in, or not any more")]
+    NotSignedIn,
+    /// More topics, permissions or name than a browser keeps.
+    #[error("the token says more than a browser's cookie can hold; use one with fewer topics or permissions")]
+    SignInTooLong,
+    /// No room to remember another sign-out until some do not matter any more.
+    #[error("too many have signed out today; what is signed in here ends by itself within a day")]
+    TooManySignOuts,
 }
 
 impl AuthError {
@@ -160,7 +182,8 @@ impl AuthError {
     pub fn code(&self) -> Code {
         match self {
             Self::ReservedId | Self::TopicNotOpen(_) | Self::TicketForOtherTopic | Self::MustSign => Code::Forbidden,
-            Self::TooManyTickets => Code::RateLimited,
+            Self::TooManyTickets | Self::TooManySignOuts => Code::RateLimited,
+            Self::SignInTooLong => Code::InvalidParameters,
             _ => Code::Unauthorized,
         }
     }

@@ -238,6 +238,7 @@ impl Claims {
             permissions,
             expires,
             token_id: token_id.map(str::to_owned),
+            by_sign_in: false,
             require_integrity,
             confirmation: self.confirmation(),
         })

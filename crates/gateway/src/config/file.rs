@@ -11,7 +11,7 @@ use super::ConfigError;
 use super::guest::{GuestKey, GuestOf};
 use super::value::{
     Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, Issuer, KeysAt, Origin, PublicUrl, Size,
-    Span,
+    Span, ToolPattern,
 };
 
 /// Every setting, where it was given. The file has this form; the command line fills the same from variables and flags.
@@ -32,6 +32,7 @@ pub struct Overrides {
     pub times: TimesOf,
     pub http: HttpOf,
     pub auth: AuthOf,
+    pub ui: UiOf,
     pub tracing: TracingOf,
     pub audit: AuditOf,
     pub topics: BTreeMap<TopicKey, TopicOf>,
@@ -63,6 +64,7 @@ sections! {
     }
     HttpOf { origins: Vec<Origin>, hosts: Vec<HostName>, public_url: PublicUrl, }
     AuthOf { jwks: KeysAt, authorization_servers: Vec<Issuer>, integrity_keys: Vec<IntegrityKey>, }
+    UiOf { enabled: bool, allow: Vec<ToolPattern>, }
     TracingOf { format: Format, filter: String, }
     AuditOf { enabled: bool, file: PathBuf, }
 }

@@ -11,7 +11,7 @@ use super::file::{LimitsOf, Overrides, RetentionOf, TimesOf, TopicKey, TopicOf, 
 use super::guest::{Guest, GuestKey};
 use super::value::{
     Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, Issuer, KeysAt, Origin, PublicUrl, Size,
-    Span,
+    Span, ToolPattern,
 };
 
 /// Why a configuration cannot be used.
@@ -154,6 +154,7 @@ impl Config {
             times,
             http,
             auth,
+            ui,
             tracing,
             audit,
             topics,
@@ -178,6 +179,8 @@ impl Config {
         set(&mut self.authorization_servers, servers);
         let keys = auth.integrity_keys.map(|list| list.into_iter().map(|IntegrityKey(key)| key).collect());
         set(&mut self.integrity_keys, keys);
+        set(&mut self.ui.enabled, ui.enabled);
+        set(&mut self.ui.allow, ui.allow.map(|list| list.into_iter().map(|ToolPattern(text)| text).collect()));
         set(&mut self.log_format, tracing.format.map(|Format(format)| format));
         set(&mut self.log_filter, tracing.filter);
         set(&mut self.audit, audit.enabled);

@@ -12,7 +12,7 @@ mod value;
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ use crate::auth::jwks::JwksSource;
 
 pub use file::{
     AuditOf, AuthOf, FramedOf, HttpOf, LimitsOf, Log, MemoryOf, Overrides, RetentionOf, TimesOf, Tls, TopicKey,
-    TopicOf, TracingOf, nearest,
+    TopicOf, TracingOf, UiOf, nearest,
 };
 pub use guest::{Feature, Guest, GuestKey, GuestOf, Private, Server, Transport};
 pub use load::ConfigError;
 pub use settings::{SETTINGS, Setting};
 pub use value::{
     Address, Count, Deadline, Depth, DisplayName, Durable, ExposedFeature, Format, HostName, IntegrityKey, Issuer,
-    KeysAt, Kind, LogFormat, Origin, PublicUrl, Size, Span, Unfit, UrlTransport,
+    KeysAt, Kind, LogFormat, Origin, PublicUrl, Size, Span, ToolPattern, Unfit, UrlTransport,
 };
 
 /// Every setting the gateway runs by.
@@ -79,6 +79,8 @@ pub struct Config {
     pub authorization_servers: Vec<String>,
     /// Public keys with which messages of the Machine Context Protocol may be signed, by their names.
     pub integrity_keys: BTreeMap<String, Confirmation>,
+    /// The room in a browser.
+    pub ui: Ui,
     /// How log lines look.
     pub log_format: LogFormat,
     /// Which log lines there are.
@@ -115,6 +117,15 @@ impl Limits {
     pub fn envelope(&self) -> salon_protocol::Limits {
         salon_protocol::Limits { message: self.message, depth: self.depth, recipients: self.recipients }
     }
+}
+
+/// The room in a browser.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ui {
+    /// Whether there is a page.
+    pub enabled: bool,
+    /// Tools it need not ask about before it calls them: `participant/tool`, with `*` for any characters.
+    pub allow: Vec<String>,
 }
 
 /// The door of the Multi-Component Protocol. Only where it listens is for people to set.
@@ -187,6 +198,7 @@ impl Default for Config {
             jwks: None,
             authorization_servers: Vec::new(),
             integrity_keys: BTreeMap::new(),
+            ui: Ui { enabled: true, allow: Vec::new() },
             log_format: LogFormat::Human,
             log_filter: "info".into(),
             audit: true,
@@ -206,6 +218,26 @@ impl Config {
     /// The certificate chain and its key, where there is TLS.
     pub fn tls(&self) -> Option<(&Path, &Path)> {
         self.tls_cert.as_deref().zip(self.tls_key.as_deref())
+    }
+
+    /// Where a browser reaches a gateway that listens at an address, with a slash at its end.
+    pub fn page_url(&self, address: SocketAddr) -> String {
+        if let Some(url) = &self.public_url {
+            return format!("{url}/");
+        }
+        let ip = match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        match self.tls() {
+            // A certificate is for a name.
+            Some(_) => match self.hosts.first() {
+                Some(name) => format!("https://{name}:{}/", address.port()),
+                None => format!("https://{}/", SocketAddr::new(ip, address.port())),
+            },
+            None => format!("http://{}/", SocketAddr::new(ip, address.port())),
+        }
     }
 
     /// Where the audit trail is, where there is one.

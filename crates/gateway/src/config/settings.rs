@@ -49,6 +49,8 @@ pub const SETTINGS: &[Setting] = &[
     setting("auth.jwks", "SALON_JWKS", "--jwks"),
     setting("auth.authorization_servers", "SALON_AUTHORIZATION_SERVER", "--authorization-server"),
     setting("auth.integrity_keys", "SALON_INTEGRITY_KEY", "--integrity-key"),
+    setting("ui.enabled", "SALON_UI", "--ui"),
+    setting("ui.allow", "SALON_UI_ALLOW", "--ui-allow"),
     setting("tracing.format", "SALON_LOG_FORMAT", "--log-format"),
     setting("tracing.filter", "SALON_LOG", "--log"),
     setting("audit.enabled", "SALON_AUDIT", "--audit"),

@@ -232,6 +232,9 @@ fn every_setting_arrives() {
         jwks = "/keys"
         authorization_servers = ["https://id.example"]
         integrity_keys = ["robots=11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"]
+        [ui]
+        enabled = false
+        allow = ["rover/*"]
         [tracing]
         format = "json"
         filter = "debug"
@@ -313,6 +316,12 @@ fn every_setting_arrives() {
         ],
         integrity_keys: {
             "robots": Confirmation(11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo),
+        },
+        ui: Ui {
+            enabled: false,
+            allow: [
+                "rover/*",
+            ],
         },
         log_format: Json,
         log_filter: "debug",

@@ -155,6 +155,16 @@ value!(
     }
 );
 value!(
+    /// Tools of participants, with `*` for any characters.
+    ToolPattern(String),
+    "a participant and a tool such as `rover/position`, `rover/*` or `*/search`",
+    |text| {
+        let (who, tool) = text.split_once('/')?;
+        let fits = |part: &str| !part.is_empty() && part.len() <= 256 && !part.chars().any(char::is_control);
+        (fits(who) && fits(tool)).then(|| text.to_owned())
+    }
+);
+value!(
     /// What an acknowledgement is worth.
     Durable(Durability),
     "one of `full`, `os`",
@@ -369,6 +379,16 @@ mod tests {
         https://id.example/ → Issuer("https://id.example/")
         https://id.example/tenant → Issuer("https://id.example/tenant")
         `id.example` is not the URL of an authorization server such as `https://id.example`, without a query
+        "#);
+        insta::assert_snapshot!(read::<ToolPattern>(&["rover/position", "*/search*", "a/b/c", "rover", "/x", "rover/", "a/\n"]), @r#"
+        rover/position → ToolPattern("rover/position")
+        */search* → ToolPattern("*/search*")
+        a/b/c → ToolPattern("a/b/c")
+        `rover` is not a participant and a tool such as `rover/position`, `rover/*` or `*/search`
+        `/x` is not a participant and a tool such as `rover/position`, `rover/*` or `*/search`
+        `rover/` is not a participant and a tool such as `rover/position`, `rover/*` or `*/search`
+        `a/
+        ` is not a participant and a tool such as `rover/position`, `rover/*` or `*/search`
         "#);
         insta::assert_snapshot!(read::<Durable>(&["full", "os", "none"]), @"
         full → Durable(Full)

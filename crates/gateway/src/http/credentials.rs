@@ -1,8 +1,9 @@
-//! Finding the token in a request: a header, a ticket, or a WebSocket subprotocol. Never in a URL, except in dev mode.
+//! Finding the token in a request: a header, a ticket, a WebSocket subprotocol, or the cookie of the gateway's own page. Never in a
+//! URL, except in dev mode.
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use salon_protocol::{Code, TopicName};
 
 use super::problem::Problem;
@@ -43,15 +44,51 @@ pub(crate) struct Asking<'a> {
     pub(crate) topic: Option<&'a TopicName>,
 }
 
+/// What somebody signs in with.
+pub(crate) enum Shown<'a> {
+    Token(&'a str),
+    /// Of a one-time link.
+    Code(&'a str),
+}
+
 impl Asking<'_> {
     /// Verifies whoever asks, by header alone.
     pub(crate) fn by_header(&self) -> Result<Grant, Problem> {
         self.noted(self.verify(None, Signing::No))
     }
 
-    /// The same for whoever wants a ticket, which is worth no more than the token was.
-    pub(crate) fn for_ticket(&self) -> Result<Grant, Problem> {
-        self.noted(self.verify(None, Signing::Possible))
+    /// Verifies whoever asks, by header or as the gateway's own page does, by cookie. A header outweighs a cookie.
+    pub(crate) fn by_header_or_cookie(&self, method: &Method) -> Result<Grant, Problem> {
+        self.by_either(method, Signing::No)
+    }
+
+    /// The same for whoever wants a ticket, which is worth no more than what was shown for it.
+    pub(crate) fn for_ticket(&self, method: &Method) -> Result<Grant, Problem> {
+        self.by_either(method, Signing::Possible)
+    }
+
+    fn by_either(&self, method: &Method, signing: Signing) -> Result<Grant, Problem> {
+        self.noted(match self.cookie(method) {
+            Some(found) => found.and_then(|grant| self.opening(grant, signing)),
+            None => self.verify(None, signing),
+        })
+    }
+
+    fn cookie(&self, method: &Method) -> Option<Result<Grant, Problem>> {
+        let ui = self.gateway.ui.as_ref().filter(|_| !self.shows_something())?;
+        ui.grant(self.gateway, method, self.headers, clock::now())
+    }
+
+    /// Verifies what somebody signs in with.
+    pub(crate) fn by_sign_in(&self, shown: Shown<'_>) -> Result<Grant, Problem> {
+        self.noted(refuse_tokens_in_url(self.gateway, self.query).and_then(|()| {
+            let found = match (shown, &self.gateway.ui) {
+                (Shown::Token(token), _) => self.gateway.verifier.verify(token, clock::now()),
+                (Shown::Code(code), Some(ui)) => ui.redeem(code, clock::now()),
+                (Shown::Code(_), None) => Err(AuthError::CodeUnknown),
+            };
+            Ok(found.and_then(|grant| Signing::No.judge(grant))?)
+        }))
     }
 
     /// Verifies whoever wants a stream or a socket: by header, by ticket, or by subprotocol.
@@ -68,7 +105,12 @@ impl Asking<'_> {
         match (self.query.get("ticket"), self.topic) {
             (Some(ticket), Some(topic)) => {
                 let redeemed = self.gateway.tickets.redeem(ticket, topic, clock::now());
-                self.noted(redeemed.and_then(|grant| signing.judge(grant)).map_err(Problem::from))
+                let still = |grant| match &self.gateway.ui {
+                    Some(ui) => ui.still(grant),
+                    None => Ok(grant),
+                };
+                let redeemed = redeemed.and_then(still).and_then(|grant| signing.judge(grant));
+                self.noted(redeemed.map_err(Problem::from))
             }
             _ => self.noted(self.verify(subprotocol_token(self.headers), signing)),
         }
@@ -118,7 +160,11 @@ impl Asking<'_> {
     fn verify(&self, otherwise: Option<&str>, signing: Signing) -> Result<Grant, Problem> {
         refuse_tokens_in_url(self.gateway, self.query)?;
         let token = bearer(self.headers)?.or(otherwise).or_else(|| dev_token(self.gateway, self.query));
-        let grant = self.gateway.verifier.verify(token.ok_or(AuthError::Missing)?, clock::now())?;
+        self.opening(self.gateway.verifier.verify(token.ok_or(AuthError::Missing)?, clock::now())?, signing)
+    }
+
+    /// The grant, where it opens the topic that is wanted.
+    fn opening(&self, grant: Grant, signing: Signing) -> Result<Grant, Problem> {
         if let Some(topic) = self.topic {
             grant.require(topic)?;
         }

@@ -50,7 +50,7 @@ async fn answer(gateway: &Gateway, request: Request, next: Next) -> Response {
     if let Some(origin) = origin {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::VARY, HeaderValue::from_static("origin"));
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
         match allowed {
             Some(allowed) => {
                 headers.append(header::VARY, HeaderValue::from_static("access-control-request-headers"));
@@ -88,7 +88,7 @@ fn check(gateway: &Gateway, headers: &HeaderMap, inside: bool) -> Result<Option<
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(None) };
     let text = origin.to_str().unwrap_or_default();
     let same = ["http://", "https://"].iter().any(|scheme| text.strip_prefix(scheme).is_some_and(|rest| rest == host));
-    if same || gateway.allows_origin(text) {
+    if same || gateway.is_public_origin(text) || gateway.allows_origin(text) {
         Ok(Some(origin.clone()))
     } else {
         Err(forbidden("pages of that `Origin` may not use this gateway; allow it with --allow-origin"))

@@ -40,7 +40,7 @@ pub(super) struct HistoryPage {
         ("before" = Option<String>, Query, description = "An envelope id, or an RFC 3339 time of arrival"),
         ("after" = Option<String>, Query, description = "An envelope id: only what came after it")),
     responses((status = 200, description = "One page", body = HistoryPage), (status = "4XX", description = "Refused", body = super::ProblemBody)),
-    security(("bearer" = [])))]
+    security(("bearer" = []), ("session" = [])))]
 pub(super) async fn page(
     State(gateway): State<Arc<Gateway>>,
     Extension(peer): Extension<Peer>,
@@ -51,7 +51,7 @@ pub(super) async fn page(
     let query = Query::parse(request.uri().query())?;
     let asking =
         Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: Some(&topic) };
-    asking.by_header()?;
+    asking.by_header_or_cookie(request.method())?;
     let wrong_limit = || invalid("`limit` must be a whole number from 1 to 1000");
     let limit = match query.get("limit") {
         None => DEFAULT_LIMIT,

@@ -67,6 +67,9 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
     for resource in ["", "/sse", "/mcp/{topic}", "/mcp/{topic}/{participant}"] {
         router = router.route(&format!("{}{resource}", metadata::WELL_KNOWN), get(metadata::describe));
     }
+    if gateway.ui.is_some() {
+        router = router.merge(crate::ui::router());
+    }
     if gateway.config.dev {
         router = router.route("/v0/auth/token", post(tickets::dev_token));
     }

@@ -1,6 +1,6 @@
 //! The description of the gateway's HTTP addresses.
 
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 #[derive(OpenApi)]
@@ -27,20 +27,28 @@ use utoipa::{Modify, OpenApi};
         crate::doors::machine::send,
         crate::doors::machine::listen,
         super::metadata::describe,
+        crate::ui::assets::page,
+        crate::ui::assets::asset,
+        crate::ui::session::begin,
+        crate::ui::session::show,
+        crate::ui::session::end,
     ),
-    modifiers(&Bearer),
+    modifiers(&Credentials),
     tags((name = "MCPx", description = "Rooms, by the MCPx v0 protocol"), (name = "MCP", description = "Rooms as MCP servers"),
-        (name = "Machine Context Protocol", description = "Rooms, by the Machine Context Protocol 1.0"), (name = "service", description = "How the gateway is"))
+        (name = "Machine Context Protocol", description = "Rooms, by the Machine Context Protocol 1.0"), (name = "Web", description = "The room in a browser, for the gateway's own page"), (name = "service", description = "How the gateway is"))
 )]
 struct Description;
 
-struct Bearer;
+struct Credentials;
 
-impl Modify for Bearer {
+impl Modify for Credentials {
     fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("JWT").build();
+        let about = "What `POST /v0/session` sets, for the gateway's own page alone; the name has more after this, of the gateway's own";
+        let cookie = ApiKeyValue::with_description("salon_session", about);
         if let Some(components) = &mut description.components {
             components.add_security_scheme("bearer", SecurityScheme::Http(scheme));
+            components.add_security_scheme("session", SecurityScheme::ApiKey(ApiKey::Cookie(cookie)));
         }
     }
 }
@@ -53,6 +61,32 @@ pub(crate) fn openapi() -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+
+    #[test]
+    fn where_the_cookie_counts_is_described() {
+        let description: Value = serde_json::from_str(&super::openapi()).expect("JSON");
+        let takes = |operation: &Value| {
+            let ways = operation["security"].as_array().into_iter().flatten();
+            ways.into_iter().any(|way| way.get("session").is_some())
+        };
+        let paths = description["paths"].as_object().expect("paths").iter();
+        let operations = paths
+            .flat_map(|(path, methods)| methods.as_object().expect("methods").iter().map(move |found| (path, found)));
+        let told: Vec<_> = operations
+            .filter(|(_, (_, operation))| takes(operation))
+            .map(|(path, (method, _))| format!("{method} {path}"))
+            .collect();
+        insta::assert_snapshot!(told.join("\n"), @"
+        delete /v0/session
+        get /v0/session
+        post /v0/tickets
+        get /v0/topics
+        get /v0/topics/{topic}/history
+        get /v0/topics/{topic}/participants
+        ");
+        assert!(description["paths"]["/v0/session"]["post"]["responses"]["201"].is_object());
+        assert!(description["components"]["securitySchemes"]["session"].is_object());
+    }
 
     #[test]
     fn both_forms_of_the_list_of_topics_are_described() {

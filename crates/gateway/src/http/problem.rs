@@ -60,6 +60,10 @@ impl Problem {
         self.refusal.code
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     pub(crate) fn message(&self) -> &str {
         &self.refusal.message
     }
@@ -98,7 +102,11 @@ impl From<AuthError> for Problem {
             | AuthError::ReservedId
             | AuthError::TicketUnknown
             | AuthError::TicketForOtherTopic
-            | AuthError::TooManyTickets => None,
+            | AuthError::TooManyTickets
+            | AuthError::CodeUnknown
+            | AuthError::NotSignedIn
+            | AuthError::SignInTooLong
+            | AuthError::TooManySignOuts => None,
             _ => Some(TokenFault::Invalid),
         };
         Self { fault, ..Refusal::from(error).into() }

@@ -97,6 +97,7 @@ impl Follower {
         tokio::select! { biased;
             () = async { drop(self.shutdown.wait_for(|stop| *stop).await) } => None,
             () = tokio::time::sleep_until(self.expires) => None,
+            () = self.ledger.signed_out() => None,
             read = self.cursor.next(&mut self.happenings, BATCH) => match read {
                 Ok(()) => {
                     self.ledger.delivered(&self.happenings);

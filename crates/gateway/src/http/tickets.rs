@@ -35,10 +35,10 @@ pub(super) struct TicketBody {
     expires_in: u64,
 }
 
-#[utoipa::path(post, path = "/v0/tickets", tag = "MCPx", summary = "Exchange a token for a single-use ticket to one room",
+#[utoipa::path(post, path = "/v0/tickets", tag = "MCPx", summary = "Exchange a token, or a browser's session, for a single-use ticket to one room",
     request_body = TicketRequest,
     responses((status = 201, description = "The ticket", body = TicketBody), (status = "4XX", description = "Refused", body = super::ProblemBody)),
-    security(("bearer" = [])))]
+    security(("bearer" = []), ("session" = [])))]
 pub(super) async fn issue(
     State(gateway): State<Arc<Gateway>>,
     Extension(peer): Extension<Peer>,
@@ -46,7 +46,8 @@ pub(super) async fn issue(
 ) -> Result<(StatusCode, Json<TicketBody>), Problem> {
     let query = Query::parse(request.uri().query())?;
     let headers = request.headers();
-    let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic: None }.for_ticket()?;
+    let asking = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic: None };
+    let grant = asking.for_ticket(request.method())?;
     let TicketRequest { topic } = read(request).await?;
     let ledger = gateway.ledger(&grant, &topic, peer.ip());
     grant.require(&topic).inspect_err(|error| ledger.told_no(error.code()))?;

@@ -56,7 +56,7 @@ pub(super) struct Participants {
 #[utoipa::path(get, path = "/v0/topics", tag = "MCPx", summary = "The topics that the token opens and somebody has entered",
     params(("detail" = Option<bool>, Query, description = "true answers objects instead of names")),
     responses((status = 200, description = "Their names, or with `detail=true` what there is to say of them", body = TopicList), (status = "4XX", description = "Refused", body = super::ProblemBody)),
-    security(("bearer" = [])))]
+    security(("bearer" = []), ("session" = [])))]
 pub(super) async fn list(
     State(gateway): State<Arc<Gateway>>,
     Extension(peer): Extension<Peer>,
@@ -64,7 +64,7 @@ pub(super) async fn list(
 ) -> Result<Json<TopicList>, Problem> {
     let query = Query::parse(request.uri().query())?;
     let asking = Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: None };
-    let grant = asking.by_header()?;
+    let grant = asking.by_header_or_cookie(request.method())?;
     let topics = gateway.rooms.log().topics().await.map_err(|error| salon_rooms::unreadable(&error))?;
     let visible = topics.into_iter().filter(|topic| grant.opens(&topic.name));
     if !query.flag("detail")?.unwrap_or(false) {
@@ -81,7 +81,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/v0/topics/{topic}/participants", tag = "MCPx", summary = "Who is in a room",
     params(("topic" = String, Path)),
     responses((status = 200, description = "Everyone present", body = Participants), (status = "4XX", description = "Refused", body = super::ProblemBody)),
-    security(("bearer" = [])))]
+    security(("bearer" = []), ("session" = [])))]
 pub(super) async fn participants(
     State(gateway): State<Arc<Gateway>>,
     Extension(peer): Extension<Peer>,
@@ -92,7 +92,7 @@ pub(super) async fn participants(
     let query = Query::parse(request.uri().query())?;
     let asking =
         Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: Some(&topic) };
-    asking.by_header()?;
+    asking.by_header_or_cookie(request.method())?;
     let participants = gateway.rooms.roster(&topic).await?;
     Ok(Json(Participants { topic, participants }))
 }

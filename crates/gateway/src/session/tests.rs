@@ -145,6 +145,7 @@ impl Stage {
             topic,
             address: std::net::Ipv4Addr::LOCALHOST.into(),
             held,
+            visit: None,
         };
         let expires = Instant::now() + expires;
         let session = Session::outside(entrance, Beginning { dialect, carrier, patience: None, expires, ledger });

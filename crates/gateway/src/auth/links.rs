@@ -1,0 +1,148 @@
+//! Links that sign a browser in: each has a code in its fragment that works once, for ten minutes.
+//!
+//! Only a digest of a code is kept, as with [`super::Tickets`]. Codes are kept in memory: a restart makes them worthless.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use salon_protocol::Timestamp;
+
+use super::keys::{hex, random};
+use super::{AuthError, Grant};
+
+/// How long a code works.
+const LIFETIME_MS: u64 = 10 * 60 * 1000;
+
+/// Random bytes in a code.
+const BYTES: usize = 16;
+
+/// How many unused codes there are at most; then the oldest goes.
+const MOST: usize = 64;
+
+/// The codes that were given out and not yet used. Cloning shares them: whoever starts a gateway hands one clone to it and makes
+/// links with the other.
+#[derive(Clone, Default)]
+pub struct Links(Arc<Mutex<VecDeque<Code>>>);
+
+struct Code {
+    digest: [u8; 32],
+    grant: Grant,
+    expires: Timestamp,
+}
+
+impl std::fmt::Debug for Links {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Links(..)")
+    }
+}
+
+impl Links {
+    /// None given out yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The fragment of a link that signs a browser in with this grant. The text is told once and not kept.
+    pub fn fragment(&self, grant: Grant, now: Timestamp) -> String {
+        let text = hex(&random::<BYTES>());
+        let mut held = self.held();
+        held.retain(|code| now < code.expires);
+        if held.len() >= MOST {
+            held.pop_front();
+        }
+        let expires = Timestamp(now.0.saturating_add(LIFETIME_MS));
+        held.push_back(Code { digest: digest_of(&text), grant, expires });
+        format!("#code={text}")
+    }
+
+    /// The grant a code stands for. Whatever the answer, the code is used up.
+    pub(crate) fn redeem(&self, text: &str, now: Timestamp) -> Result<Grant, AuthError> {
+        if text.len() != 2 * BYTES {
+            return Err(AuthError::CodeUnknown);
+        }
+        let mut held = self.held();
+        let digest = digest_of(text);
+        let at = held.iter().position(|code| code.digest == digest).ok_or(AuthError::CodeUnknown)?;
+        let code = held.remove(at).expect("it was found there");
+        if now >= code.expires {
+            Err(AuthError::CodeUnknown)
+        } else if code.grant.expired(now) {
+            Err(AuthError::Expired)
+        } else {
+            Ok(code.grant)
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, VecDeque<Code>> {
+        self.0.lock().expect("nothing panics while the codes are locked")
+    }
+}
+
+fn digest_of(text: &str) -> [u8; 32] {
+    digest(&SHA256, text.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use salon_protocol::ParticipantId;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    fn grant(id: &str) -> Grant {
+        let id = ParticipantId::new(id).expect("an id");
+        Grant::new(id, vec!["room:*".parse().expect("a pattern")], Timestamp(NOW.0 + 24 * 60 * 60 * 1000))
+    }
+
+    fn later(ms: u64) -> Timestamp {
+        Timestamp(NOW.0 + ms)
+    }
+
+    fn code(links: &Links, grant: Grant) -> String {
+        let fragment = links.fragment(grant, NOW);
+        fragment.strip_prefix("#code=").expect("a code").to_owned()
+    }
+
+    #[test]
+    fn a_code_works_once() {
+        let links = Links::new();
+        let (alice, bob) = (code(&links, grant("alice")), code(&links, grant("bob")));
+        assert_eq!(alice.len(), 32, "128 bits");
+        assert_ne!(alice, bob);
+        let redeemed = links.clone().redeem(&alice, later(LIFETIME_MS - 1)).expect("the grant");
+        assert_eq!(redeemed.participant.as_str(), "alice");
+        assert_eq!(links.redeem(&alice, NOW), Err(AuthError::CodeUnknown));
+        assert_eq!(links.redeem(&bob, NOW).map(|grant| grant.participant.to_string()).as_deref(), Ok("bob"));
+    }
+
+    #[test]
+    fn a_code_is_refused_when_it_should_be() {
+        let links = Links::new();
+        let late = code(&links, grant("alice"));
+        assert_eq!(links.redeem(&late, later(LIFETIME_MS)), Err(AuthError::CodeUnknown));
+        assert_eq!(links.redeem(&late, NOW), Err(AuthError::CodeUnknown), "the attempt used it");
+        let short = code(&links, Grant { expires: later(1000), ..grant("alice") });
+        assert_eq!(links.redeem(&short, later(1000)), Err(AuthError::Expired));
+        code(&links, grant("alice"));
+        for wrong in ["", "0", &"0".repeat(32), &"0".repeat(10_000), &"é".repeat(16)] {
+            assert_eq!(links.redeem(wrong, NOW), Err(AuthError::CodeUnknown), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn there_are_never_more_than_some() {
+        let links = Links::new();
+        let first = code(&links, grant("alice"));
+        let second = code(&links, grant("alice"));
+        for _ in 2..=MOST {
+            code(&links, grant("bob"));
+        }
+        assert_eq!(links.held().len(), MOST);
+        assert_eq!(links.redeem(&first, NOW), Err(AuthError::CodeUnknown), "the oldest went");
+        links.redeem(&second, NOW).expect("the next is there");
+        links.fragment(grant("alice"), later(LIFETIME_MS));
+        assert_eq!(links.held().len(), 1, "what is too old makes room");
+    }
+}

@@ -1,0 +1,105 @@
+//! Sign-ins: what a browser holds in a cookie in place of a token, for a day at most.
+//!
+//! The value is a grant, signed with a key made from the gateway's own: no token is one, whoever signed the token, and it is no
+//! token. So nothing is kept of those who are signed in, and a restart forgets nobody; what is kept is who has signed out.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use salon_protocol::Timestamp;
+use uuid::{NoContext, Uuid};
+
+use super::signouts::SignOuts;
+use super::visits::{Visit, Visits};
+use super::{AuthError, Grant, LocalKey, Signer, Verifier};
+
+/// How long a sign-in lasts at most.
+pub(super) const LIFETIME_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// What browsers take in a cookie for sure is 4096 bytes, with its name and its attributes.
+const MOST_BYTES: usize = 3800;
+
+/// Signs browsers in and out.
+pub(crate) struct SignIns {
+    signer: Signer,
+    verifier: Verifier,
+    ended: SignOuts,
+    visits: Arc<Visits>,
+}
+
+/// A browser that is signed in.
+pub(crate) struct SignedIn {
+    /// For the cookie.
+    pub(crate) value: String,
+    /// What it stands for; it ends with the sign-in, and its token's id is the sign-in's.
+    pub(crate) grant: Grant,
+}
+
+impl SignIns {
+    /// With the gateway's own key, and with those who have signed out as a data directory has them.
+    pub(crate) fn open(local: &LocalKey, data: &Path, now: Timestamp) -> io::Result<Self> {
+        let key = local.for_purpose("a browser's sign-in");
+        Ok(Self {
+            signer: Signer::new(&key),
+            verifier: Verifier::new(&key),
+            ended: SignOuts::open(data, now)?,
+            visits: Arc::default(),
+        })
+    }
+
+    /// Signs a browser in with a grant, whichever key its token was signed with.
+    pub(crate) fn begin(&self, grant: Grant, now: Timestamp) -> Result<SignedIn, AuthError> {
+        if grant.expired(now) {
+            return Err(AuthError::Expired);
+        }
+        let end = grant.expires.0.min(now.0.saturating_add(LIFETIME_MS));
+        let second = u32::try_from(now.0 % 1000).expect("less than a thousand") * 1_000_000;
+        let id = Uuid::new_v7(uuid::Timestamp::from_unix(NoContext, now.0 / 1000, second));
+        // Whole seconds, as signing would round up, and a sign-in does not outlast its token.
+        let expires = Timestamp(end / 1000 * 1000);
+        let grant = Grant { expires, token_id: Some(id.to_string()), by_sign_in: true, ..grant };
+        let value = self.signer.sign(&grant, now)?;
+        if value.len() > MOST_BYTES { Err(AuthError::SignInTooLong) } else { Ok(SignedIn { value, grant }) }
+    }
+
+    /// What a cookie's value stands for. Why not is not told: whatever it is, the person signs in again.
+    pub(crate) fn verify(&self, value: &str, now: Timestamp) -> Result<Grant, AuthError> {
+        let grant = self.verifier.verify(value, now).map_err(|_| AuthError::NotSignedIn)?;
+        let grant = Grant { by_sign_in: true, ..grant };
+        self.require(&grant).map(|()| grant)
+    }
+
+    /// Refuses a grant whose sign-in was ended since.
+    pub(crate) fn require(&self, grant: &Grant) -> Result<(), AuthError> {
+        let ended = grant.by_sign_in && self.ended.has(&grant.participant, id_of(grant)?);
+        if ended { Err(AuthError::NotSignedIn) } else { Ok(()) }
+    }
+
+    /// Ends a sign-in for good, and every connection that stands on it. Blocks while that is written down.
+    pub(crate) fn end(&self, value: &str, now: Timestamp) -> Result<io::Result<()>, AuthError> {
+        let grant = self.verify(value, now)?;
+        let written = self.ended.add(&grant.participant, id_of(&grant)?, grant.expires, now)?;
+        self.visits.tell(|who, id| self.ended.has(who, id));
+        Ok(written)
+    }
+
+    /// A connection begins that stands on a sign-in; `None` where it stands on something else.
+    pub(crate) fn visit(&self, grant: &Grant) -> Option<Visit> {
+        let id = id_of(grant).ok().filter(|_| grant.by_sign_in)?;
+        let visit = self.visits.hold(&grant.participant, id);
+        // Looked up only now that it is known: an end that came in between is not missed.
+        if self.ended.has(&grant.participant, id) {
+            self.visits.tell(|_, other| other == id);
+        }
+        Some(visit)
+    }
+}
+
+fn id_of(grant: &Grant) -> Result<Uuid, AuthError> {
+    grant.token_id.as_deref().and_then(|id| id.parse().ok()).ok_or(AuthError::NotSignedIn)
+}
+
+#[cfg(test)]
+#[path = "signins_tests.rs"]
+mod tests;

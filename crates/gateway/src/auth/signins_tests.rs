@@ -1,0 +1,228 @@
+use aws_lc_rs::signature::Ed25519KeyPair;
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use salon_protocol::{ParticipantId, ParticipantKind};
+use serde_json::json;
+
+use super::*;
+use crate::auth::{Confirmation, jwks};
+use crate::scratch::Scratch;
+
+const NOW: Timestamp = Timestamp(1_800_000_000_250);
+const HOUR: u64 = 60 * 60 * 1000;
+
+fn later(ms: u64) -> Timestamp {
+    Timestamp(NOW.0 + ms)
+}
+
+fn grant(id: &str, expires: Timestamp) -> Grant {
+    Grant::new(ParticipantId::new(id).expect("an id"), vec!["room:*".parse().expect("a pattern")], expires)
+}
+
+fn opened(scratch: &Scratch, key: &LocalKey, now: Timestamp) -> SignIns {
+    SignIns::open(key, scratch.path(), now).expect("the directory can be used")
+}
+
+fn end(signs: &SignIns, value: &str, now: Timestamp) {
+    signs.end(value, now).expect("signed in").expect("written down");
+}
+
+#[test]
+fn a_sign_in_stands_for_its_token() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = opened(&scratch, &key, NOW);
+    let whole = Grant {
+        name: Some("Alice".into()),
+        kind: Some(ParticipantKind::Human),
+        permissions: vec!["drive".into()],
+        require_integrity: true,
+        confirmation: Confirmation::new("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"),
+        ..grant("alice", later(HOUR))
+    };
+    assert!(whole.confirmation.is_some());
+    let SignedIn { value, grant } = signs.begin(whole.clone(), NOW).expect("signed in");
+    let found = signs.verify(&value, later(1)).expect("the grant");
+    assert_eq!(found, grant);
+    assert_ne!(found.token_id, whole.token_id, "a sign-in has an id of its own");
+    assert!(found.by_sign_in && !whole.by_sign_in);
+    let alike = Grant { token_id: whole.token_id.clone(), expires: whole.expires, by_sign_in: false, ..found };
+    assert_eq!(alike, whole);
+}
+
+#[test]
+fn a_sign_in_ends_with_its_token_and_within_a_day() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = opened(&scratch, &key, NOW);
+    let short = signs.begin(grant("alice", later(HOUR)), NOW).expect("signed in");
+    assert_eq!(short.grant.expires, Timestamp((NOW.0 + HOUR) / 1000 * 1000), "never later than the token");
+    let end = short.grant.expires;
+    signs.verify(&short.value, Timestamp(end.0 - 1)).expect("until then");
+    assert_eq!(signs.verify(&short.value, end), Err(AuthError::NotSignedIn));
+    let long = signs.begin(grant("alice", later(1000 * HOUR)), NOW).expect("signed in");
+    assert_eq!(long.grant.expires, Timestamp((NOW.0 + 24 * HOUR) / 1000 * 1000));
+    let over = signs.begin(grant("alice", NOW), NOW).err();
+    assert_eq!(over, Some(AuthError::Expired));
+}
+
+#[test]
+fn a_cookie_is_no_token_and_a_token_no_cookie() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = opened(&scratch, &key, NOW);
+    let token = Signer::new(&key).sign(&grant("alice", later(HOUR)), NOW).expect("a token");
+    let verifier = Verifier::new(&key);
+    let value = signs.begin(verifier.verify(&token, NOW).expect("a good token"), NOW).expect("signed in").value;
+    assert_eq!(verifier.verify(&value, NOW), Err(AuthError::BadSignature));
+    assert_eq!(signs.verify(&token, NOW), Err(AuthError::NotSignedIn));
+    let other = opened(&Scratch::new(), &LocalKey::generate(), NOW);
+    assert_eq!(other.verify(&value, NOW), Err(AuthError::NotSignedIn), "nor is that of another gateway");
+    let same = opened(&Scratch::new(), &key, NOW);
+    same.verify(&value, NOW).expect("a gateway with the same key takes it");
+}
+
+#[test]
+fn whatever_was_changed_is_refused() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = opened(&scratch, &key, NOW);
+    let value = signs.begin(grant("alice", later(HOUR)), NOW).expect("signed in").value;
+    for at in 0..value.len() {
+        let mut wrong = value.clone().into_bytes();
+        wrong[at] = if wrong[at] == b'A' { b'B' } else { b'A' };
+        let wrong = String::from_utf8(wrong).expect("ASCII");
+        // The last digit of base64 has bits that say nothing, and the decoder refuses those that are set.
+        assert_eq!(signs.verify(&wrong, NOW), Err(AuthError::NotSignedIn), "at {at}");
+    }
+    for wrong in ["", ".", "..", "a.b.c", &"x".repeat(100_000)] {
+        assert_eq!(signs.verify(wrong, NOW), Err(AuthError::NotSignedIn));
+    }
+}
+
+#[test]
+fn a_token_of_an_identity_provider_signs_in_as_well() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = opened(&scratch, &key, NOW);
+    let theirs = Ed25519KeyPair::generate().expect("a key pair").to_pkcs8v1().expect("its bytes");
+    let theirs = EncodingKey::from_ed_der(theirs.as_ref());
+    let public = Jwk::from_encoding_key(&theirs, Algorithm::EdDSA).expect("a public key");
+    let verifier = Verifier::new(&key);
+    verifier.trust(jwks::parse(json!({ "keys": [public] }).to_string().as_bytes()).expect("a key set"));
+    let claims = json!({ "sub": "alice", "aud": "room:a", "exp": NOW.0 / 1000 + 60, "more": "x".repeat(4000) });
+    let token = encode(&Header::new(Algorithm::EdDSA), &claims, &theirs).expect("a token");
+    let found = verifier.verify(&token, NOW).expect("a good token");
+    let value = signs.begin(found, NOW).expect("what the gateway does not read is not carried along").value;
+    assert_eq!(signs.verify(&value, NOW).expect("signed in").participant.as_str(), "alice");
+    assert_eq!(signs.verify(&token, NOW), Err(AuthError::NotSignedIn), "a token of the provider is no cookie either");
+}
+
+#[test]
+fn what_a_browser_would_not_keep_is_refused() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = opened(&scratch, &key, NOW);
+    let with = |count: usize| Grant {
+        permissions: (0..count).map(|number| format!("permission-{number:03}")).collect(),
+        ..grant("alice", later(HOUR))
+    };
+    assert!(signs.begin(with(100), NOW).expect("it fits").value.len() < MOST_BYTES);
+    assert_eq!(signs.begin(with(200), NOW).err(), Some(AuthError::SignInTooLong));
+}
+
+#[test]
+fn a_sign_out_is_remembered_by_the_next_gateway_and_only_that() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = opened(&scratch, &key, NOW);
+    let begin = |id: &str| signs.begin(grant(id, later(HOUR)), NOW).expect("signed in").value;
+    let (first, second, bob) = (begin("alice"), begin("alice"), begin("bob"));
+    end(&signs, &first, later(5));
+    for signs in [&signs, &opened(&scratch, &key, later(10))] {
+        assert_eq!(signs.verify(&first, later(10)), Err(AuthError::NotSignedIn));
+        signs.verify(&second, later(10)).expect("her other browser stays");
+        signs.verify(&bob, later(10)).expect("others stay");
+        assert!(matches!(signs.end(&first, later(10)), Err(AuthError::NotSignedIn)), "once is enough");
+    }
+}
+
+#[test]
+fn what_would_have_ended_by_itself_is_forgotten() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = opened(&scratch, &key, NOW);
+    end(&signs, &signs.begin(grant("alice", later(HOUR)), NOW).expect("signed in").value, NOW);
+    end(&signs, &signs.begin(grant("bob", later(2 * HOUR)), NOW).expect("signed in").value, NOW);
+    let kept = || std::fs::read_to_string(scratch.path().join("signed-out.jsonl")).expect("a file");
+    assert_eq!(kept().lines().count(), 2);
+    opened(&scratch, &key, later(HOUR));
+    assert!(kept().lines().count() == 1 && kept().contains("bob"), "{}", kept());
+    opened(&scratch, &key, later(2 * HOUR));
+    assert_eq!(kept(), "");
+}
+
+#[test]
+fn a_line_that_was_cut_off_does_not_keep_the_gateway_from_starting() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = opened(&scratch, &key, NOW);
+    let value = signs.begin(grant("alice", later(HOUR)), NOW).expect("signed in").value;
+    end(&signs, &value, NOW);
+    let path = scratch.path().join("signed-out.jsonl");
+    let whole = std::fs::read(&path).expect("a file");
+    std::fs::write(&path, [&whole[..], b"\xff\xfe\n{}\n", &whole[..20]].concat()).expect("written");
+    assert_eq!(opened(&scratch, &key, NOW).verify(&value, NOW), Err(AuthError::NotSignedIn));
+    assert_eq!(std::fs::read(&path).expect("a file"), whole, "and is gone");
+}
+
+#[test]
+fn whoever_signs_out_all_day_long_is_signed_out_everywhere() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = opened(&scratch, &key, NOW);
+    let begin = |id: &str, now| signs.begin(grant(id, later(30 * HOUR)), now).expect("signed in").value;
+    let (other, bob) = (begin("alice", NOW), begin("bob", NOW));
+    for _ in 0..32 {
+        end(&signs, &begin("alice", NOW), NOW);
+    }
+    signs.verify(&other, NOW).expect("so many are told apart");
+    end(&signs, &begin("alice", NOW), later(1000));
+    let after = begin("alice", later(1001));
+    for signs in [&signs, &opened(&scratch, &key, later(1001))] {
+        assert_eq!(signs.verify(&other, later(1001)), Err(AuthError::NotSignedIn));
+        signs.verify(&after, later(1001)).expect("who signs in again is in again");
+        signs.verify(&bob, later(1001)).expect("nobody else is concerned");
+    }
+}
+
+#[test]
+fn the_file_does_not_grow_without_end() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = opened(&scratch, &key, NOW);
+    let path = scratch.path().join("signed-out.jsonl");
+    let mut most = 0;
+    for number in 0..1200 {
+        let value = signs.begin(grant("alice", later(30 * HOUR)), later(number)).expect("signed in").value;
+        end(&signs, &value, later(number));
+        most = most.max(std::fs::read_to_string(&path).expect("a file").lines().count());
+    }
+    assert!((1000..1100).contains(&most), "{most} lines");
+    let last = signs.begin(grant("alice", later(30 * HOUR)), later(1200)).expect("signed in").value;
+    end(&signs, &last, later(1200));
+    assert_eq!(opened(&scratch, &key, later(1200)).verify(&last, later(1200)), Err(AuthError::NotSignedIn));
+}
+
+#[tokio::test]
+async fn a_connection_ends_with_its_sign_in_and_with_no_other() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = opened(&scratch, &key, NOW);
+    let sign_in = || signs.begin(grant("alice", later(HOUR)), NOW).expect("signed in");
+    let (first, second) = (sign_in(), sign_in());
+    let token = Grant { token_id: first.grant.token_id.clone(), ..grant("alice", later(HOUR)) };
+    assert!(signs.visit(&token).is_none(), "a token is no sign-in, whatever its id");
+    assert_eq!(signs.require(&token), Ok(()));
+
+    let visits = [&first, &first, &second].map(|each| signs.visit(&each.grant).expect("a visit"));
+    let ended = |visit: &Visit| futures_util::FutureExt::now_or_never(visit.ended()).is_some();
+    assert_eq!(visits.each_ref().map(ended), [false, false, false]);
+    end(&signs, &first.value, NOW);
+    assert_eq!(visits.each_ref().map(ended), [true, true, false]);
+    assert_eq!(signs.require(&first.grant), Err(AuthError::NotSignedIn));
+    assert_eq!(signs.require(&second.grant), Ok(()));
+    assert_eq!(signs.require(&token), Ok(()), "the token it was made with is worth what it was");
+    assert!(ended(&signs.visit(&first.grant).expect("a visit")), "also one that begins only then");
+    assert_eq!(signs.visits.count(), 2);
+    drop(visits);
+    assert_eq!(signs.visits.count(), 0, "nothing is kept of those who have gone");
+}

@@ -1,0 +1,207 @@
+//! Who has signed out: remembered, in memory and in a file, until the sign-in would have ended by itself.
+//!
+//! Invariant: bounded. Somebody with many sign-outs is remembered as having ended every sign-in up to then.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+use salon_protocol::{ParticipantId, Timestamp};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::AuthError;
+use super::signins::LIFETIME_MS;
+
+/// The name of the file in the data directory.
+const FILE: &str = "signed-out.jsonl";
+
+/// How many sign-outs of one participant are told apart.
+const PER_PARTICIPANT: usize = 32;
+
+/// How many participants are remembered.
+const PARTICIPANTS: usize = 10_000;
+
+/// How many lines the file may have beyond twice those that matter.
+const SLACK: usize = 1000;
+
+/// The sign-ins that were ended.
+pub(super) struct SignOuts {
+    path: PathBuf,
+    held: Mutex<Held>,
+    per_participant: usize,
+    participants: usize,
+}
+
+struct Held {
+    ended: HashMap<ParticipantId, Ended>,
+    file: File,
+    /// How many lines the file has.
+    lines: usize,
+}
+
+/// What one participant has ended.
+#[derive(Default)]
+struct Ended {
+    /// Everything that began no later.
+    until: Option<Timestamp>,
+    one_by_one: HashMap<Uuid, Timestamp>,
+}
+
+/// A line of the file.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    participant: ParticipantId,
+    /// This sign-in, or everything up to that moment.
+    #[serde(flatten)]
+    what: What,
+    /// From here on the line does not matter.
+    expires: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum What {
+    One(String),
+    Until(u64),
+}
+
+impl SignOuts {
+    /// Reads what there is and leaves out what does not matter any more.
+    pub(super) fn open(data: &Path, now: Timestamp) -> io::Result<Self> {
+        let path = data.join(FILE);
+        let ended = read(&path, now)?;
+        let (file, lines) = write(&path, &ended)?;
+        let held = Mutex::new(Held { ended, file, lines });
+        Ok(Self { path, held, per_participant: PER_PARTICIPANT, participants: PARTICIPANTS })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().expect("nothing panics while the sign-outs are locked")
+    }
+
+    /// Whether a sign-in was ended.
+    pub(super) fn has(&self, who: &ParticipantId, id: Uuid) -> bool {
+        self.held().ended.get(who).is_some_and(|ended| ended.has(id))
+    }
+
+    /// Remembers that a sign-in was ended, at once in memory, and in the file where that can be written.
+    pub(super) fn add(
+        &self,
+        who: &ParticipantId,
+        id: Uuid,
+        expires: Timestamp,
+        now: Timestamp,
+    ) -> Result<io::Result<()>, AuthError> {
+        let mut held = self.held();
+        if !held.ended.contains_key(who) && held.ended.len() >= self.participants {
+            sweep(&mut held.ended, now);
+            if held.ended.len() >= self.participants {
+                return Err(AuthError::TooManySignOuts);
+            }
+        }
+        let own = held.ended.entry(who.clone()).or_default();
+        own.one_by_one.retain(|_, expires| now < *expires);
+        let (what, expires) = if own.one_by_one.len() < self.per_participant {
+            own.one_by_one.insert(id, expires);
+            (What::One(id.to_string()), expires.0)
+        } else {
+            *own = Ended { until: Some(now), one_by_one: HashMap::new() };
+            (What::Until(now.0), now.0.saturating_add(LIFETIME_MS))
+        };
+        Ok(self.keep(&mut held, &Line { participant: who.clone(), what, expires }, now))
+    }
+
+    fn keep(&self, held: &mut Held, line: &Line, now: Timestamp) -> io::Result<()> {
+        let matter: usize = held.ended.values().map(|ended| ended.one_by_one.len() + 1).sum();
+        if held.lines > 2 * matter + SLACK {
+            sweep(&mut held.ended, now);
+            (held.file, held.lines) = write(&self.path, &held.ended)?;
+            return Ok(());
+        }
+        held.file.write_all(&text(line))?;
+        held.lines += 1;
+        held.file.sync_data()
+    }
+}
+
+impl Ended {
+    fn has(&self, id: Uuid) -> bool {
+        let before = self.until.is_some_and(|until| began(id).is_none_or(|began| began <= until));
+        before || self.one_by_one.contains_key(&id)
+    }
+
+    fn matters(&self) -> bool {
+        self.until.is_some() || !self.one_by_one.is_empty()
+    }
+}
+
+/// When a sign-in began: its id says so.
+fn began(id: Uuid) -> Option<Timestamp> {
+    let (seconds, nanos) = id.get_timestamp()?.to_unix();
+    Some(Timestamp(seconds * 1000 + u64::from(nanos) / 1_000_000))
+}
+
+fn sweep(ended: &mut HashMap<ParticipantId, Ended>, now: Timestamp) {
+    ended.retain(|_, own| {
+        own.until = own.until.filter(|until| now.0 < until.0.saturating_add(LIFETIME_MS));
+        own.one_by_one.retain(|_, expires| now < *expires);
+        own.matters()
+    });
+}
+
+fn text(line: &Line) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(line).expect("a line has nothing that cannot be JSON");
+    bytes.push(b'\n');
+    bytes
+}
+
+/// What a file says that still matters. A line that was cut off by a crash was never acknowledged, and is passed over.
+fn read(path: &Path, now: Timestamp) -> io::Result<HashMap<ParticipantId, Ended>> {
+    let mut ended: HashMap<ParticipantId, Ended> = HashMap::new();
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ended),
+        Err(error) => return Err(error),
+    };
+    for line in BufReader::new(file).split(b'\n') {
+        let Ok(Line { participant, what, expires }) = serde_json::from_slice(&line?) else { continue };
+        if now.0 >= expires {
+            continue;
+        }
+        let own = ended.entry(participant).or_default();
+        match what {
+            What::One(id) => own.one_by_one.extend(id.parse().map(|id: Uuid| (id, Timestamp(expires)))),
+            What::Until(until) => own.until = own.until.max(Some(Timestamp(until))),
+        }
+    }
+    Ok(ended)
+}
+
+/// Writes a whole file beside the old one and puts it in its place; hands out the new one to add to, and how many lines it has.
+fn write(path: &Path, ended: &HashMap<ParticipantId, Ended>) -> io::Result<(File, usize)> {
+    let scratch = path.with_extension("new");
+    let _ = fs::remove_file(&scratch);
+    let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&scratch)?;
+    let mut out = BufWriter::new(&file);
+    let mut lines = 0;
+    for (participant, own) in ended {
+        let all = own.until.map(|until| (What::Until(until.0), until.0.saturating_add(LIFETIME_MS)));
+        let each = own.one_by_one.iter().map(|(id, expires)| (What::One(id.to_string()), expires.0));
+        for (what, expires) in all.into_iter().chain(each) {
+            out.write_all(&text(&Line { participant: participant.clone(), what, expires }))?;
+            lines += 1;
+        }
+    }
+    out.flush()?;
+    drop(out);
+    file.sync_all()?;
+    fs::rename(&scratch, path)?;
+    if let Some(folder) = path.parent() {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok((file, lines))
+}

@@ -1,0 +1,82 @@
+//! The room in a browser: the page, and the cookie that stands in for a token there.
+//!
+//! The page is a client like any other and uses only addresses that others use. Deliberately absent: anything that is made for one
+//! visitor. What is served is what stands in `ui/` of the repository, the same for everybody.
+
+pub(crate) mod assets;
+mod cookie;
+mod failures;
+pub(crate) mod session;
+
+use std::io;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{HeaderMap, Method};
+use axum::routing::get;
+use salon_protocol::Timestamp;
+
+use crate::auth::{AuthError, Grant, Links, LocalKey, SignIns, Visit};
+use crate::config::Config;
+use crate::gateway::Gateway;
+use crate::http::Problem;
+
+use cookie::Cookie;
+use failures::Failures;
+
+/// What the gateway keeps for its own page.
+pub(crate) struct Ui {
+    sign_ins: SignIns,
+    links: Links,
+    cookie: Cookie,
+    failures: Failures,
+}
+
+impl Ui {
+    /// For a gateway of this configuration and key, with the links that are given out for it.
+    pub(crate) fn open(config: &Config, local: &LocalKey, links: Links, now: Timestamp) -> io::Result<Self> {
+        Ok(Self {
+            sign_ins: SignIns::open(local, &config.data, now)?,
+            links,
+            cookie: Cookie::new(config, local),
+            // Where addresses are not counted they say nothing: everybody comes from a proxy's.
+            failures: Failures::new(config.limits.connections_per_address > 0),
+        })
+    }
+
+    /// The grant of whoever asks with a cookie; `None` when there is none.
+    pub(crate) fn grant(
+        &self,
+        gateway: &Gateway,
+        method: &Method,
+        headers: &HeaderMap,
+        now: Timestamp,
+    ) -> Option<Result<Grant, Problem>> {
+        let value = self.cookie.read(headers)?;
+        let own = self.cookie.require_own_page(gateway, method, headers);
+        Some(own.and_then(|()| self.sign_ins.verify(value, now).map_err(Problem::from)))
+    }
+
+    /// The grant of whoever shows a ticket, unless it signed out since.
+    pub(crate) fn still(&self, grant: Grant) -> Result<Grant, AuthError> {
+        self.sign_ins.require(&grant).map(|()| grant)
+    }
+
+    /// A connection that ends with its sign-in; `None` where it stands on something else.
+    pub(crate) fn visit(&self, grant: &Grant) -> Option<Visit> {
+        self.sign_ins.visit(grant)
+    }
+
+    /// The grant that a link's code stands for.
+    pub(crate) fn redeem(&self, code: &str, now: Timestamp) -> Result<Grant, AuthError> {
+        self.links.redeem(code, now)
+    }
+}
+
+/// The page's addresses.
+pub(crate) fn router() -> Router<Arc<Gateway>> {
+    Router::new()
+        .route("/", get(assets::page))
+        .route("/ui/{*path}", get(assets::asset))
+        .route("/v0/session", get(session::show).post(session::begin).delete(session::end))
+}

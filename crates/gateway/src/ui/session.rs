@@ -1,0 +1,155 @@
+//! Signing a browser in and out: a token or a link's code in, a cookie out.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use salon_protocol::{Code, ParticipantId, ParticipantKind, Timestamp};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::Ui;
+use crate::audit::{AuditEvent, AuditKind};
+use crate::auth::{AuthError, Grant, MAX_TOKEN_BYTES, SignedIn};
+use crate::clock;
+use crate::gateway::Gateway;
+use crate::http::credentials::{Asking, Shown};
+use crate::http::{Peer, Problem, Query, body, invalid};
+
+/// A token of the longest, and what stands around it.
+const MOST_BODY: usize = MAX_TOKEN_BYTES + 1024;
+
+/// Either of them
+#[derive(Deserialize, ToSchema)]
+pub(crate) struct SignInRequest {
+    /// A token, as for `Authorization: Bearer`
+    token: Option<String>,
+    /// What a one-time link has in its fragment
+    code: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SessionBody {
+    participant: Who,
+    /// The topics it opens: names, or prefixes with a trailing `*`
+    topics: Vec<String>,
+    /// When it ends
+    #[schema(value_type = String, format = DateTime)]
+    expires: Timestamp,
+    /// Tools that the page need not ask about before it calls them: `participant/tool`, with `*` for any characters
+    allow: Vec<String>,
+}
+
+/// Whoever is signed in
+#[derive(Serialize, ToSchema)]
+struct Who {
+    #[schema(value_type = String)]
+    id: ParticipantId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    kind: Option<ParticipantKind>,
+}
+
+fn told(gateway: &Gateway, grant: Grant) -> SessionBody {
+    SessionBody {
+        topics: grant.topics.iter().map(ToString::to_string).collect(),
+        expires: grant.expires,
+        allow: gateway.config.ui.allow.clone(),
+        participant: Who { id: grant.participant, name: grant.name, kind: grant.kind },
+    }
+}
+
+#[utoipa::path(post, path = "/v0/session", operation_id = "session_begin", tag = "Web", summary = "Sign a browser in",
+    request_body = SignInRequest,
+    responses((status = 201, description = "Signed in; the cookie is in `Set-Cookie`", body = SessionBody),
+        (status = "4XX", description = "Refused", body = crate::http::ProblemBody)))]
+pub(crate) async fn begin(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let ui = of(&gateway)?;
+    let query = Query::parse(request.uri().query())?;
+    ui.cookie.require_own_page(&gateway, request.method(), request.headers())?;
+    ui.failures.check(peer.ip(), clock::now())?;
+    let (parts, body) = request.into_parts();
+    let body = body::read(body, MOST_BODY).await?;
+    // What is wrong with it is not told in detail, because the detail would be the token.
+    let unfit = || invalid(r#"the body must be {"token":"…"} or {"code":"…"}"#);
+    let given: SignInRequest = serde_json::from_slice(&body).map_err(|_| unfit())?;
+    let shown = match (&given.token, &given.code) {
+        (Some(token), None) => Shown::Token(token.trim()),
+        (None, Some(code)) => Shown::Code(code),
+        _ => return Err(unfit()),
+    };
+    let asking = Asking { gateway: &gateway, peer: peer.ip(), headers: &parts.headers, query: &query, topic: None };
+    let now = clock::now();
+    let grant = asking.by_sign_in(shown).inspect_err(|_| ui.failures.count(peer.ip(), now))?;
+    let SignedIn { value, grant } = ui.sign_ins.begin(grant, now)?;
+    // A second line, from the token's id to that of what stands in for it.
+    let event = AuditEvent::new(AuditKind::AuthOk, now).grant(&grant).address(peer.ip());
+    gateway.audit.record(event.reason("signed in"));
+    let cookie = ui.cookie.set(&value, grant.expires, now);
+    Ok(private(StatusCode::CREATED, Some(cookie), Json(told(&gateway, grant))))
+}
+
+#[utoipa::path(get, path = "/v0/session", operation_id = "session_show", tag = "Web", summary = "Who a browser is signed in as",
+    responses((status = 200, description = "Signed in", body = SessionBody),
+        (status = "4XX", description = "Not signed in", body = crate::http::ProblemBody)),
+    security(("session" = [])))]
+pub(crate) async fn show(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Problem> {
+    let ui = of(&gateway)?;
+    let grant = ui.grant(&gateway, request.method(), request.headers(), clock::now());
+    let grant = grant.unwrap_or(Err(AuthError::NotSignedIn.into()))?;
+    Ok(private(StatusCode::OK, None, Json(told(&gateway, grant))))
+}
+
+#[utoipa::path(delete, path = "/v0/session", operation_id = "session_end", tag = "Web", summary = "Sign a browser out",
+    responses((status = 204, description = "Signed out, or was not signed in"),
+        (status = "4XX", description = "Refused", body = crate::http::ProblemBody)),
+    security(("session" = [])))]
+pub(crate) async fn end(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Problem> {
+    let ui = of(&gateway)?;
+    ui.cookie.require_own_page(&gateway, request.method(), request.headers())?;
+    let cleared = ui.cookie.clear();
+    let Some(value) = ui.cookie.read(request.headers()).map(str::to_owned) else {
+        return Ok(private(StatusCode::NO_CONTENT, Some(cleared), ()));
+    };
+    let ending = gateway.clone();
+    let ended = tokio::task::spawn_blocking(move || {
+        let ui = of(&ending)?;
+        Ok::<_, Problem>(ui.sign_ins.end(&value, clock::now()))
+    });
+    let told = match ended.await.map_err(|_| Problem::new(Code::Internal, "signing out broke off"))?? {
+        // Whoever is not signed in any more has what they want.
+        Ok(Ok(())) | Err(AuthError::NotSignedIn) => return Ok(private(StatusCode::NO_CONTENT, Some(cleared), ())),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "a sign-out could not be written down");
+            Problem::new(
+                Code::Internal,
+                "signed out, but after a restart of the gateway the old session may count again",
+            )
+        }
+        Err(error) => error.into(),
+    };
+    Ok(private(told.status(), Some(cleared), told))
+}
+
+fn of(gateway: &Gateway) -> Result<&Ui, Problem> {
+    gateway.ui.as_ref().ok_or_else(|| Problem::new(Code::NotFound, "there is nothing at this address"))
+}
+
+/// An answer for one browser.
+fn private(status: StatusCode, cookie: Option<HeaderValue>, body: impl IntoResponse) -> Response {
+    let mut response = (status, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(cookie) = cookie {
+        headers.insert(header::SET_COOKIE, cookie);
+    }
+    response
+}

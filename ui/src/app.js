@@ -1,0 +1,472 @@
+// The page's state: who is signed in, which room is entered, and what stands beside it. Views get it by `useSalon`.
+
+import { createContext, useContext, useEffect, useState } from '../vendor/ui.js';
+import { RoomModel } from './model/room.js';
+import { Rights } from './model/rights.js';
+import { Connection } from './net/connection.js';
+import { Peer } from './net/peer.js';
+import { CLIENT_CAPABILITIES, Person } from './net/person.js';
+import { Gateway, HttpProblem } from './net/session.js';
+import { openTabs } from './net/tabs.js';
+import { hashOf, linkOf, routeOf } from './model/route.js';
+
+/** @typedef {import('./model/types.js').Panel} Panel */
+/** @typedef {import('./model/types.js').Route} Route */
+/** @typedef {import('./model/types.js').Changing} Changing */
+/** @typedef {import('./model/types.js').SessionInfo} SessionInfo */
+/** @typedef {import('./model/types.js').Envelope} Envelope */
+/** @typedef {import('./model/types.js').Item} Item */
+/** @typedef {{room: RoomModel, connection: Connection, peer: Peer, person: Person, rights: Rights}} Visit */
+/** @typedef {{key: number, text: string, tone: 'info'|'error', about?: string}} Toast */
+
+/** How many older envelopes are asked for at once. */
+const PAGE = 200;
+/** How many pages are looked through for one envelope. */
+const MOST_PAGES = 50;
+const MOST_TOASTS = 4;
+const TOAST_TIME = 6000;
+
+/**
+ * Everything the views need. `room`, `connection`, `peer`, `person` and `rights` are there in a room and throw before one was entered,
+ * so views that are shown in a room use them without asking. Subscribe for changes of session, route, panel, filter and reply.
+ */
+export class Salon {
+  /** @param {Gateway} [gateway] @param {typeof openTabs} [open] */
+  constructor(gateway = new Gateway(), open = openTabs) {
+    this.gateway = gateway;
+    this.tabs = open((who) => void this.elsewhere(who));
+    this.revision = 0;
+    /** Whether it is not known yet who is signed in. */
+    this.starting = true;
+    /** @type {string|null} why it could not be found out */
+    this.problem = null;
+    /** @type {string|null} the code of a link that waits for a word, because somebody is signed in already */
+    this.linkCode = null;
+    /** Why a link did not sign in; empty otherwise. */
+    this.linkProblem = '';
+    /** @type {SessionInfo|null} */
+    this.session = null;
+    /** @type {Route} */
+    this.route = { view: 'lobby' };
+    /** @type {Panel|null} */
+    this.panel = null;
+    /** Whether the panel was opened without the person's asking. */
+    this.quietly = false;
+    /** Whether one was, and the person has opened none since. */
+    this.intruded = false;
+    /** @type {Envelope|null} what the composer replies to */
+    this.replyTo = null;
+    /** @type {((item: Item) => boolean)|null} which rows are shown; set by `Filters` */
+    this.filter = null;
+    /** @type {{id: string|null}|null} the row that the transcript is to scroll to, null being the end; a new object each time */
+    this.target = null;
+    /** Whether older envelopes are being loaded. */
+    this.loading = false;
+    /** @type {Promise<boolean>} the page that was asked for last */
+    this.page = Promise.resolve(true);
+    /** @type {string|null} why they could not be */
+    this.loadProblem = null;
+    /** @type {Toast[]} */
+    this.toasts = [];
+    /** @type {Visit|null} */
+    this.visit = null;
+    /** @type {Visit|null} */
+    this.latest = null;
+    /** @type {Element|null} what had the focus before the panel was opened */
+    this.opener = null;
+    /** @type {Set<() => void>} */
+    this.listeners = new Set();
+  }
+
+  /** @returns {Visit} the room that is entered; for views that are about to go, the one that was just left */
+  get here() {
+    if (!this.latest) throw new Error('not in a room');
+    return this.latest;
+  }
+
+  get room() {
+    return this.here.room;
+  }
+
+  get connection() {
+    return this.here.connection;
+  }
+
+  get peer() {
+    return this.here.peer;
+  }
+
+  get person() {
+    return this.here.person;
+  }
+
+  get rights() {
+    return this.here.rights;
+  }
+
+  /** @param {() => void} fn @returns {() => void} */
+  subscribe(fn) {
+    this.listeners.add(fn);
+    return () => this.listeners.delete(fn);
+  }
+
+  changed() {
+    this.revision += 1;
+    for (const fn of this.listeners) fn();
+  }
+
+  /** Begins: signs in by a link's code if there is one, and follows the address. */
+  async start() {
+    addEventListener('hashchange', () => this.follow());
+    const wake = () => { if (!document.hidden && this.visit?.connection.state.name === 'waiting') this.visit.connection.tryNow(); };
+    addEventListener('online', wake);
+    document.addEventListener('visibilitychange', wake);
+    await this.follow();
+  }
+
+  /** Goes where the address says. */
+  async follow() {
+    const link = linkOf(location.hash);
+    if (link) {
+      // The code is used once, but has no business in the browser's history.
+      history.replaceState(null, '', hashOf(link.topic === undefined ? { view: 'lobby' } : { view: 'room', topic: link.topic }));
+      await this.offerLink(link.code);
+    } else if (this.starting) {
+      await this.look();
+    }
+    this.arrive();
+  }
+
+  /** Follows a link, unless whoever it is for would take the place of somebody, in every tab. @param {string} code */
+  async offerLink(code) {
+    try {
+      if (this.starting) this.session = await this.gateway.session();
+    } catch {
+      // What is the matter, signing in tells.
+    }
+    if (!this.session) {
+      await this.enterBy(code);
+      return;
+    }
+    this.starting = false;
+    this.linkCode = code;
+  }
+
+  /** What the person says to a link that came while somebody was signed in. @param {boolean} follow */
+  async answerLink(follow) {
+    const code = this.linkCode;
+    this.linkCode = null;
+    if (follow && code !== null) await this.enterBy(code);
+    this.arrive();
+  }
+
+  /** @param {string} code */
+  async enterBy(code) {
+    try {
+      this.signedIn(await this.gateway.signIn({ code }));
+    } catch (problem) {
+      await this.look();
+      const why = `That link did not sign you in: ${said(problem)}.`;
+      if (this.session) this.say(why, 'error');
+      else this.linkProblem = why;
+    }
+    this.starting = false;
+  }
+
+  /** Finds out who is signed in. */
+  async look() {
+    this.problem = null;
+    try {
+      this.session = await this.gateway.session();
+      this.starting = false;
+    } catch (problem) {
+      this.problem = said(problem);
+    }
+    this.changed();
+  }
+
+  /** Tries again after `problem`. */
+  async retry() {
+    await this.look();
+    this.arrive();
+  }
+
+  /** Signs in by a token, and goes on where the person was. @param {string} token */
+  async signIn(token) {
+    this.signedIn(await this.gateway.signIn({ token }));
+    this.arrive();
+  }
+
+  /** @param {SessionInfo} session */
+  signedIn(session) {
+    const same = this.session?.participant.id === session.participant.id;
+    this.session = session;
+    this.tabs.tell(session.participant.id);
+    this.linkProblem = '';
+    if (same && this.visit) this.visit.connection.open();
+    else this.leave();
+  }
+
+  /** Forgets who was here, without asking the gateway. */
+  forget() {
+    this.leave();
+    this.session = null;
+    this.go({ view: 'lobby' });
+    this.changed();
+  }
+
+  async signOut() {
+    let warning = '';
+    try {
+      await this.gateway.signOut();
+    } catch (problem) {
+      if (!(problem instanceof HttpProblem && problem.status === 401)) warning = said(problem);
+      if (warning && (await this.isSignedIn())) {
+        this.say(`You are still signed in: ${warning}`, 'error');
+        return;
+      }
+    }
+    this.tabs.tell(null);
+    this.forget();
+    if (warning) this.say(`You are signed out here. The gateway says: ${warning}`, 'error');
+  }
+
+  /** Whether the browser is signed in for all one knows. */
+  async isSignedIn() {
+    try {
+      return (await this.gateway.session()) !== null;
+    } catch {
+      return true;
+    }
+  }
+
+  /** Somebody has signed in or out in another tab. @param {string|null} who */
+  async elsewhere(who) {
+    const { session, visit } = this;
+    if (who === null) {
+      if (!session) return;
+      this.forget();
+      this.say('You have signed out in another tab.');
+    } else if (session?.participant.id !== who) {
+      await this.another();
+    } else if (visit?.connection.state.name === 'signed-out') {
+      visit.connection.open();
+    }
+  }
+
+  /** The browser is not signed in as the one that this tab shows. */
+  async another() {
+    const before = this.session?.participant.id;
+    await this.look();
+    const now = this.session?.participant.id;
+    if (now === before && this.visit?.connection.state.name !== 'another') return;
+    this.leave();
+    this.arrive();
+    if (before !== undefined) this.say(now === undefined ? 'You are signed out.' : `This browser is signed in as ${now} now.`);
+  }
+
+  /** Takes the address for the route, and enters or leaves the room accordingly. */
+  arrive() {
+    this.route = routeOf(location.hash);
+    const topic = this.route.view === 'lobby' ? null : this.route.topic;
+    if (this.visit && this.visit.room.topic !== topic) this.leave();
+    if (this.session && topic !== null && !this.visit) this.latest = this.visit = this.enter(topic, this.session);
+    this.changed();
+  }
+
+  /** @param {string} topic @param {SessionInfo} session @returns {Visit} */
+  enter(topic, session) {
+    const me = session.participant.id;
+    const room = new RoomModel({ topic, me });
+    const connection = new Connection({ room, gateway: this.gateway });
+    const peer = new Peer({ connection, room, capabilities: CLIENT_CAPABILITIES });
+    const rights = new Rights({ topic, me, patterns: session.allow });
+    const person = new Person({ peer, room });
+    connection.subscribe(() => {
+      if (connection.state.name === 'live') this.loadProblem = null;
+      if (connection.state.name === 'another') void this.another();
+    });
+    connection.open();
+    return { room, connection, peer, person, rights };
+  }
+
+  leave() {
+    const { visit } = this;
+    this.visit = null;
+    this.panel = null;
+    this.intruded = false;
+    this.replyTo = null;
+    this.filter = null;
+    this.target = null;
+    this.loadProblem = null;
+    if (!visit) return;
+    visit.person.close();
+    visit.rights.close();
+    visit.connection.close();
+    visit.peer.close();
+  }
+
+  /** @param {Route} route */
+  go(route) {
+    location.hash = hashOf(route);
+  }
+
+  /** @param {Panel} panel */
+  open(panel) {
+    if (!this.panel) this.opener = document.activeElement;
+    this.panel = panel;
+    this.quietly = false;
+    this.intruded = false;
+    // What they spoke of is in sight now.
+    this.toasts = this.toasts.filter((toast) => toast.about !== panel.panel);
+    this.changed();
+  }
+
+  /**
+   * Opens a panel that the person did not ask for: the focus stays where it is. Once closed, it stays so until they open one.
+   * @param {Panel} panel
+   */
+  openQuietly(panel) {
+    if (this.intruded) return;
+    this.open(panel);
+    this.quietly = true;
+    this.intruded = true;
+  }
+
+  /** Closes the panel; the focus goes back where it was. */
+  close() {
+    if (!this.panel) return;
+    this.panel = null;
+    this.changed();
+    const { opener } = this;
+    this.opener = null;
+    if (opener instanceof HTMLElement && opener.isConnected) opener.focus();
+  }
+
+  /** @param {Envelope|null} envelope */
+  reply(envelope) {
+    this.replyTo = envelope;
+    this.changed();
+    if (envelope) document.getElementById('composer')?.focus();
+  }
+
+  /** @param {((item: Item) => boolean)|null} filter */
+  setFilter(filter) {
+    this.filter = filter;
+    this.changed();
+  }
+
+  /** Scrolls the transcript to an envelope's row, loading older pages if need be. @param {string} envelopeId */
+  async show(envelopeId) {
+    const { visit } = this;
+    if (!visit) return;
+    if (this.route.view === 'timeline') this.go({ view: 'room', topic: visit.room.topic });
+    for (let pages = 0; !visit.room.itemOf(envelopeId) && pages < MOST_PAGES; pages += 1) {
+      if (!(await this.older()) || this.visit !== visit) break;
+    }
+    if (this.visit !== visit) return;
+    const item = visit.room.itemOf(envelopeId);
+    if (!item) {
+      this.say('That is not kept in this room any more.', 'error');
+      return;
+    }
+    if (this.filter && !this.filter(item)) this.say('The filter hides that row.');
+    this.target = { id: item.id };
+    this.changed();
+  }
+
+  /** Scrolls the transcript to its end. */
+  showEnd() {
+    this.target = { id: null };
+    this.changed();
+  }
+
+  /** Loads a page of older envelopes, or waits for the one under way. @returns {Promise<boolean>} whether there may be more */
+  older() {
+    const { visit } = this;
+    if (!visit) return Promise.resolve(false);
+    if (!this.loading) this.page = this.load(visit.room);
+    return this.page;
+  }
+
+  /** @param {RoomModel} room @returns {Promise<boolean>} */
+  async load(room) {
+    const before = room.oldest();
+    if (before === undefined || room.complete || room.isFull) return false;
+    this.loading = true;
+    this.loadProblem = null;
+    this.changed();
+    try {
+      const { envelopes, complete } = await this.gateway.history(room.topic, { before, limit: PAGE });
+      room.prepend(envelopes, complete);
+    } catch (problem) {
+      // What was the oldest here is not kept any more, so nothing older is.
+      if (problem instanceof HttpProblem && problem.status === 404) room.prepend([], true);
+      else this.loadProblem = said(problem);
+    }
+    this.loading = false;
+    this.changed();
+    return !room.complete && this.loadProblem === null;
+  }
+
+  /**
+   * Shows a short message for a while, also to screen readers.
+   * @param {string} text @param {'info'|'error'} [tone] @param {Panel['panel']} [about] the panel that makes it needless
+   */
+  say(text, tone = 'info', about) {
+    const toast = { key: this.revision, text, tone, about };
+    this.toasts = [...this.toasts.slice(1 - MOST_TOASTS), toast];
+    setTimeout(() => this.unsay(toast), TOAST_TIME);
+    this.changed();
+  }
+
+  /** @param {Toast} toast */
+  unsay(toast) {
+    this.toasts = this.toasts.filter((each) => each !== toast);
+    this.changed();
+  }
+}
+
+/** @param {unknown} problem @returns {string} */
+export function said(problem) {
+  return problem instanceof Error ? problem.message : String(problem);
+}
+
+export const SalonContext = createContext(/** @type {Salon|null} */ (null));
+
+/** @returns {Salon} */
+export function useSalon() {
+  const salon = useContext(SalonContext);
+  if (!salon) throw new Error('no Salon around this view');
+  return salon;
+}
+
+/** What is to be drawn in the next frame, all at once: what a parent takes away is then gone before it is drawn. @type {Set<() => void>} */
+const waiting = new Set();
+
+function drawAll() {
+  const draws = [...waiting];
+  waiting.clear();
+  for (const draw of draws) draw();
+}
+
+/** Renders again after a change, at most once per animation frame. @param {Changing} changing @returns {number} its revision */
+export function useRevision(changing) {
+  const [, redraw] = useState(0);
+  const seen = changing.revision;
+  useEffect(() => {
+    const draw = () => redraw((times) => times + 1);
+    const later = () => {
+      if (waiting.size === 0) requestAnimationFrame(drawAll);
+      waiting.add(draw);
+    };
+    const end = changing.subscribe(later);
+    // Something may have changed between drawing and subscribing.
+    if (changing.revision !== seen) later();
+    return () => {
+      end();
+      waiting.delete(draw);
+    };
+  }, [changing]);
+  return seen;
+}

@@ -1,0 +1,53 @@
+import { html, useEffect, useState } from '../../vendor/ui.js';
+import { fullName } from '../model/people.js';
+import { clip, count } from '../model/text.js';
+import { useRevision, useSalon } from '../app.js';
+import { AskIcon } from './icons.js';
+
+/** How many notes that came together are told one by one; the others are only counted. */
+const MOST_TOLD = 3;
+
+/**
+ * How many questions are open, and the way to them. Says so when one comes.
+ * @param {{class?: string}} props
+ */
+export function AskBadge(props) {
+  const salon = useSalon();
+  const { person, room } = salon;
+  useRevision(person);
+  useRevision(salon);
+  const newest = person.asks[person.asks.length - 1];
+  const [told, setTold] = useState({ id: 0, text: '' });
+  useEffect(() => {
+    if (!newest || newest.id <= told.id) return;
+    const text = `${fullName(room.people, newest.from)} asks you something.`;
+    // Where the question is in sight already, those who see need no message over it.
+    const seen = salon.panel?.panel === 'asks' || (salon.panel?.panel === 'peer' && salon.panel.id === newest.from);
+    if (!seen) salon.say(text, 'info', 'asks');
+    setTold({ id: newest.id, text: seen ? text : '' });
+  }, [newest?.id]);
+  const note = person.notes[person.notes.length - 1];
+  useEffect(() => {
+    if (!note) return;
+    if (salon.panel?.panel !== 'asks') {
+      const unseen = person.notes.filter(({ seen, type }) => !seen && type === 'shown').slice(-MOST_TOLD);
+      for (const each of unseen) salon.say(`${fullName(room.people, each.from)} shows you: ${clip(each.text.replace(/\s+/g, ' '), 200)}`);
+    }
+    person.mark('seen', note.id);
+  }, [note?.id]);
+  // What was said of the questions is in sight now, and would only cover them.
+  const inSight = salon.panel?.panel === 'asks';
+  useEffect(() => {
+    if (inSight) salon.toasts.filter((toast) => / (asks|shows) you/.test(toast.text)).forEach((toast) => salon.unsay(toast));
+  }, [inSight]);
+  const { unread } = person;
+  const open = person.asks.length + unread;
+  const waiting = [person.asks.length > 0 && count(person.asks.length, 'question'), unread > 0 && count(unread, 'note')].filter(Boolean);
+  const label = waiting.length > 0 ? `${waiting.join(' and ')} for you` : 'Questions for you';
+  return html`
+    <button type="button" class=${`ask-badge ${props.class ?? ''}`} data-open=${open > 0 ? '' : null} aria-label=${label} title=${label}
+      onClick=${() => salon.open({ panel: 'asks' })}>
+      <${AskIcon} /><span class="ask-word">For you</span>${open > 0 && html`<span class="badge" data-count=${open > 99 ? '99+' : open}></span>`}
+    </button>
+    <span class="unseen" role="status">${told.text}</span>`;
+}

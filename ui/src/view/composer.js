@@ -1,0 +1,196 @@
+import { html, useEffect, useLayoutEffect, useRef, useState } from '../../vendor/ui.js';
+import { said, useRevision, useSalon } from '../app.js';
+import { completed, mentionAt, offered } from '../model/mention.js';
+import { fullName, nameOf, presentPeople } from '../model/people.js';
+import { chatText, GATEWAY } from '../model/envelope.js';
+import { clip, count, hueOf } from '../model/text.js';
+import { prefer, preference } from './theme.js';
+import { Name } from './who.js';
+
+/** @typedef {import('../model/types.js').Person} Person */
+/** @typedef {import('../app.js').Salon} Salon */
+
+/** To how many a message can be addressed by choosing; others are named in it. */
+const MOST_OFFERED = 200;
+
+/** What was being written in each room, so that going to the timeline and back loses nothing. @type {WeakMap<object, string>} */
+const drafts = new WeakMap();
+
+/** Where the person writes. */
+export function Composer() {
+  const salon = useSalon();
+  const { room, connection } = salon;
+  useRevision(room);
+  useRevision(connection);
+  const area = useRef(/** @type {HTMLTextAreaElement|null} */ (null));
+  const [text, setText] = useState(() => drafts.get(room) ?? '');
+  const [to, setTo] = useState('');
+  const [format, setFormat] = useState(() => preference('format', 'markdown'));
+  const mention = useMention(area, text, room);
+  useEffect(() => { drafts.set(room, text); }, [text]);
+  useGrowing(area, text);
+
+  const send = async () => {
+    if (text.trim() === '') return;
+    const about = salon.replyTo;
+    setText('');
+    salon.reply(null);
+    room.read();
+    salon.showEnd();
+    try {
+      const how = { format: /** @type {any} */ (format), to: to === '' ? [] : [to], correlationId: about?.id };
+      await salon.peer.say(text, how);
+    } catch (problem) {
+      salon.say(`Not sent: ${said(problem)}`, 'error');
+      // What was written must not be lost.
+      setText((now) => (now === '' ? text : now));
+    }
+  };
+
+  const complete = (/** @type {string} */ id) => {
+    const done = completed(text, area.current?.selectionStart ?? text.length, id);
+    setText(done.text);
+    mention.close();
+    requestAnimationFrame(() => area.current?.setSelectionRange(done.cursor, done.cursor));
+    area.current?.focus();
+  };
+
+  const key = (/** @type {KeyboardEvent} */ event) => {
+    // Enter that ends the composition of a character is not meant for us.
+    if (event.isComposing) return;
+    if (mention.key(event, complete)) return;
+    if (event.key === 'Enter' && !event.shiftKey && !event.altKey) {
+      event.preventDefault();
+      void send();
+    } else if (event.key === 'Escape' && salon.replyTo) {
+      event.preventDefault();
+      event.stopPropagation();
+      salon.reply(null);
+    }
+  };
+
+  const others = presentPeople(room.people).filter((person) => person.id !== room.me && person.id !== GATEWAY).slice(0, MOST_OFFERED);
+  return html`
+    <form class="composer" aria-label="Write a message" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); void send(); }}>
+      <${ReplyBar} />
+      <div class="composer-box">
+        ${mention.offers.length > 0 && html`<${Offers} mention=${mention} onChoose=${complete} />`}
+        <textarea id="composer" ref=${area} rows="1" value=${text} placeholder=${`Message ${to === '' ? room.topic : nameOf(room.people, to)}`}
+          aria-label="Message" aria-autocomplete="list" aria-controls=${mention.offers.length > 0 ? 'mentions' : null}
+          aria-activedescendant=${mention.offers.length > 0 ? `mention-${mention.chosen}` : null}
+          onInput=${(/** @type {any} */ event) => { setText(event.currentTarget.value); mention.moved(); }}
+          onClick=${mention.moved} onKeyUp=${mention.keyUp} onBlur=${mention.close} onKeyDown=${key}></textarea>
+        <button type="submit" class="primary" disabled=${text.trim() === ''}>Send</button>
+      </div>
+      <div class="composer-foot">
+        <label>To
+          <select value=${to} onChange=${(/** @type {any} */ event) => setTo(event.currentTarget.value)}>
+            <option value="">everybody</option>
+            ${others.map((person) => html`<option key=${person.id} value=${person.id}>${fullName(room.people, person.id)}</option>`)}
+            ${to !== '' && !others.some((person) => person.id === to) && html`<option value=${to}>${to}${room.people.get(to)?.present ? '' : ' (not here)'}</option>`}
+          </select>
+        </label>
+        <label><input type="checkbox" checked=${format === 'markdown'} onChange=${(/** @type {any} */ event) => {
+          const next = event.currentTarget.checked ? 'markdown' : 'plain';
+          prefer('format', next);
+          setFormat(next);
+        }} /> Markdown</label>
+        <span class="spring"></span>
+        <${Waiting} />
+        <span class="faint hint">Enter sends, Shift+Enter breaks the line, @ mentions</span>
+      </div>
+    </form>
+  `;
+}
+
+function ReplyBar() {
+  const salon = useSalon();
+  useRevision(salon);
+  const { replyTo } = salon;
+  if (!replyTo) return null;
+  return html`
+    <div class="reply-bar">
+      <span>Replying to <b class="who" data-hue=${hueOf(replyTo.from)}><${Name} id=${replyTo.from} /></b></span>
+      <span class="faint clipped">${clip(chatText(replyTo) ?? replyTo.payload?.method ?? '', 160)}</span>
+      <button type="button" class="plain" aria-label="Do not reply" title="Do not reply (Esc)" onClick=${() => salon.reply(null)}>✕</button>
+    </div>
+  `;
+}
+
+/** What has no echo yet. */
+function Waiting() {
+  const { connection } = useSalon();
+  useRevision(connection);
+  if (connection.waiting === 0) return null;
+  const live = connection.state.name === 'live';
+  return html`<span class="faint" role="status">${live ? 'Sending…'
+    : `${count(connection.waiting, 'message waits', 'messages wait')} for the connection`}</span>`;
+}
+
+/** @param {{mention: Mention, onChoose: (id: string) => void}} props */
+function Offers({ mention, onChoose }) {
+  return html`
+    <ul class="offers" id="mentions" role="listbox" aria-label="Whom to mention">
+      ${mention.offers.map((person, at) => html`
+        <li key=${person.id} id=${`mention-${at}`} role="option" aria-selected=${at === mention.chosen}
+          onMouseDown=${(/** @type {Event} */ event) => { event.preventDefault(); onChoose(person.id); }}>
+          <b class="who" data-hue=${hueOf(person.id)}>@${person.id}</b>
+          <span class="faint"><bdi>${person.name && person.name !== person.id ? person.name : ''}</bdi> ${person.kind ?? ''}</span>
+        </li>`)}
+    </ul>
+  `;
+}
+
+/**
+ * @typedef {object} Mention
+ * @property {Person[]} offers
+ * @property {number} chosen
+ * @property {() => void} close
+ * @property {() => void} moved the cursor or the text did
+ * @property {(event: KeyboardEvent) => void} keyUp
+ * @property {(event: KeyboardEvent, complete: (id: string) => void) => boolean} key whether the key was for the offers
+ */
+
+/**
+ * @param {{current: HTMLTextAreaElement|null}} area @param {string} text @param {import('../model/room.js').RoomModel} room
+ * @returns {Mention}
+ */
+function useMention(area, text, room) {
+  const [cursor, setCursor] = useState(-1);
+  const [chosen, setChosen] = useState(0);
+  const at = cursor < 0 ? null : mentionAt(text, cursor);
+  const offers = at ? offered(room.people.values(), at.typed, room.me) : [];
+  const close = () => setCursor(-1);
+  const moved = () => {
+    setCursor(area.current?.selectionStart ?? -1);
+    setChosen(0);
+  };
+  return {
+    offers, chosen: Math.min(chosen, offers.length - 1), close, moved,
+    keyUp: (event) => {
+      if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') moved();
+    },
+    key: (event, complete) => {
+      if (offers.length === 0) return false;
+      const now = Math.min(chosen, offers.length - 1);
+      if (event.key === 'ArrowDown') setChosen((now + 1) % offers.length);
+      else if (event.key === 'ArrowUp') setChosen((now + offers.length - 1) % offers.length);
+      else if (event.key === 'Enter' || event.key === 'Tab') complete(offers[now].id);
+      else if (event.key === 'Escape') close();
+      else return false;
+      event.preventDefault();
+      event.stopPropagation();
+      return true;
+    },
+  };
+}
+
+/** Grows with what is written, up to a third of the window. @param {{current: HTMLTextAreaElement|null}} area @param {string} text */
+function useGrowing(area, text) {
+  useLayoutEffect(() => {
+    const element = area.current;
+    if (!element) return;
+    element.style.height = 'auto';
+    element.style.height = `${Math.min(element.scrollHeight + 2, Math.round(innerHeight / 3))}px`;
+  }, [text]);
+}

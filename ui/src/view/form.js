@@ -1,0 +1,120 @@
+/** A form made from a JSON Schema, with a way to write the JSON oneself. */
+
+import { html, useEffect, useId, useMemo, useRef, useState } from '../../vendor/ui.js';
+import { ABSENT, changed, collect, draftFromText, draftOf, readText } from '../model/draft.js';
+import { stringifyExact } from '../model/exact.js';
+import { formOf } from '../model/schema.js';
+import { count } from '../model/text.js';
+import { Field } from './fields.js';
+
+/** @typedef {import('../model/validate.js').Errors} Errors */
+/** @typedef {import('../model/draft.js').Draft} Draft */
+/** @typedef {{draft: Draft, text: string | null}} Filled */
+
+/** @type {WeakMap<object, Filled>} what was filled in and not sent, for as long as what it is for exists */
+const filled = new WeakMap();
+/** @type {Errors} */
+const NO_ERRORS = new Map();
+
+/**
+ * @param {object} props
+ * @param {any} props.schema of an object
+ * @param {unknown} [props.value] what to begin with
+ * @param {(value: unknown, text: string) => void} props.onSubmit the value, in which numbers keep their digits (`Exact`), and its JSON;
+ *   what was written as JSON arrives as it was written
+ * @param {() => void} [props.onCancel]
+ * @param {string} [props.submit] what the button says
+ * @param {string} [props.cancel]
+ * @param {boolean} [props.raw] whether JSON may be written instead
+ * @param {boolean} [props.busy]
+ * @param {object} [props.memory] what the form is for: closed and opened again for the same, it is as it was left
+ * @param {any} [props.children] more buttons
+ */
+export function SchemaForm(props) {
+  const { schema, value, onSubmit, onCancel, submit = 'Call', cancel = 'Close', raw = true, busy = false, memory, children } = props;
+  const shape = useMemo(() => formOf(schema), [schema]);
+  const kept = memory && filled.get(memory);
+  const [draft, setDraft] = useState(() => kept?.draft ?? draftOf(shape, value === undefined ? ABSENT : value));
+  /** @type {[string | null, (text: string | null) => void]} null: the fields are shown */
+  const [text, setText] = useState(kept?.text ?? null);
+  const [tries, setTries] = useState(0);
+  const [unfit, setUnfit] = useState('');
+  const form = useRef(/** @type {HTMLFormElement | null} */ (null));
+  const id = useId();
+
+  useEffect(() => {
+    if (memory) filled.set(memory, { draft, text });
+  }, [draft, text]);
+  useEffect(() => {
+    const first = tries > 0 && form.current?.querySelector('[aria-invalid="true"], .field-error');
+    if (first instanceof HTMLElement) first.focus();
+  }, [tries]);
+
+  const outcome = useMemo(() => (text === null ? collect(shape, draft) : readText(schema, text)), [shape, draft, text]);
+  // Nobody is told of mistakes before they have said that they are ready; from then on at once.
+  const errors = unfit ? new Map([['', unfit]]) : tries > 0 ? outcome.errors : NO_ERRORS;
+  const send = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (busy) return;
+    setUnfit('');
+    if (outcome.errors.size > 0) setTries(tries + 1);
+    else {
+      const made = outcome.value === ABSENT ? {} : outcome.value;
+      onSubmit(made, stringifyExact(made));
+    }
+  };
+  const swap = () => {
+    setUnfit('');
+    setTries(0);
+    if (text === null) {
+      setText(stringifyExact(outcome.value === ABSENT ? {} : outcome.value, 2));
+      return;
+    }
+    try {
+      setDraft(draftFromText(shape, text));
+      setText(null);
+    } catch (error) {
+      setUnfit(error instanceof Error ? error.message : String(error));
+      setTries(tries + 1);
+    }
+  };
+  const keys = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) send(event);
+  };
+  const write = (/** @type {string} */ now) => {
+    setUnfit('');
+    setText(now);
+  };
+  const change = (/** @type {number[]} */ path, /** @type {(draft: Draft) => Draft} */ to) => setDraft((before) => changed(before, path, to));
+  const empty = shape.kind === 'object' && shape.members().length === 0;
+
+  return html`
+    <form class="schema-form" ref=${form} noValidate onSubmit=${send} onKeyDown=${keys}>
+      ${text !== null ? html`<${RawField} id=${id} text=${text} errors=${errors} onText=${write} />`
+        : empty ? html`<p class="aside">There is nothing to fill in.</p>`
+        : html`<${Field} shape=${shape} draft=${draft} id=${id} pointer="" path=${[]} errors=${errors} name="value"
+            onChange=${change} />`}
+      <p class="form-errors" role="alert">${errors.size > 0 && !unfit && `Not sent: ${count(errors.size, 'thing')} to mend above.`}</p>
+      <div class="form-buttons">
+        <button type="submit" class="primary" aria-disabled=${busy ? 'true' : undefined}>${submit}</button>
+        ${children}
+        ${onCancel && html`<button type="button" onClick=${onCancel}>${cancel}</button>`}
+        ${raw && html`<button type="button" class="plain" onClick=${swap}>${text === null ? 'Write JSON' : 'Use the form'}</button>`}
+      </div>
+    </form>`;
+}
+
+/** @param {{id: string, text: string, errors: Errors, onText: (text: string) => void}} props */
+function RawField({ id, text, errors, onText }) {
+  const wrong = [...errors].map(([pointer, message]) => (pointer ? `${pointer} ${message}` : message));
+  return html`
+    <div class="field">
+      <div class="field-name"><label for=${id}>Arguments as JSON</label></div>
+      <textarea class="code" rows=${Math.min(20, text.split('\n').length + 1)} id=${id} spellcheck=${false} value=${text}
+        aria-invalid=${wrong.length > 0 ? 'true' : undefined} aria-describedby=${wrong.length > 0 ? `${id}-error` : `${id}-hint`}
+        onInput=${(/** @type {any} */ event) => onText(event.currentTarget.value)}></textarea>
+      ${wrong.length > 0
+        ? html`<ul class="field-error" id=${`${id}-error`}>${wrong.map((line) => html`<li key=${line}>${line}</li>`)}</ul>`
+        : html`<p class="aside" id=${`${id}-hint`}>It is sent as it stands here, with every digit.</p>`}
+    </div>`;
+}

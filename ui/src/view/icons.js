@@ -1,0 +1,11 @@
+// The few signs that letters do not do. Drawn, not written: fonts differ in what they have.
+
+import { html } from '../../vendor/ui.js';
+
+/** @param {string[]} paths */
+const icon = (...paths) => html`
+  <svg class="icon" viewBox="0 0 16 16" width="16" height="16" fill="none" stroke="currentColor" stroke-width="1.5"
+    stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">${paths.map((d) => html`<path d=${d} />`)}</svg>`;
+
+export const PeopleIcon = () => icon('M6 8a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5Z', 'M1.5 13.5c0-2.2 2-3.5 4.5-3.5s4.5 1.3 4.5 3.5', 'M11 3.3a2.4 2.4 0 0 1 0 4.4', 'M12.5 10.3c1.3.5 2 1.6 2 3.2');
+export const AskIcon = () => icon('M2 3.5a1 1 0 0 1 1-1h10a1 1 0 0 1 1 1v7a1 1 0 0 1-1 1H7l-3.5 2.5v-2.5H3a1 1 0 0 1-1-1Z');

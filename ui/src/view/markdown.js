@@ -1,0 +1,93 @@
+import { html, h, useMemo, useState } from '../../vendor/ui.js';
+import { hiddenHost, textOf } from '../model/links.js';
+import { parse, parsePlain } from '../model/markdown.js';
+import { count } from '../model/text.js';
+import { useSalon } from '../app.js';
+
+/** @typedef {import('../model/markdown.js').Block} Block */
+/** @typedef {import('../model/markdown.js').Inline} Inline */
+
+/** How many characters are shown before somebody asks for more; a long text must not hold up the page. */
+const MOST_SHOWN = 12_000;
+
+/**
+ * What somebody wrote: Markdown, or plain text with its links and mentions. Made of elements and text, never of markup.
+ * @param {{text: string, plain?: boolean}} props
+ */
+export function Markdown({ text, plain = false }) {
+  const [all, setAll] = useState(false);
+  const long = text.length > MOST_SHOWN;
+  const shown = long && !all ? text.slice(0, MOST_SHOWN) : text;
+  const tree = useMemo(() => (plain ? parsePlain(shown).map(inline) : parse(shown).map(block)), [shown, plain]);
+  return html`
+    <div class=${plain ? 'prose plain' : 'prose'} dir="auto">${tree}</div>
+    ${long && !all && html`
+      <button type="button" class="more" onClick=${() => setAll(true)}>
+        Show ${count(text.length - MOST_SHOWN, 'more character')}
+      </button>`}
+  `;
+}
+
+/** @param {Block} node @returns {any} */
+function block(node) {
+  switch (node.type) {
+    case 'paragraph':
+      return h('p', null, node.children.map(inline));
+    case 'heading':
+      // Below the page's own headings, and still a heading for those who jump from one to the next.
+      return h(`h${Math.min(6, node.level + 2)}`, null, node.children.map(inline));
+    case 'fence':
+      return html`<pre tabindex="0" aria-label=${node.lang ? `code, ${node.lang}` : 'code'}><code>${node.text}</code></pre>`;
+    case 'quote':
+      return html`<blockquote>${node.blocks.map(block)}</blockquote>`;
+    case 'list': {
+      const items = node.items.map((item) => html`<li>${tight(item)}</li>`);
+      return node.ordered ? html`<ol start=${node.start}>${items}</ol>` : html`<ul>${items}</ul>`;
+    }
+    case 'table':
+      return html`
+        <div class="scroll-x" tabindex="0" role="region" aria-label="table"><table>
+          <thead><tr>${node.head.map((cell, at) => html`<th data-align=${node.align[at]}>${cell.map(inline)}</th>`)}</tr></thead>
+          <tbody>${node.rows.map((row) => html`
+            <tr>${row.map((cell, at) => html`<td data-align=${node.align[at]}>${cell.map(inline)}</td>`)}</tr>`)}
+          </tbody>
+        </table></div>`;
+    default:
+      return html`<hr />`;
+  }
+}
+
+/** @param {Block[]} item the first paragraph of a list's item needs no space of its own */
+function tight(item) {
+  const [first, ...rest] = item;
+  return first?.type === 'paragraph' ? [first.children.map(inline), rest.map(block)] : item.map(block);
+}
+
+/** @param {Inline} node @returns {any} */
+function inline(node) {
+  switch (node.type) {
+    case 'text':
+      return node.text;
+    case 'break':
+      return html`<br />`;
+    case 'code':
+      return html`<code>${node.text}</code>`;
+    case 'mention':
+      return html`<${Mention} id=${node.id} />`;
+    case 'link': {
+      const host = hiddenHost(textOf(node.children), node.href);
+      return html`
+        <a href=${node.href} title=${node.href} target="_blank" rel="noopener noreferrer"><bdi>${node.children.map(inline)}</bdi>${
+          host && html` <span class="link-host">(${host})</span>`}</a>`;
+    }
+    default:
+      return h(node.type, null, node.children.map(inline));
+  }
+}
+
+/** @param {{id: string}} props */
+function Mention({ id }) {
+  const { room } = useSalon();
+  if (!room.people.has(id)) return `@${id}`;
+  return html`<span class=${id === room.me ? 'mention me' : 'mention'}>@${id}</span>`;
+}

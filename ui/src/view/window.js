@@ -1,0 +1,134 @@
+// The window through which time is looked at: where it stands, how wide it is, and how pointers move it.
+
+import { useEffect, useLayoutEffect, useRef, useState } from '../../vendor/ui.js';
+
+/** @typedef {import('../model/timeline.js').Scale} Scale */
+
+/** The shortest stretch that can be looked at. */
+const SHORTEST = 4;
+/** What is shown at first: not all of a long day, but what happened last. */
+const FIRST_SPAN = 60_000;
+
+/** What part of the time is looked at, and how that changes. @param {Scale} scale */
+export function useWindow(scale) {
+  const [, draw] = useState(0);
+  // Not in a state of its own for each: several turns of a wheel may come before the next is drawn, and each builds on the last.
+  const state = useRef({ follow: true, span: FIRST_SPAN, from: 0 }).current;
+  const latest = useRef(scale);
+  latest.current = scale;
+  const now = () => {
+    const most = latest.current.length;
+    const span = Math.min(state.span, most);
+    // The end that is followed is the newest call's, with a little space behind it.
+    const wanted = state.follow ? latest.current.end - 0.9 * span : state.from;
+    return { most, span, x: Math.min(Math.max(0, wanted), most - span) };
+  };
+  const set = (/** @type {Partial<typeof state>} */ part) => {
+    Object.assign(state, part);
+    draw((times) => times + 1);
+  };
+  return {
+    x: now().x, span: now().span, follow: state.follow,
+    /** @param {number} to */
+    move(to) {
+      const { most, span } = now();
+      // Whoever arrives at the end goes on with it.
+      set({ from: to, span, follow: to >= Math.min(most, latest.current.end + 0.1 * span) - span });
+    },
+    /** @param {number} by how far, as a part of what is seen */
+    shift(by) {
+      const { x, span } = now();
+      this.move(x + by * span);
+    },
+    /** @param {number} factor @param {number} [at] the place that stays where it is, from 0 at the left to 1; the end while that is followed */
+    zoom(factor, at = state.follow ? 1 : 0.5) {
+      const { most, span, x } = now();
+      const next = Math.min(Math.max(span * factor, SHORTEST), most);
+      set({ span: next, from: x + at * (span - next), follow: state.follow && at >= 1 });
+    },
+    fit() {
+      set({ span: Infinity, follow: true });
+    },
+    toggle() {
+      const { x, span } = now();
+      set({ from: x, span, follow: !state.follow });
+    },
+  };
+}
+
+/** @typedef {ReturnType<typeof useWindow>} Window */
+
+/** The width of an element, as it changes. */
+export function useSize() {
+  const ref = useRef(/** @type {HTMLElement|null} */ (null));
+  const [size, setSize] = useState({ width: 800, height: 400 });
+  useLayoutEffect(() => {
+    const element = ref.current;
+    if (!element) return undefined;
+    const measure = () => setSize({ width: element.clientWidth, height: element.clientHeight });
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  return /** @type {const} */ ([ref, size]);
+}
+
+/** Drags the time sideways. @param {{current: HTMLElement|null}} ref @param {Window} window @param {number} width */
+export function useDrag(ref, window, width) {
+  const from = useRef(/** @type {{px: number, y: number, x: number, top: number}|null} */ (null));
+  const far = useRef(false);
+  return {
+    moved: () => far.current,
+    handlers: {
+      onPointerDown(/** @type {PointerEvent} */ event) {
+        far.current = false;
+        if (event.button !== 0 || !ref.current) return;
+        from.current = { px: event.clientX, y: event.clientY, x: window.x, top: ref.current.scrollTop };
+      },
+      onPointerMove(/** @type {PointerEvent} */ event) {
+        const start = from.current;
+        if (!start || event.buttons !== 1 || !ref.current) return;
+        const by = event.clientX - start.px;
+        if (Math.abs(by) + Math.abs(event.clientY - start.y) > 4 && !far.current) {
+          far.current = true;
+          ref.current.setPointerCapture(event.pointerId);
+        }
+        if (!far.current) return;
+        window.move(start.x - (by / width) * window.span);
+        if (event.pointerType === 'mouse') ref.current.scrollTop = start.top - (event.clientY - start.y);
+      },
+      onPointerUp() {
+        from.current = null;
+      },
+      onPointerCancel() {
+        from.current = null;
+      },
+    },
+  };
+}
+
+/** Ctrl and the wheel, or a pinch, zooms; sideways or with shift it moves. @param {{current: HTMLElement|null}} ref @param {Window} window @param {number} labels @param {number} width */
+export function useWheel(ref, window, labels, width) {
+  const latest = useRef({ window, labels, width });
+  latest.current = { window, labels, width };
+  useEffect(() => {
+    const element = ref.current;
+    const wheel = (/** @type {WheelEvent} */ event) => {
+      const now = latest.current;
+      const sideways = event.shiftKey && event.deltaX === 0 ? event.deltaY : event.deltaX;
+      if (event.ctrlKey || event.metaKey) {
+        const at = (event.clientX - (element?.getBoundingClientRect().left ?? 0) - now.labels) / now.width;
+        now.window.zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY / 200))), Math.min(1, Math.max(0, at)));
+      } else if (sideways !== 0) {
+        now.window.shift(sideways / now.width);
+      } else {
+        return;
+      }
+      event.preventDefault();
+    };
+    // The page must not zoom or go back meanwhile, which a passive listener could not prevent.
+    element?.addEventListener('wheel', wheel, { passive: false });
+    return () => element?.removeEventListener('wheel', wheel);
+  }, []);
+}

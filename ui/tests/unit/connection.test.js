@@ -1,0 +1,405 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { RoomModel } from '../../src/model/room.js';
+import { Connection } from '../../src/net/connection.js';
+import { HttpProblem } from '../../src/net/session.js';
+import { Peer, RpcError } from '../../src/net/peer.js';
+
+/** The other end of the connection, and its clock. */
+class World {
+  now = 0;
+  timers = new Map();
+  sockets = [];
+  tickets = 0;
+  /** What the gateway says of tickets and of envelopes to resume after. */
+  denial = null;
+  lostIds = new Set();
+
+  platform = {
+    socket: (path) => {
+      const socket = { path, sent: [], closed: false, send: (text) => socket.sent.push(JSON.parse(text)), close: () => { socket.closed = true; } };
+      this.sockets.push(socket);
+      return socket;
+    },
+    now: () => this.now,
+    random: () => 1,
+    later: (fn, ms) => {
+      const key = {};
+      this.timers.set(key, { fn, at: this.now + ms });
+      return key;
+    },
+    never: (key) => this.timers.delete(key),
+  };
+
+  gateway = {
+    ticket: async () => {
+      this.tickets += 1;
+      if (this.denial) throw this.denial;
+      return `t${this.tickets}`;
+    },
+    history: async (topic, { after }) => {
+      if (this.lostIds.has(after)) throw new HttpProblem(404, 'not_found', 'gone');
+      return { envelopes: [], complete: true };
+    },
+  };
+
+  get socket() {
+    return this.sockets[this.sockets.length - 1];
+  }
+
+  get query() {
+    return new URL(this.socket.path, 'http://h').searchParams;
+  }
+
+  say(body) {
+    this.socket.onmessage({ data: JSON.stringify({ protocol: 'mcp-x/v0', ts: new Date(this.now).toISOString(), to: [], kind: 'mcp', ...body }) });
+  }
+
+  welcome(recent = [], participants = [{ id: 'alice' }, { id: 'bob' }]) {
+    this.say({ id: 'w', from: 'system:gateway', kind: 'system', payload: { event: 'welcome', participants, history: { enabled: true, recent } } });
+  }
+
+  /** The same bytes back, as the gateway does. */
+  echo(envelope) {
+    this.socket.onmessage({ data: JSON.stringify(envelope) });
+  }
+
+  async drop(code = 1006) {
+    this.socket.onclose({ code });
+    await settled();
+  }
+
+  /** Lets the next timer ring. */
+  async ring() {
+    const [[key, timer]] = [...this.timers].sort((a, b) => a[1].at - b[1].at);
+    this.timers.delete(key);
+    this.now = Math.max(this.now, timer.at);
+    timer.fn();
+    await settled();
+  }
+}
+
+async function settled() {
+  for (let turn = 0; turn < 20; turn += 1) await null;
+}
+
+async function entered() {
+  const world = new World();
+  const room = new RoomModel({ topic: 'room:t', me: 'alice' });
+  const connection = new Connection({ room, gateway: world.gateway, platform: world.platform });
+  connection.open();
+  await settled();
+  world.welcome([chat('old')]);
+  return { world, room, connection };
+}
+
+const chat = (id, from = 'bob') => ({
+  protocol: 'mcp-x/v0', id, ts: '2025-08-17T14:00:00Z', from, to: [], kind: 'mcp',
+  payload: { jsonrpc: '2.0', method: 'notifications/chat/message', params: { text: id } },
+});
+
+test('the first connection brings the newest page, the next resumes after the last stored envelope', async () => {
+  const { world, room, connection } = await entered();
+  assert.equal(connection.state.name, 'live');
+  assert.equal(world.query.get('history'), '100');
+  assert.equal(world.query.get('share'), 'true');
+  world.say(chat('m1'));
+  world.say({ id: 'h', from: 'system:gateway', kind: 'presence', payload: { event: 'heartbeat' } });
+  await world.drop();
+  assert.equal(connection.state.name, 'waiting');
+  await world.ring();
+  assert.equal(world.query.get('after'), 'm1');
+  assert.equal(world.query.get('history'), null);
+  assert.equal(world.query.get('ticket'), 't2', 'a ticket for every attempt');
+  world.welcome();
+  world.say(chat('m2'));
+  assert.deepEqual([...room.envelopes.keys()], ['old', 'm1', 'm2']);
+});
+
+test('waiting grows, says when it ends, and can be cut short', async () => {
+  const { world, connection } = await entered();
+  const waits = [];
+  for (let n = 0; n < 9; n += 1) {
+    await world.drop();
+    waits.push(connection.state.retryAt - world.now);
+    await world.ring();
+  }
+  assert.deepEqual(waits, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]);
+  world.welcome();
+  world.now += 10_000;
+  await world.drop();
+  assert.equal(connection.state.retryAt - world.now, 500, 'after a good connection it begins anew');
+  const before = world.sockets.length;
+  connection.tryNow();
+  await settled();
+  assert.equal(world.sockets.length, before + 1);
+});
+
+test('what has no echo is sent again with the same bytes, and settles once', async () => {
+  const { world, connection } = await entered();
+  const sent = connection.send({ payload: { jsonrpc: '2.0', method: 'notifications/x' } });
+  const [first] = world.socket.sent;
+  assert.equal(connection.waiting, 1);
+  await world.drop();
+  const offline = connection.send({ payload: { jsonrpc: '2.0', method: 'notifications/y' } });
+  await world.ring();
+  world.welcome();
+  assert.deepEqual(world.socket.sent.map((each) => each.payload.method), ['notifications/x', 'notifications/y']);
+  assert.deepEqual(world.socket.sent[0], first);
+  for (const each of world.socket.sent) world.echo(each);
+  world.echo(first);
+  assert.equal((await sent).id, first.id);
+  assert.equal((await offline).payload.method, 'notifications/y');
+  assert.equal(connection.waiting, 0);
+});
+
+test('a refusal rejects what it is about', async () => {
+  const { world, connection } = await entered();
+  const sent = connection.send({ payload: {} });
+  const [{ id }] = world.socket.sent;
+  world.say({ id: 'r', from: 'system:gateway', kind: 'system', correlation_id: id, payload: { event: 'error', code: 'invalid_envelope', message: 'no' } });
+  await assert.rejects(sent, { code: 'invalid_envelope', message: 'no' });
+});
+
+test('being signed out is said, and signing in resumes with nothing missing', async () => {
+  const { world, connection } = await entered();
+  const sent = connection.send({ payload: { jsonrpc: '2.0', method: 'notifications/x' } });
+  world.denial = new HttpProblem(401, 'unauthorized', 'no');
+  await world.drop(4401);
+  await world.ring();
+  assert.equal(connection.state.name, 'signed-out');
+  assert.equal(world.timers.size, 0, 'nothing is tried meanwhile');
+  world.denial = null;
+  connection.open();
+  await settled();
+  assert.equal(world.query.get('after'), 'old');
+  world.welcome();
+  world.echo(world.socket.sent[0]);
+  assert.equal((await sent).payload.method, 'notifications/x');
+});
+
+test('a seat that is somebody else\'s is left at once', async () => {
+  const { world, connection } = await entered();
+  const sent = connection.send({ payload: { jsonrpc: '2.0', method: 'notifications/x' } });
+  const refused = assert.rejects(sent, /somebody else/);
+  await world.drop();
+  await world.ring();
+  world.say({ id: 'w', from: 'system:gateway', kind: 'system', payload: { event: 'welcome', participant: { id: 'owner' }, participants: [{ id: 'owner' }] } });
+  assert.deepEqual([connection.state.name, world.socket.closed, world.timers.size], ['another', true, 0]);
+  assert.equal(world.socket.sent.length, 0, 'nothing is said in the other\'s name');
+  await refused;
+});
+
+test('a room that is not open ends it; a taken seat is not taken back by itself', async () => {
+  const { world, connection } = await entered();
+  await world.drop(4409);
+  assert.equal(connection.state.name, 'replaced');
+  assert.equal(world.timers.size, 0);
+  world.denial = new HttpProblem(403, 'forbidden', 'not yours');
+  connection.tryNow();
+  await settled();
+  assert.deepEqual([connection.state.name, connection.state.why], ['closed', 'not yours']);
+});
+
+test('when the envelope to resume after is gone, the page begins anew and shows a gap', async () => {
+  const { world, room, connection } = await entered();
+  const peer = new Peer({ connection, room });
+  world.say({ id: 'hi', from: 'bob', payload: { jsonrpc: '2.0', method: 'notifications/other' } });
+  const asked = peer.ask('bob', 'tools/list', {}, {});
+  world.echo(world.socket.sent[0]);
+  world.lostIds.add(world.socket.sent[0].id);
+  await world.drop();
+  await world.ring();
+  await world.drop();
+  await assert.rejects(asked, { code: 'recipient_not_found' });
+  await world.ring();
+  assert.equal(world.query.get('after'), null);
+  world.welcome([chat('later')]);
+  assert.deepEqual(room.items.slice(-3).map((item) => item.type), ['gap', 'day', 'chat']);
+});
+
+test('a silent gateway is given up', async () => {
+  const { world, connection } = await entered();
+  const { socket } = world;
+  await world.ring();
+  assert.equal(connection.state.name, 'waiting');
+  assert.equal(socket.closed, true);
+});
+
+async function met() {
+  const all = await entered();
+  const peer = new Peer({ connection: all.connection, room: all.room, capabilities: { sampling: {} } });
+  const { world } = all;
+  /** Echoes what was sent and hands back the newest. */
+  const heard = async () => {
+    await settled();
+    const envelope = world.socket.sent[world.socket.sent.length - 1];
+    world.echo(envelope);
+    await settled();
+    return envelope;
+  };
+  const answer = (request, body, from = 'bob') => world.say({
+    id: `${from}-re-${request.id}`, from, to: ['alice'], correlation_id: request.id, payload: { jsonrpc: '2.0', id: request.payload.id, ...body },
+  });
+  return { ...all, peer, heard, answer };
+}
+
+test('a request shakes hands first, once for each joining, and resolves with the result', async () => {
+  const { world, peer, heard, answer } = await met();
+  const told = [];
+  const listed = peer.request('bob', 'tools/call', { name: 'dig' }, { onProgress: (progress) => told.push(progress.done), onEnvelope: (each) => told.push(each.id) });
+  const hello = await heard();
+  assert.equal(hello.payload.method, 'initialize');
+  assert.deepEqual(hello.payload.params.capabilities, { sampling: {} });
+  answer(hello, { result: { protocolVersion: '2025-06-18' } });
+  assert.equal((await heard()).payload.method, 'notifications/initialized');
+  const request = await heard();
+  assert.equal(request.payload.params._meta.progressToken, request.payload.id);
+  world.say({ id: 'p', from: 'bob', correlation_id: request.id, payload: { jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken: request.payload.id, progress: 4 } } });
+  answer(request, { result: 'forged' }, 'mallory');
+  answer(request, { result: { ok: true } });
+  assert.deepEqual(await listed, { ok: true });
+  assert.deepEqual(told, [request.id, 4]);
+
+  const again = peer.request('bob', 'ping');
+  const ping = await heard();
+  assert.equal(ping.payload.method, 'ping', 'no second handshake');
+  answer(ping, { error: { code: -32601, message: 'no' } });
+  await assert.rejects(again, (error) => error instanceof RpcError && error.code === -32601);
+
+  world.say({ id: 'j', from: 'system:gateway', kind: 'presence', payload: { event: 'join', participant: { id: 'bob' } } });
+  const third = peer.request('bob', 'ping');
+  const anew = await heard();
+  assert.equal(anew.payload.method, 'initialize', 'it has joined anew');
+  answer(anew, { error: { code: -1, message: 'go away' } });
+  await assert.rejects(third, /go away/);
+});
+
+test('a peer without handshake is asked at once, and gets the input it wants', async () => {
+  const { world, peer, heard, answer } = await met();
+  world.say({ id: 'j', from: 'system:gateway', kind: 'presence', payload: { event: 'join', participant: { id: 'mo', mcp: { version: '2026-07-28', versions: ['2026-07-28'] } } } });
+  peer.serve({ 'elicitation/create': (params) => ({ action: 'accept', content: { asked: params.message } }) });
+  const done = peer.request('mo', 'tools/call', { name: 'dig' });
+  const first = await heard();
+  assert.equal(first.payload.method, 'tools/call');
+  assert.equal(first.payload.params._meta['io.modelcontextprotocol/protocolVersion'], '2026-07-28');
+  answer(first, { result: { resultType: 'input_required', requestState: 's', inputRequests: { k: { method: 'elicitation/create', params: { message: 'where?' } } } } }, 'mo');
+  const second = await heard();
+  assert.deepEqual(second.payload.params.inputResponses, { k: { action: 'accept', content: { asked: 'where?' } } });
+  assert.equal(second.payload.params.requestState, 's');
+  answer(second, { result: { resultType: 'complete', content: [] } }, 'mo');
+  assert.deepEqual((await done).content, []);
+});
+
+test('aborting says so to the other', async () => {
+  const { peer, heard } = await met();
+  const abort = new AbortController();
+  const asked = peer.ask('bob', 'tools/call', { name: 'dig' }, { signal: abort.signal });
+  const request = await heard();
+  abort.abort(new Error('enough'));
+  await assert.rejects(asked, /enough/);
+  const cancel = await heard();
+  assert.deepEqual([cancel.payload.method, cancel.payload.params.requestId, cancel.correlation_id], ['notifications/cancelled', request.payload.id, request.id]);
+  assert.equal(peer.cancel(request.id), false);
+});
+
+test('requests to the person are answered with the very id they came with', async () => {
+  const { world, peer, heard } = await met();
+  peer.serve({ ask: (params, { from }) => ({ said: `${from} ${params.q}` }), fail: () => { throw new RpcError(-5, 'no', { a: 1 }); } });
+  const ask = (id, method, rpc) => world.socket.onmessage({
+    data: `{"protocol":"mcp-x/v0","id":"${id}","ts":"2025-08-17T14:00:00Z","from":"bob","to":["alice"],"kind":"mcp","payload":{"jsonrpc":"2.0","id":${rpc},"method":"${method}","params":{"q":"?"}}}`,
+  });
+  /** @type {string[]} */
+  const texts = [];
+  const { send } = world.socket;
+  world.socket.send = (text) => { texts.push(text); send(text); };
+  ask('q1', 'ask', '12345678901234567890');
+  await heard();
+  ask('q2', 'fail', '1.0');
+  await heard();
+  ask('q3', 'unknown', '"x"');
+  await heard();
+  assert.match(texts[0], /"correlation_id":"q1","payload":\{"jsonrpc":"2.0","id":12345678901234567890,"result":\{"said":"bob \?"\}\}/);
+  assert.match(texts[1], /"id":1\.0,"error":\{"code":-5,"message":"no","data":\{"a":1\}\}/);
+  assert.match(texts[2], /"id":"x","error":\{"code":-32601/);
+});
+
+test('a question that is cancelled, or answered in another tab, is withdrawn', async () => {
+  const { world, peer } = await met();
+  /** @type {AbortSignal[]} */
+  const signals = [];
+  peer.serve({ ask: (_, { signal }) => new Promise((__, reject) => { signals.push(signal); signal.addEventListener('abort', () => reject(signal.reason)); }) });
+  const ask = (id) => world.say({ id, from: 'bob', to: ['alice'], payload: { jsonrpc: '2.0', id, method: 'ask' } });
+  ask('q1');
+  ask('q2');
+  ask('q3');
+  world.say({ id: 'c', from: 'bob', to: ['alice'], payload: { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'q1' } } });
+  world.say({ id: 'r', from: 'alice', to: ['bob'], correlation_id: 'q2', payload: { jsonrpc: '2.0', id: 'q2', result: {} } });
+  await settled();
+  assert.deepEqual(signals.map((signal) => signal.aborted), [true, true, false]);
+  assert.deepEqual(world.socket.sent, [], 'nothing is answered');
+});
+
+test('a refusal that is no text, and input that is not named, end the call', async () => {
+  const { peer, heard, answer } = await met();
+  const asked = peer.ask('bob', 'tools/call', { name: 'dig' }, {});
+  answer(await heard(), { error: { code: -1, message: { toString: 1 } } });
+  await assert.rejects(asked, /an error without a message/);
+  const again = peer.request('bob', 'tools/call', { name: 'dig' });
+  answer(await heard(), { result: {} });
+  await heard();
+  answer(await heard(), { result: { resultType: 'input_required', requestState: 's' } });
+  await assert.rejects(again, /does not say which/);
+});
+
+test('if one input fails the others are not asked any more', async () => {
+  const { peer, heard, answer } = await met();
+  /** @type {AbortSignal[]} */
+  const signals = [];
+  peer.serve({
+    'elicitation/create': (_, { signal }) => new Promise(() => signals.push(signal)), 'sampling/createMessage': () => { throw new RpcError(-1, 'no'); }, other: () => ({}),
+  });
+  const asked = peer.request('bob', 'tools/call', { name: 'dig' });
+  answer(await heard(), { result: {} });
+  await heard();
+  answer(await heard(), { result: { resultType: 'input_required', inputRequests: { a: { method: 'elicitation/create' }, b: { method: 'sampling/createMessage' } } } });
+  await assert.rejects(asked, /no/);
+  assert.deepEqual(signals.map((signal) => signal.aborted), [true]);
+  const odd = peer.request('bob', 'tools/call', { name: 'dig' });
+  answer(await heard(), { result: { resultType: 'input_required', inputRequests: { a: { method: 'other' } } } });
+  await assert.rejects(odd, /does not know/);
+});
+
+test('open requests of the past are heard on arrival, but not those before a gap or of somebody gone', async () => {
+  const world = new World();
+  const room = new RoomModel({ topic: 'room:t', me: 'alice' });
+  const connection = new Connection({ room, gateway: world.gateway, platform: world.platform });
+  const peer = new Peer({ connection, room });
+  /** @type {string[]} */
+  const asked = [];
+  peer.serve({ ask: (_, { envelope }) => new Promise(() => asked.push(envelope.id)) });
+  connection.open();
+  await settled();
+  const ask = (id, from = 'bob', to = 'alice') => ({
+    protocol: 'mcp-x/v0', id, ts: '2025-08-17T14:00:00Z', from, to: [to], kind: 'mcp', payload: { jsonrpc: '2.0', id, method: 'ask' },
+  });
+  world.welcome([ask('q1'), ask('q2', 'gone'), ask('q3', 'bob', 'carol'), ask('q4', 'alice', 'bob')]);
+  await settled();
+  assert.deepEqual(asked, ['q1']);
+  world.say({ id: 'j', from: 'system:gateway', kind: 'presence', payload: { event: 'join', participant: { id: 'gone' } } });
+  await settled();
+  assert.deepEqual(asked, ['q1', 'q2'], 'who asked is back');
+  await world.drop();
+  await world.ring();
+  world.welcome([], [{ id: 'alice' }, { id: 'bob' }, { id: 'gone' }]);
+  await settled();
+  assert.deepEqual(asked, ['q1', 'q2'], 'none is asked twice');
+  world.lostIds.add('j');
+  await world.drop();
+  await world.ring();
+  await world.drop();
+  await world.ring();
+  world.welcome([ask('q5')]);
+  await settled();
+  assert.deepEqual(asked, ['q1', 'q2', 'q5']);
+});

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { completed, mentionAt, offered } from '../../src/model/mention.js';
+import { hashOf, isTopic, linkOf, opens, routeOf } from '../../src/model/route.js';
+import { ago, clip, count, duration, hueOf, initials, listed, names } from '../../src/model/text.js';
+import { Extent } from '../../src/view/virtual.js';
+
+const rows = (...ids) => ids.map((id) => ({ id }));
+
+test('rows are where their measured or likely heights put them', () => {
+  const extent = new Extent(() => 10);
+  extent.set(rows('a', 'b', 'c', 'd'), 1);
+  assert.equal(extent.total, 40);
+  assert.equal(extent.measure('b', 30), true);
+  assert.equal(extent.measure('b', 30.2), false, 'as good as the same');
+  assert.equal(extent.measure('gone', 5), false);
+  assert.deepEqual([0, 1, 2, 3, 4].map((at) => extent.top(at)), [0, 10, 40, 50, 60]);
+  assert.deepEqual([-5, 0, 9, 10, 39, 40, 59, 999].map((y) => extent.at(y)), [0, 0, 0, 1, 1, 2, 3, 3]);
+});
+
+test('rows that are added, before or after, keep the heights of the others', () => {
+  const extent = new Extent(() => 10);
+  extent.set(rows('b'), 1);
+  extent.measure('b', 30);
+  extent.set(rows('b', 'c'), 1);
+  assert.equal(extent.total, 40);
+  extent.set(rows('a', 'b', 'c'), 2);
+  assert.deepEqual([extent.index.get('b'), extent.top(1), extent.total], [1, 10, 50]);
+  extent.set(rows('a', 'c'), 3);
+  assert.deepEqual([extent.index.get('b'), extent.total], [undefined, 20]);
+  extent.set([], 4);
+  assert.deepEqual([extent.total, extent.at(5)], [0, 0]);
+});
+
+test('a mention is found before the cursor and completed', () => {
+  assert.deepEqual(mentionAt('hello @ro', 9), { start: 6, typed: 'ro' });
+  assert.deepEqual(mentionAt('@', 1), { start: 0, typed: '' });
+  assert.equal(mentionAt('mail@ro', 7), null);
+  assert.equal(mentionAt('@ro ', 4), null);
+  assert.deepEqual(completed('hello @ro there', 9, 'rover'), { text: 'hello @rover there', cursor: 13 });
+  const people = [{ id: 'rover', present: true, joins: 1 }, { id: 'me', present: true, joins: 1 }, { id: 'gone-ro', present: false, joins: 1 },
+    { id: 'euro', present: true, joins: 1 }, { id: 'x', name: 'Rob', present: true, joins: 1 }];
+  assert.deepEqual(offered(people, 'RO', 'me').map((person) => person.id), ['rover', 'x', 'euro']);
+});
+
+test('addresses lead to rooms and back', () => {
+  assert.deepEqual(routeOf(''), { view: 'lobby' });
+  assert.deepEqual(routeOf('#/room/room:demo'), { view: 'room', topic: 'room:demo' });
+  assert.deepEqual(routeOf('#/room/room:demo/timeline'), { view: 'timeline', topic: 'room:demo' });
+  assert.deepEqual(routeOf('#/room/%E0%A4%A'), { view: 'lobby' });
+  for (const topic of ['room:demo', 'a@b~c', 'odd/name %']) assert.deepEqual(routeOf(hashOf({ view: 'room', topic })), { view: 'room', topic });
+  assert.deepEqual(linkOf('#code=abc-_1&room=room:demo'), { code: 'abc-_1', topic: 'room:demo' });
+  assert.deepEqual(linkOf('#code=abc'), { code: 'abc' });
+  assert.equal(linkOf('#/room/x'), null);
+  assert.deepEqual([isTopic('room:a'), isTopic(''), isTopic('a b'), isTopic('x'.repeat(129))], [true, false, false, false]);
+  assert.deepEqual([opens(['room:*'], 'room:a'), opens(['room:a'], 'room:ab'), opens(['*'], 'x')], [true, false, true]);
+});
+
+test('words for people', () => {
+  assert.deepEqual([0, 12, 999, 3400, 12_000, 125_000, 7_500_000].map(duration), ['0 ms', '12 ms', '999 ms', '3.4 s', '12 s', '2 min 5 s', '2 h 5 min']);
+  assert.deepEqual([count(1, 'call'), count(2, 'call'), count(2, 'reply', 'replies')], ['1 call', '2 calls', '2 replies']);
+  assert.deepEqual([listed([]), listed(['a']), listed(['a', 'b']), listed(['a', 'b', 'c', 'd'])], ['', 'a', 'a and b', 'a, b and 2 others']);
+  assert.deepEqual([names('Hi Bob!', 'bob'), names('bobby', 'bob'), names('x-bob', 'bob'), names('', '')], [true, false, false, false]);
+  assert.deepEqual([initials('Ada Lovelace'), initials('rover-7'), initials('émile'), initials('…')], ['AL', 'R7', 'É', '?']);
+  assert.equal(clip('ab😀c', 3), 'ab…');
+  assert.ok(hueOf('bob') >= 0 && hueOf('bob') < 8 && hueOf('bob') === hueOf('bob'));
+  assert.deepEqual([ago(0, 30_000), ago(0, 300_000), ago(0, 7_200_000)], ['just now', '5 min ago', '2 h ago']);
+});
