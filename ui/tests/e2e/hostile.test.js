@@ -23,7 +23,7 @@ async function harmless(page) {
     styles: document.querySelectorAll('style, iframe, object, embed, base, meta[http-equiv], svg script, form[action]').length,
     links: [...document.querySelectorAll('a[href]')].map((each) => each.getAttribute('href') ?? '').filter((href) => !/^(?:https?:|mailto:|#|data:application\/octet-stream)/.test(href)),
     media: [...document.querySelectorAll('img, audio, video, source')].map((each) => each.getAttribute('src') ?? '')
-      .filter((src) => !/^(?:data:(?:image\/(?:png|jpeg|gif|webp|avif|bmp|svg\+xml)|audio\/)|blob:)/.test(src)),
+      .filter((src) => !/^(?:data:(?:image\/(?:png|jpeg|gif|webp|avif|bmp)|audio\/)|blob:)/.test(src)),
   }));
   assert.deepEqual(found.scripts.filter((src) => !/\/ui\/src\/main\.js$|^ui\/src\/main\.js$/.test(src ?? '')), []);
   assert.deepEqual({ ...found, scripts: [] }, { scripts: [], handlers: 0, styles: 0, links: [], media: [] });
