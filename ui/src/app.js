@@ -9,6 +9,7 @@ import { CLIENT_CAPABILITIES, Person } from './net/person.js';
 import { Gateway, HttpProblem } from './net/session.js';
 import { openTabs } from './net/tabs.js';
 import { hashOf, linkOf, routeOf } from './model/route.js';
+import { Watched } from './model/watched.js';
 
 /** @typedef {import('./model/types.js').Panel} Panel */
 /** @typedef {import('./model/types.js').Route} Route */
@@ -30,12 +31,12 @@ const TOAST_TIME = 6000;
  * Everything the views need. `room`, `connection`, `peer`, `person` and `rights` are there in a room and throw before one was entered,
  * so views that are shown in a room use them without asking. Subscribe for changes of session, route, panel, filter and reply.
  */
-export class Salon {
+export class Salon extends Watched {
   /** @param {Gateway} [gateway] @param {typeof openTabs} [open] */
   constructor(gateway = new Gateway(), open = openTabs) {
+    super();
     this.gateway = gateway;
     this.tabs = open((who) => void this.elsewhere(who));
-    this.revision = 0;
     /** Whether it is not known yet who is signed in. */
     this.starting = true;
     /** @type {string|null} why it could not be found out */
@@ -74,8 +75,6 @@ export class Salon {
     this.latest = null;
     /** @type {Element|null} what had the focus before the panel was opened */
     this.opener = null;
-    /** @type {Set<() => void>} */
-    this.listeners = new Set();
   }
 
   /** @returns {Visit} the room that is entered; for views that are about to go, the one that was just left */
@@ -102,17 +101,6 @@ export class Salon {
 
   get rights() {
     return this.here.rights;
-  }
-
-  /** @param {() => void} fn @returns {() => void} */
-  subscribe(fn) {
-    this.listeners.add(fn);
-    return () => this.listeners.delete(fn);
-  }
-
-  changed() {
-    this.revision += 1;
-    for (const fn of this.listeners) fn();
   }
 
   /** Begins: signs in by a link's code if there is one, and follows the address. */

@@ -1,3 +1,5 @@
+import { Watched } from './watched.js';
+
 /**
  * Which tools the person lets the page call without asking again, in one room. What the person allows here is kept in the
  * browser's storage for them and this room; what the gateway's configuration allows comes with the session. What a tool says of
@@ -62,7 +64,7 @@ export function warningsOf(annotations) {
 
 /** @typedef {Pick<Storage, 'getItem'|'setItem'|'removeItem'>} Store */
 
-export class Rights {
+export class Rights extends Watched {
   /**
    * @param {object} of
    * @param {string} of.topic
@@ -71,14 +73,12 @@ export class Rights {
    * @param {Store} [of.store] the browser's; none where it is switched off
    */
   constructor({ topic, me, patterns, store = browserStore() }) {
-    this.revision = 0;
+    super();
     /** @type {string[]} */
     this.patterns = Array.isArray(patterns) ? patterns.filter((one) => typeof one === 'string') : [];
     /** @type {Pending[]} calls that wait for the person's yes, oldest first */
     this.pending = [];
     this.asked = 0;
-    /** @type {Set<() => void>} */
-    this.listeners = new Set();
     this.store = store;
     this.key = `salon.allow ${me} ${topic}`;
     /** @type {Allowed[]} what the person allowed in this room */
@@ -90,12 +90,6 @@ export class Rights {
       this.changed();
     };
     globalThis.addEventListener?.('storage', this.heard);
-  }
-
-  /** @param {() => void} fn @returns {() => void} ends it */
-  subscribe(fn) {
-    this.listeners.add(fn);
-    return () => this.listeners.delete(fn);
   }
 
   /**
@@ -169,11 +163,6 @@ export class Rights {
       // Full or switched off: it is allowed until the page is closed.
     }
     this.changed();
-  }
-
-  changed() {
-    this.revision += 1;
-    for (const fn of this.listeners) fn();
   }
 }
 

@@ -4,6 +4,7 @@ import { Calls, isPreparation } from './calls.js';
 import { CHAT, GATEWAY, chatText, isStored, messageType, repliesTo } from './envelope.js';
 import { introduced, present, welcomed } from './people.js';
 import { dayKey, names } from './text.js';
+import { Watched } from './watched.js';
 
 /** @typedef {import('./types.js').Envelope} Envelope */
 /** @typedef {import('./types.js').Item} Item */
@@ -22,12 +23,12 @@ const MOST_FOLDED = 500;
 const MOST_REFUSALS = 1000;
 
 /** The room. Views read its fields and never write them. */
-export class RoomModel {
+export class RoomModel extends Watched {
   /** @param {{topic: string, me: string}} of */
   constructor({ topic, me }) {
+    super();
     this.topic = topic;
     this.me = me;
-    this.revision = 0;
     /** @type {Item[]} */
     this.items = [];
     /** @type {Map<string, Person>} */
@@ -63,24 +64,11 @@ export class RoomModel {
     /** How often everything was folded anew; between that, `items` only grows at its end. */
     this.folds = 0;
     this.lastDay = '';
-    /** @type {Set<() => void>} */
-    this.listeners = new Set();
   }
 
   /** @returns {Map<string, Call>} by the request envelope's id */
   get calls() {
     return this.pairing.all;
-  }
-
-  /** @param {() => void} fn @returns {() => void} ends it */
-  subscribe(fn) {
-    this.listeners.add(fn);
-    return () => this.listeners.delete(fn);
-  }
-
-  changed() {
-    this.revision += 1;
-    for (const fn of this.listeners) fn();
   }
 
   /** What the gateway says on arrival. @param {any} payload */

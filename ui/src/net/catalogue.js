@@ -1,3 +1,5 @@
+import { Watched } from '../model/watched.js';
+
 /**
  * What the others in a room offer: their tools, resources, templates and prompts, read page by page when somebody looks,
  * and again when their owner says that they have changed or has joined anew.
@@ -41,31 +43,23 @@ const MOST_ITEMS = 4096;
 /** @returns {List} */
 const unread = () => ({ items: [], state: 'unread', stale: false, cut: false });
 
-export class Catalogue {
+export class Catalogue extends Watched {
   /**
    * @param {object} of
    * @param {Pick<import('./peer.js').Peer, 'request'|'meet'|'serve'|'revisionOf'>} of.peer
    * @param {Pick<RoomModel, 'people'>} of.room
    */
   constructor({ peer, room }) {
-    this.revision = 0;
+    super();
     this.peer = peer;
     this.room = room;
     /** @type {Map<string, Offer>} */
     this.offers = new Map();
-    /** @type {Set<() => void>} */
-    this.listeners = new Set();
     peer.serve({
       'notifications/tools/list_changed': (_, { from }) => this.outdate(from, ['tools']),
       'notifications/prompts/list_changed': (_, { from }) => this.outdate(from, ['prompts']),
       'notifications/resources/list_changed': (_, { from }) => this.outdate(from, ['resources', 'templates']),
     });
-  }
-
-  /** @param {() => void} fn @returns {() => void} ends it */
-  subscribe(fn) {
-    this.listeners.add(fn);
-    return () => this.listeners.delete(fn);
   }
 
   /**
@@ -148,11 +142,6 @@ export class Catalogue {
     if (!offer) return;
     for (const kind of kinds) offer.lists[kind].stale = offer.lists[kind].state !== 'unread';
     this.changed();
-  }
-
-  changed() {
-    this.revision += 1;
-    for (const fn of this.listeners) fn();
   }
 }
 

@@ -3,6 +3,7 @@
 import { isStored, readEnvelope, readList } from '../model/envelope.js';
 import { stringify } from '../model/raw.js';
 import { HttpProblem } from './session.js';
+import { Watched } from '../model/watched.js';
 
 /** @typedef {import('../model/types.js').Draft} Draft */
 /** @typedef {import('../model/types.js').Envelope} Envelope */
@@ -47,13 +48,13 @@ export class Refused extends Error {
 
 /** @typedef {{text: string, resolve: (envelope: Envelope) => void, reject: (reason: Error) => void}} Waiting */
 
-export class Connection {
+export class Connection extends Watched {
   /** @param {{room: RoomModel, gateway: Gateway, platform?: Platform}} with_ */
   constructor({ room, gateway, platform = browser() }) {
+    super();
     this.room = room;
     this.gateway = gateway;
     this.platform = platform;
-    this.revision = 0;
     /** @type {ConnectionState} */
     this.state = { name: 'connecting', since: platform.now() };
     /** How many attempts failed since the last good connection. */
@@ -68,18 +69,10 @@ export class Connection {
     this.timer = null;
     /** Told apart from attempts that were given up. */
     this.attempt = 0;
-    /** @type {Set<() => void>} */
-    this.listeners = new Set();
     /** @type {Set<(envelope: Envelope) => void>} */
     this.hearers = new Set();
     /** @type {Set<() => void>} */
     this.losers = new Set();
-  }
-
-  /** @param {() => void} fn @returns {() => void} */
-  subscribe(fn) {
-    this.listeners.add(fn);
-    return () => this.listeners.delete(fn);
   }
 
   /** Every envelope that comes now, after the room has it. @param {(envelope: Envelope) => void} fn @returns {() => void} */
@@ -299,11 +292,6 @@ export class Connection {
   become(state) {
     this.state = { ...state, since: this.platform.now() };
     this.changed();
-  }
-
-  changed() {
-    this.revision += 1;
-    for (const fn of this.listeners) fn();
   }
 }
 

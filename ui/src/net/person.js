@@ -6,6 +6,7 @@
 import { stringifyExact } from '../model/exact.js';
 import { clip } from '../model/text.js';
 import { RpcError } from './peer.js';
+import { Watched } from '../model/watched.js';
 
 /** @typedef {import('../model/types.js').Handler} Handler */
 /** @typedef {import('../model/types.js').RequestContext} RequestContext */
@@ -95,7 +96,7 @@ function every(ms, fn) {
   return () => clearInterval(timer);
 }
 
-export class Person {
+export class Person extends Watched {
   /**
    * @param {object} of
    * @param {Pick<import('./peer.js').Peer, 'serve'|'unheard'>} of.peer
@@ -105,7 +106,7 @@ export class Person {
    * @param {() => number} [of.random] from 0 to 1
    */
   constructor({ peer, room, every: repeat = every, now = Date.now, random = Math.random }) {
-    this.revision = 0;
+    super();
     /** @type {Ask[]} oldest first */
     this.asks = [];
     /** @type {Note[]} newest last */
@@ -117,8 +118,6 @@ export class Person {
     this.counted = 0;
     /** @type {Set<() => void>} what ends the open questions and notes without answering them */
     this.ends = new Set();
-    /** @type {Set<() => void>} */
-    this.listeners = new Set();
     /** @type {Set<string>} whose questions and notes the person does not want, as long as this page is open */
     this.muted = new Set();
     peer.serve(this.handlers());
@@ -128,12 +127,6 @@ export class Person {
       const answer = said ? ` It was: ${said}` : '';
       if (body.result) this.note(from, `did not get your answer (${why}).${answer}`, 'withdrawn');
     };
-  }
-
-  /** @param {() => void} fn @returns {() => void} ends it */
-  subscribe(fn) {
-    this.listeners.add(fn);
-    return () => this.listeners.delete(fn);
   }
 
   /** @param {number} id of a note that was read */
@@ -356,11 +349,6 @@ export class Person {
     this.notes = [...this.notes.filter((note) => !old.includes(note)).slice(1 - MOST_NOTES), { id, from, at: this.now(), text, type, seen: false, read: false }];
     this.changed();
     return id;
-  }
-
-  changed() {
-    this.revision += 1;
-    for (const fn of this.listeners) fn();
   }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use jsonschema::{PatternOptions, Validator};
-use salon_protocol::Code;
+use salon_protocol::{Code, percent_decoded};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -284,22 +284,6 @@ pub(super) fn follow<'a>(whole: &'a Value, reference: &str) -> Result<&'a Value,
     let pointer = pointer.ok_or("a `$ref` must be a JSON Pointer within the schema, such as `#/$defs/name`")?;
     let decoded = percent_decoded(pointer).ok_or("a `$ref` has a broken percent escape")?;
     whole.pointer(&decoded).ok_or_else(|| "a `$ref` leads nowhere".to_owned())
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let mut digit = || char::from(rest.next()?).to_digit(16);
-                let (high, low) = (digit()?, digit()?);
-                u8::try_from(high * 16 + low).ok()?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use salon_protocol::percent_decoded;
+
 use super::problem::{Problem, invalid};
 
 /// More than any address here takes.
@@ -60,22 +62,8 @@ impl Query {
 }
 
 fn decode(text: &str) -> Result<String, Problem> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let mut digit = || rest.next().and_then(|d| char::from(d).to_digit(16));
-                match (digit(), digit()) {
-                    (Some(high), Some(low)) => (high * 16 + low) as u8,
-                    _ => return Err(invalid("the query has a broken percent escape")),
-                }
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).map_err(|_| invalid("the query is not UTF-8"))
+    percent_decoded(&text.replace('+', " "))
+        .ok_or_else(|| invalid("the query has a broken percent escape, or is not UTF-8"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use salon_log::context::{Key, Scope, ToolId};
-use salon_protocol::ParticipantId;
+use salon_protocol::{ParticipantId, percent_decoded};
 
 const SCHEME: &str = "context://";
 const TOOL: &str = "tool:";
@@ -44,8 +44,8 @@ pub(super) fn uri(scope: &Scope, key: &Key) -> String {
 /// What a resource is. Also takes what a template would not have made, as long as it can be meant in one way only.
 pub(super) fn read_uri(uri: &str, caller: &ParticipantId) -> Option<(Scope, Key)> {
     let (scope, key) = uri.strip_prefix(SCHEME)?.split_once('/')?;
-    let scope = read_scope(&decode(scope)?, caller).ok()?;
-    Some((scope, Key::new(&decode(key)?).ok()?))
+    let scope = read_scope(&percent_decoded(scope)?, caller).ok()?;
+    Some((scope, Key::new(&percent_decoded(key)?).ok()?))
 }
 
 /// As a template's simple expansion does it: everything but letters, digits and `-._~` is written as its bytes.
@@ -59,21 +59,6 @@ fn encode(text: &str, into: &mut String) {
             into.extend(['%', digit(byte >> 4), digit(byte & 15)]);
         }
     }
-}
-
-fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let mut digit = || char::from(rest.next()?).to_digit(16);
-                u8::try_from(digit()? * 16 + digit()?).ok()?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
