@@ -35,15 +35,18 @@ async function proxy(port) {
     }).on('error', () => answer.destroy());
     asked.pipe(onward);
   });
-  server.on('upgrade', (asked, socket) => {
+  server.on('upgrade', (asked, socket, begun) => {
     const onward = inner(asked);
     if (!onward) {
       socket.destroy();
       return;
     }
-    onward.on('upgrade', (got, other) => {
+    onward.on('upgrade', (got, other, first) => {
       socket.write(`HTTP/1.1 101 Switching Protocols\r\n${Object.entries(got.headers).map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`);
       for (const each of [socket, other]) each.on('error', () => each.destroy());
+      // What came in one piece with the head is no part of the sockets any more.
+      socket.write(first);
+      other.write(begun);
       socket.pipe(other).pipe(socket);
     }).on('response', () => socket.destroy()).on('error', () => socket.destroy()).end();
   });
