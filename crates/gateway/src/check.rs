@@ -22,13 +22,21 @@ pub fn check(config: &Config) -> Result<Vec<String>, ServeError> {
     }
     directory(&config.data).map_err(|why| ServeError::Data { path: config.data.display().to_string(), why })?;
     let mut notes = warnings(config);
-    if sqlite::look(&config.data)? == Sight::InUse {
+    if config.nats.servers.0.is_empty() && sqlite::look(&config.data)? == Sight::InUse {
         notes.push(format!("`{}` is in use by another gateway now", config.data.display()));
     }
     if let Some(path) = config.audit_path() {
         audit(&path, &config.data).map_err(|why| ServeError::Audit { path: path.display().to_string(), why })?;
     }
     Ok(notes)
+}
+
+/// Tries whether the NATS servers of the log can be connected to, where it is there; makes nothing.
+pub async fn check_log(config: &Config) -> Result<(), ServeError> {
+    match config.nats(String::new()) {
+        Some(options) => Ok(salon_log::nats::Nats::look(&options).await?),
+        None => Ok(()),
+    }
 }
 
 /// What the gateway can run with and should not: files that others can get at, tokens that nobody would take. One sentence each.

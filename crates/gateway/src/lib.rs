@@ -30,7 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::OptionFuture;
-use salon_log::sqlite::Sqlite;
+use salon_log::nats::Nats;
+use salon_log::sqlite::{self, Hold, Sqlite};
 use salon_log::{ContextStore, Health, TopicLog};
 use salon_protocol::{PresenceEvent, TopicName};
 use salon_rooms::{Rate, Rooms, Settings, Witness};
@@ -38,13 +39,13 @@ use tokio::sync::watch;
 
 use audit::{Audit, AuditEvent, AuditKind};
 use auth::jwks::{Jwks, JwksError};
-use auth::{KeyFileError, LocalKey, Signer, Verifier};
+use auth::{KeyFileError, LocalKey, Signer, Tickets, Verifier};
 use config::{Config, ConfigError};
 use gateway::Gateway;
 use meters::Meters;
 use ui::Ui;
 
-pub use check::check;
+pub use check::{check, check_log};
 pub use inside::{Doorway, Entrances, Inside, inside};
 pub use loopback::is_loopback;
 pub use server::{TlsError, listen};
@@ -94,6 +95,9 @@ pub enum ServeError {
     /// The log cannot be opened.
     #[error(transparent)]
     Log(#[from] salon_log::sqlite::OpenError),
+    /// The log on NATS cannot be opened.
+    #[error(transparent)]
+    Nats(#[from] salon_log::nats::OpenError),
     /// The log cannot be read.
     #[error(transparent)]
     Read(#[from] salon_log::ReadError),
@@ -114,7 +118,7 @@ pub fn openapi() -> String {
 /// closes.
 pub async fn serve(
     entrances: impl Into<Entrances>,
-    config: Config,
+    mut config: Config,
     ready: impl FnOnce() + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
@@ -139,12 +143,11 @@ pub async fn serve(
         None => Audit::off(),
     };
     let meters = Meters::new().map_err(|error| ServeError::Meters(error.to_string()))?;
-    let options = salon_log::sqlite::Options { durability: config.durability, retention: config.retention.clone() };
-    let sqlite = Arc::new(Sqlite::open(&config.data, options)?);
+    let Logs { log, context, nats, _hold } = open_log(&config, &local).await?;
     // What is in the directory beside the log is the gateway's too, once it has the log.
     let ui = config.ui.enabled.then(|| Ui::open(&config, &local, std::mem::take(&mut entrances.links), clock::now()));
     let ui = ui.transpose().map_err(|why| ServeError::Data { path: config.data.display().to_string(), why })?;
-    let (log, context): (Arc<dyn TopicLog>, Arc<dyn ContextStore>) = (sqlite.clone(), sqlite);
+    fit_messages(&mut config, nats.as_deref());
     let settings = settings(&config, witness(audit.clone(), meters.clone()));
     let library = Arc::new(host::Library::default());
     let (history_off, longest) = (config.history_off.clone(), config.limits.message);
@@ -159,7 +162,7 @@ pub async fn serve(
         config,
         (rooms.clone(), library),
         (verifier.clone(), Signer::new(&local)),
-        ui,
+        (Tickets::of(nats), ui),
         audit.clone(),
         meters.clone(),
         stop.clone(),
@@ -187,9 +190,9 @@ pub async fn serve(
     let watching = async {
         tokio::select! {
             () = shutdown => None,
-            failed = health.wait_for(|health| *health != Health::Writable) => {
+            failed = health.wait_for(|health| matches!(health, Health::Stopped(_))) => {
                 failed.ok().and_then(|health| match &*health {
-                    Health::Writable => None,
+                    Health::Writable | Health::Unreachable(_) => None,
                     Health::Stopped(reason) => Some(reason.clone()),
                 })
             }
@@ -200,6 +203,7 @@ pub async fn serve(
         () = &mut accepting => None,
         () = refreshing => None,
         () = upkeep(&meters) => None,
+        () = see_off_lapsed(&rooms) => None,
     };
     tracing::info!("stopping");
     stop.send_replace(true);
@@ -215,6 +219,54 @@ pub async fn serve(
     audit.close();
     tracing::info!("stopped");
     failure.map_or(Ok(()), |reason| Err(ServeError::LogStopped(reason)))
+}
+
+/// A log in its roles.
+struct Logs {
+    log: Arc<dyn TopicLog>,
+    context: Arc<dyn ContextStore>,
+    /// The same, where it is on NATS.
+    nats: Option<Arc<Nats>>,
+    /// The data directory, where the log does not take it.
+    _hold: Option<Hold>,
+}
+
+async fn open_log(config: &Config, local: &LocalKey) -> Result<Logs, ServeError> {
+    match config.nats(fingerprint(local)) {
+        Some(options) => {
+            let hold = sqlite::hold(&config.data)?;
+            let nats = Arc::new(Nats::open(options).await?);
+            Ok(Logs { log: nats.clone(), context: nats.clone(), nats: Some(nats), _hold: Some(hold) })
+        }
+        None => {
+            let options = sqlite::Options { durability: config.durability, retention: config.retention.clone() };
+            let sqlite = Arc::new(Sqlite::open(&config.data, options)?);
+            Ok(Logs { log: sqlite.clone(), context: sqlite, nats: None, _hold: None })
+        }
+    }
+}
+
+/// Takes no longer messages than NATS does, and says so where that is less than what was asked for.
+fn fit_messages(config: &mut Config, nats: Option<&Nats>) {
+    let Some(most) = nats.map(Nats::longest) else { return };
+    let asked = config.limits.message;
+    if asked == 0 || asked > most {
+        config.limits.message = most;
+        tracing::warn!(
+            "messages may have {most} bytes, because the NATS servers take no more; raise their `max_payload` for more"
+        );
+    }
+}
+
+/// Tells whether gateways have the same key, and nothing of the key.
+fn fingerprint(local: &LocalKey) -> String {
+    auth::hex(&local.derive("log"))
+}
+
+async fn see_off_lapsed(rooms: &Rooms) {
+    rooms.see_off_lapsed().await;
+    // The log has been closed, which is nothing to stop for.
+    std::future::pending().await
 }
 
 async fn upkeep(meters: &Meters) {

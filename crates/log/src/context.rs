@@ -84,6 +84,30 @@ pub enum Scope {
     Tool(ToolId),
 }
 
+/// What the name of a tool's scope begins with.
+pub(crate) const TOOLS: &str = "tool:";
+
+impl Scope {
+    /// The name engines keep it by. No two scopes have the same.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Topic => "topic".into(),
+            Self::Participant(id) => format!("participant:{id}"),
+            Self::Tool(id) => format!("{TOOLS}{id}"),
+        }
+    }
+
+    /// The scope of a name.
+    pub(crate) fn read(name: &str) -> Option<Self> {
+        match name.split_once(':') {
+            None if name == "topic" => Some(Self::Topic),
+            Some(("participant", id)) => ParticipantId::new(id).ok().map(Self::Participant),
+            Some(("tool", id)) => ToolId::new(id).ok().map(Self::Tool),
+            _ => None,
+        }
+    }
+}
+
 /// Where a value is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Address {
@@ -149,6 +173,9 @@ pub enum WriteError {
     /// The store takes nothing any more.
     #[error("the log has stopped: {0}")]
     Stopped(Arc<str>),
+    /// What the store writes to could not be reached. It may have been written all the same: the same cause again tells.
+    #[error("the log cannot be reached: {0}")]
+    Unavailable(Arc<str>),
 }
 
 /// A version of a key.

@@ -1,4 +1,4 @@
-//! Leases: who holds which place, in the memory of one node.
+//! Leases: who holds which place, in the memory of one node. With several nodes each has such a table beside what they share.
 //!
 //! A lease is a few words in a table: no task, no timer, no write. It ends when it is dropped, and with its process.
 
@@ -10,7 +10,8 @@ use std::thread::{self, ThreadId};
 use salon_protocol::{ParticipantId, TopicName};
 
 /// How a place is claimed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Claim {
     /// Alone: whoever holds it is superseded.
     Exclusive,
@@ -69,6 +70,31 @@ impl Leases {
             old.tell();
         }
         Lease::new(Held { leases: self.clone(), topic: topic.clone(), participant: participant.clone(), holder })
+    }
+
+    /// Takes a place away from everyone who holds it. They have been told when this returns.
+    pub(crate) fn revoke(&self, topic: &TopicName, participant: &ParticipantId) {
+        let mut table = self.table();
+        let place = table.get_mut(topic).and_then(|places| places.remove(participant));
+        if table.get(topic).is_some_and(HashMap::is_empty) {
+            table.remove(topic);
+        }
+        drop(table);
+        for old in place.into_iter().flat_map(|place| place.holders) {
+            old.tell();
+        }
+    }
+
+    /// Whether somebody holds a place.
+    pub(crate) fn is_held(&self, topic: &TopicName, participant: &ParticipantId) -> bool {
+        self.table().get(topic).is_some_and(|places| places.contains_key(participant))
+    }
+
+    /// Every place that is held, and how.
+    pub(crate) fn held(&self) -> Vec<(TopicName, ParticipantId, Claim)> {
+        let table = self.table();
+        let places = table.iter().flat_map(|(topic, places)| places.iter().map(move |place| (topic, place)));
+        places.map(|(topic, (participant, place))| (topic.clone(), participant.clone(), place.claim)).collect()
     }
 
     /// Who holds a place in a topic.

@@ -1,14 +1,18 @@
 //! The memory of a room: one ordered, durable log a topic, the leases of those present, and the topic's versioned [`context`].
 //!
-//! [`TopicLog`] and [`ContextStore`] are the contracts; [`sqlite`] keeps them on one machine. Deliberately absent: who may write what (that is `rooms`) and
+//! [`TopicLog`] and [`ContextStore`] are the contracts; [`sqlite`] keeps them on one machine, [`nats`] on several. Deliberately absent: who may write what (that is `rooms`) and
 //! how anything looks on a wire (that is `dialects`).
 
+mod changes;
 pub mod context;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
+mod folded;
 mod lease;
+pub mod nats;
 mod retention;
 pub mod sqlite;
+mod tail;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,7 +38,8 @@ pub use retention::{Retention, RetentionRules};
 ///    supersedes, and the older holder is told. A lease ends with its holder, or with its node.
 /// 7. [`TopicLog::standing`] and [`TopicLog::find`] are folds over the log: the same on every node and after every restart.
 /// 8. Reading from a position that retention has removed is an explicit gap, never a silent one.
-/// 9. After a failed write nothing is acknowledged any more, and [`TopicLog::health`] says why.
+/// 9. After a failed write nothing is acknowledged any more, and [`TopicLog::health`] says why. An engine that only cannot reach what
+///    it writes to says that it is unreachable, refuses meanwhile, and goes on without a gap or a duplicate once it can.
 ///
 /// Appends and claims take effect in the order they are called, not in the order their futures are polled: a session may have many
 /// appends in flight and they stay in order. A read sees everything that was acknowledged before it was called.
@@ -73,10 +78,17 @@ pub trait TopicLog: Send + Sync + 'static {
     /// Who holds a live lease in a topic, on any node.
     fn roster(&self, topic: &TopicName) -> BoxFuture<'static, Result<Vec<ParticipantId>, ReadError>>;
 
+    /// Whether other nodes hold a participant's place, beside this one or instead, as far as is known here. On one machine none does.
+    fn is_elsewhere(&self, topic: &TopicName, participant: &ParticipantId) -> bool;
+
+    /// Follows whose places were let go by nobody: those of nodes that are gone. A place is remembered until the next one is asked
+    /// for, so that whoever sees somebody off and fails, or another node, gets it again.
+    fn lapses(&self) -> Lapses;
+
     /// Every topic that has ever been entered and not been forgotten, by name.
     fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>>;
 
-    /// Whether the log still takes entries; changes at most once.
+    /// Whether the log takes entries. Once stopped, it stays so.
     fn health(&self) -> watch::Receiver<Health>;
 
     /// What an acknowledgement is worth.
@@ -107,6 +119,15 @@ pub enum AppendError {
     /// The log takes nothing any more.
     #[error("the log has stopped: {0}")]
     Stopped(Arc<str>),
+    /// What the log writes to could not be reached. The envelope may have been stored all the same: the same again tells.
+    #[error("the log cannot be reached: {0}")]
+    Unavailable(Arc<str>),
+    /// The topic would be new, and there are as many as the engine takes.
+    #[error("there are {0} topics, which is the limit")]
+    TooManyTopics(u64),
+    /// The envelope is longer than what the engine writes to takes.
+    #[error("the envelope is longer than {0} bytes, which is the most the log takes")]
+    TooLarge(usize),
 }
 
 /// Why something could not be read.
@@ -121,6 +142,9 @@ pub enum ReadError {
     /// The engine failed.
     #[error("the log could not be read: {0}")]
     Failed(Arc<str>),
+    /// What the engine reads from could not be reached.
+    #[error("the log cannot be reached: {0}")]
+    Unavailable(Arc<str>),
 }
 
 /// Which part of a topic to read.
@@ -208,6 +232,8 @@ pub struct TopicSummary {
 pub enum Health {
     /// It does.
     Writable,
+    /// Not now, for this reason.
+    Unreachable(Arc<str>),
     /// It does not, for this reason.
     Stopped(Arc<str>),
 }
@@ -246,3 +272,15 @@ pub enum Tailed {
 
 /// A topic being followed. Ends only with the log, or with an error.
 pub type Tail = Pin<Box<dyn Stream<Item = Result<Tailed, ReadError>> + Send>>;
+
+/// Somebody whose node is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lapse {
+    /// Where they sat.
+    pub topic: TopicName,
+    /// Who.
+    pub participant: ParticipantId,
+}
+
+/// The places of nodes that are gone, as they are found out. Never ends by itself.
+pub type Lapses = Pin<Box<dyn Stream<Item = Lapse> + Send>>;

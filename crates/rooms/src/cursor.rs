@@ -21,6 +21,9 @@ const PAGE: usize = 128;
 /// How long a cursor that was live may go on reading from the log before it counts as too slow.
 const MOST_LAG: Duration = Duration::from_secs(60);
 
+/// How long a cursor waits before it asks a log again that was out of reach.
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// Which entries somebody wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Deliver {
@@ -264,6 +267,12 @@ impl Cursor {
                 self.at = self.at.max(resume.offset);
                 out.push(Happening::Gap);
             }
+            // The log is out of reach, which is not the reader's doing: it waits with it.
+            Err(ReadError::Unavailable(_)) => {
+                self.behind_since = self.behind_since.map(|_| Instant::now());
+                self.reading = Reading::Log(LogPage::ask_later(&self.room, self.at));
+                return Ok(());
+            }
             Err(ReadError::Failed(reason)) => {
                 tracing::error!(topic = %self.room.topic, %reason, "a reader's page could not be read");
                 return Err(CloseReason::Internal);
@@ -303,6 +312,17 @@ impl LogPage {
         let ring_began = room.ring().complete_after();
         let after = Position { epoch: room.epoch, offset: after };
         Self { page: room.log.read(&room.topic, Span::After(after), PAGE), ring_began }
+    }
+
+    fn ask_later(room: &Arc<Room>, after: u64) -> Self {
+        let ring_began = room.ring().complete_after();
+        let room = room.clone();
+        let page = async move {
+            tokio::time::sleep(PAUSE).await;
+            let after = Position { epoch: room.epoch, offset: after };
+            room.log.read(&room.topic, Span::After(after), PAGE).await
+        };
+        Self { page: Box::pin(page), ring_began }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
-use salon_log::{ReadError, Tail, Tailed};
+use salon_log::{Health, ReadError, Tail, Tailed};
 use salon_protocol::{CloseReason, Entry, Kind};
 use tokio::time::Instant;
 
@@ -19,6 +19,9 @@ const MOST_AT_ONCE: usize = 1024;
 /// How long a room waits for more comings and goings before it tells of them: when a hundred people enter at once, each of them
 /// would otherwise be told of each of the others by a write of its own.
 const PRESENCE_PAUSE: Duration = Duration::from_millis(3);
+
+/// How long to wait before leaves are submitted again that could not be stored.
+const SEE_OFF_AGAIN: Duration = Duration::from_secs(1);
 
 /// How often a room looks whether it is still needed.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
@@ -44,6 +47,8 @@ impl Rooms {
     async fn keep(self, room: Arc<Room>, mut tail: Tail, host: BoxFuture<'static, ()>, grace: Option<Instant>) {
         let mut closing = self.0.closing.subscribe();
         let mut grace = grace;
+        let mut again = None;
+        let mut health = self.log().health();
         // Not at once: whoever opened the room has yet to visit it.
         let mut housekeeping = tokio::time::interval_at(Instant::now() + HOUSEKEEPING, HOUSEKEEPING);
         let mut host = Some(host);
@@ -59,14 +64,24 @@ impl Rooms {
                     break seen_off.err();
                 }
                 tailed = tail.next() => take_all(&room, tailed, &mut tail).await,
-                () = room.departure.notified() => room.see_off().await,
+                () = room.departure.notified() => see_off(&room, &mut again).await,
+                () = at(again) => {
+                    again = None;
+                    see_off(&room, &mut again).await
+                }
                 () = at(grace) => {
                     grace = None;
                     room.seating().depart_absent();
-                    room.see_off().await
+                    see_off(&room, &mut again).await
                 }
                 () = async { if let Some(host) = &mut host { host.await } }, if host.is_some() => {
                     host = None;
+                    Ok(())
+                }
+                Ok(()) = health.changed() => {
+                    if *health.borrow() == Health::Writable {
+                        room.reconcile();
+                    }
                     Ok(())
                 }
                 _ = housekeeping.tick() => {
@@ -85,6 +100,14 @@ impl Rooms {
         }
         self.forget(&room);
     }
+}
+
+/// Sees off those who have gone, and says when to do so again where the log was out of reach.
+async fn see_off(room: &Room, again: &mut Option<Instant>) -> Result<(), ReadError> {
+    if !room.see_off().await? {
+        *again = Some(Instant::now() + SEE_OFF_AGAIN);
+    }
+    Ok(())
 }
 
 /// Takes what a tail yields, together with what is waiting behind it: a room that is busy telling its readers tells them more at

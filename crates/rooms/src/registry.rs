@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
-use salon_log::{Claim, ReadError, Span, TopicLog};
+use salon_log::{Claim, Lapse, ReadError, Span, TopicLog};
 use salon_protocol::{
-    CloseReason, Code, Draft, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, PresenceEvent, Refusal,
-    TopicName,
+    CloseReason, Code, Draft, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, Refusal, TopicName,
 };
 use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinSet;
@@ -25,6 +25,9 @@ use crate::ring::Budget;
 use crate::room::{Room, Visit, resolve, unreadable, unwritable};
 use crate::seat::{Place, Seat};
 use crate::seating::Seating;
+
+/// How long to wait before somebody is seen off again whose leave could not be stored.
+const SEE_OFF_AGAIN: Duration = Duration::from_secs(1);
 
 /// What all rooms have in common.
 pub struct Settings {
@@ -120,6 +123,11 @@ impl Desk {
         self.0.fold().participant(id).cloned()
     }
 
+    /// Whether somebody sits on another node and not on this one.
+    pub fn is_elsewhere(&self, id: &ParticipantId) -> bool {
+        !self.0.seating().is_seated(id) && self.0.log.is_elsewhere(&self.0.topic, id)
+    }
+
     /// Reads the room after a position, or from now on. Does not keep the room from being put away.
     pub fn observe(&self, after: Option<Position>, interest: Interest) -> Cursor {
         let began = after.map_or_else(|| self.0.ring().head(), |position| position.offset);
@@ -173,14 +181,39 @@ impl Rooms {
         &self.0.log
     }
 
-    /// Opens every room that the log says somebody is in, so that those who do not come back are seen to leave.
+    /// Opens every room that the log says somebody is in who has no place on any node, so that those who do not come back are seen
+    /// to leave.
     pub async fn recover(&self) -> Result<(), ReadError> {
         for topic in self.0.log.topics().await? {
-            if !self.0.log.standing(&topic.name).await?.present.is_empty() {
+            let standing = self.0.log.standing(&topic.name).await?;
+            let seated = self.0.log.roster(&topic.name).await?;
+            let mut present = standing.present.iter().filter_map(|entry| entry.envelope.presence());
+            if present.any(|present| !seated.contains(&present.participant.id)) {
                 self.visit(&topic.name).await?;
             }
         }
         Ok(())
+    }
+
+    /// Sees off those whose nodes are gone, for ever.
+    pub async fn see_off_lapsed(&self) {
+        let mut lapses = self.0.log.lapses();
+        while let Some(Lapse { topic, participant }) = lapses.next().await {
+            tracing::info!(%topic, %participant, "the node of a participant is gone");
+            loop {
+                let seen_off = async {
+                    let visit = self.visit(&topic).await?;
+                    visit.room().seating().depart(&participant, None);
+                    visit.room().see_off().await
+                };
+                match seen_off.await {
+                    Ok(true) => break,
+                    Ok(false) | Err(ReadError::Unavailable(_)) => {}
+                    Err(error) => tracing::error!(%topic, %error, "a participant could not be seen off"),
+                }
+                tokio::time::sleep(SEE_OFF_AGAIN).await;
+            }
+        }
     }
 
     /// Gives somebody a seat.
@@ -207,7 +240,9 @@ impl Rooms {
         let (place, began, announcement) = {
             let mut seating = room.seating();
             self.check_population(&seating, &id)?;
-            let beside = admission.claim == Claim::Shared && seating.is_shared(&id);
+            // Whoever would not share its place has lost it to this claim, on whichever node.
+            let is_beside = || seating.is_shared(&id) || self.0.log.is_elsewhere(topic, &id);
+            let beside = admission.claim == Claim::Shared && is_beside();
             let resumed = after.is_some();
             let newcomer = Arc::new(admission.participant);
             let (participant, announce) = match seating.announced(&id) {
@@ -222,10 +257,7 @@ impl Rooms {
             };
             seating.sit(&id, admission.claim);
             let place = Place::new(room.clone(), participant.clone(), lease);
-            let announcement = announce.then(|| {
-                seating.announce(participant.clone());
-                room.submit_presence(PresenceEvent::Join, &participant, None)
-            });
+            let announcement = announce.then(|| room.submit_join(&mut seating, participant));
             (place, room.ring().head(), announcement)
         };
         let began = match announcement {

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use salon_log::{AppendError, Appended, ReadError, Standing, TopicLog};
@@ -22,8 +23,14 @@ use crate::registry::Common;
 use crate::ring::Ring;
 use crate::seating::Seating;
 
+/// What is said while the log is out of reach.
+const UNREACHABLE: &str = "the gateway cannot reach its log now; try again, or another gateway";
+
 /// How many readers are told of something before other tasks may run.
 const BELLS_AT_ONCE: usize = 128;
+
+/// How long to wait before a log that was out of reach is asked again.
+const PAUSE: Duration = Duration::from_millis(500);
 
 pub(crate) struct Room {
     pub(crate) topic: TopicName,
@@ -56,7 +63,7 @@ impl Room {
             topic,
             epoch: standing.head.epoch,
             log,
-            seating: Mutex::new(Seating::restore(fold.roster())),
+            seating: Mutex::new(Seating::restore(standing)),
             fold: Mutex::new(fold),
             ring: RwLock::new(Ring::new(head, common.settings.ring, common.ring_budget.clone())),
             common,
@@ -100,9 +107,9 @@ impl Room {
         self.listeners().bells.remove(&number);
     }
 
-    /// Whether anybody uses the room, or the log says that somebody is in it.
+    /// Whether nobody uses the room here, and nobody has to be seen off or waited for.
     pub(crate) fn is_idle(&self) -> bool {
-        self.visits.load(Ordering::Acquire) == 0 && self.seating().is_empty()
+        self.visits.load(Ordering::Acquire) == 0 && self.seating().is_idle()
     }
 
     /// Waits until the fold has come to an offset.
@@ -113,7 +120,19 @@ impl Room {
 
     /// Begins again after a gap in the log.
     pub(crate) async fn restart(&self, resume: Position) -> Result<(), ReadError> {
-        let standing = self.log.standing(&self.topic).await?;
+        let standing = loop {
+            match self.log.standing(&self.topic).await {
+                // Out of reach: the room waits with its log.
+                Err(ReadError::Unavailable(_)) => tokio::time::sleep(PAUSE).await,
+                standing => break standing?,
+            }
+        };
+        {
+            let mut seating = self.seating();
+            for participant in seating.restart(&standing) {
+                self.announce(&mut seating, participant);
+            }
+        }
         let mut fold = self.fold();
         *fold = Fold::restore(&standing);
         let mut ring = self.ring.write().expect("no code panics while it holds the ring");
@@ -130,6 +149,7 @@ impl Room {
     /// Takes the next entries of the log and tells everyone who reads.
     pub(crate) async fn take(&self, entries: Vec<Arc<Entry>>) {
         let Some(last) = entries.last().map(|entry| entry.position.offset) else { return };
+        self.hear_presence(&entries);
         let (first, batches) = {
             let mut fold = self.fold();
             let batches = Batch::cut(entries, |entry| fold.apply(entry));
@@ -165,16 +185,52 @@ impl Room {
         }
     }
 
+    /// Takes in who came and went by what other nodes say. Somebody who sits here and has left by that comes again.
+    fn hear_presence(&self, entries: &[Arc<Entry>]) {
+        for entry in entries.iter().filter(|entry| entry.envelope.kind() == Kind::Presence) {
+            let Some(presence) = entry.envelope.presence() else { continue };
+            let mut seating = self.seating();
+            if let Some(participant) = seating.hear(entry.envelope.id(), presence) {
+                self.announce(&mut seating, participant);
+            }
+        }
+    }
+
+    /// Has everybody join again who sits here and is not present by the log: it may have been out of reach when that was to be said.
+    pub(crate) fn reconcile(&self) {
+        let mut seating = self.seating();
+        let unheard = {
+            let fold = self.fold();
+            seating.unheard(|id| fold.is_present(id))
+        };
+        for participant in unheard {
+            self.announce(&mut seating, participant);
+        }
+    }
+
+    /// Submits a join and does not wait for it.
+    fn announce(&self, seating: &mut Seating, participant: Arc<Participant>) {
+        drop(self.submit_join(seating, participant));
+    }
+
+    /// Submits a join.
+    pub(crate) fn submit_join(&self, seating: &mut Seating, participant: Arc<Participant>) -> Appending {
+        let id = random_id();
+        let append = self.submit_presence(&id, PresenceEvent::Join, &participant, None);
+        seating.announce(participant, id);
+        append
+    }
+
     /// Composes a presence envelope and submits it. The caller holds the seating's lock, which is what keeps presence in order.
-    pub(crate) fn submit_presence(
+    fn submit_presence(
         &self,
+        id: &EnvelopeId,
         event: PresenceEvent,
         participant: &Participant,
         reason: Option<String>,
-    ) -> BoxFuture<'static, Result<Appended, AppendError>> {
-        let id = uuid::Uuid::new_v4().to_string();
+    ) -> Appending {
         let envelope = Compose {
-            id: &id,
+            id: id.as_str(),
             ts: now(),
             from: &ParticipantId::host(),
             to: &[],
@@ -186,29 +242,75 @@ impl Room {
         self.log.append(&self.topic, envelope)
     }
 
-    /// Appends the leaves of those who have gone and are not back, here or on another node.
-    pub(crate) async fn see_off(&self) -> Result<(), ReadError> {
+    /// Appends the leaves of those who have gone and are not back, here or on another node. Says whether all of them are stored.
+    pub(crate) async fn see_off(&self) -> Result<bool, ReadError> {
         let departed = self.seating().take_departed();
         if departed.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let elsewhere = self.log.roster(&self.topic).await?;
         let mut leaves = Vec::new();
         {
             let mut seating = self.seating();
             for (id, reason) in departed.into_iter().filter(|(id, _)| !elsewhere.contains(id)) {
-                if let Some(participant) = seating.withdraw(&id) {
-                    leaves.push(self.submit_presence(PresenceEvent::Leave, &participant, reason));
+                if let Some(announced) = seating.withdraw(&id) {
+                    let leave = leave_of(&announced.join);
+                    let append =
+                        self.submit_presence(&leave, PresenceEvent::Leave, &announced.participant, reason.clone());
+                    seating.submitted(&id, leave.clone());
+                    leaves.push((announced, reason, leave, append));
                 }
             }
         }
-        for leave in leaves {
-            if let Err(error) = leave.await {
-                tracing::warn!(topic = %self.topic, %error, "a leave could not be stored");
+        let mut is_done = true;
+        for (announced, reason, leave, append) in leaves {
+            let id = &announced.participant.id;
+            let Err(error) = append.await else { continue };
+            self.seating().not_stored(id, &leave);
+            match error {
+                // Another node has said so, or somebody else has taken the id, who cannot keep them here by that.
+                AppendError::IdConflict if self.has_left(id, &leave).await? => {}
+                AppendError::IdConflict => {
+                    let other = random_id();
+                    let append =
+                        self.submit_presence(&other, PresenceEvent::Leave, &announced.participant, reason.clone());
+                    if append.await.is_err() {
+                        self.seating().put_back(announced, reason);
+                        is_done = false;
+                    }
+                }
+                AppendError::Unavailable(_) => {
+                    self.seating().put_back(announced, reason);
+                    is_done = false;
+                }
+                error => tracing::warn!(topic = %self.topic, %error, "a leave could not be stored"),
             }
         }
-        Ok(())
+        Ok(is_done)
     }
+
+    /// Whether an envelope is somebody's leave.
+    async fn has_left(&self, id: &ParticipantId, leave: &EnvelopeId) -> Result<bool, ReadError> {
+        let found = self.log.find(&self.topic, leave).await?;
+        let presence = found.and_then(|found| found.entry.envelope.presence());
+        Ok(presence.is_some_and(|said| said.event == PresenceEvent::Leave && said.participant.id == *id))
+    }
+}
+
+/// An append on its way.
+pub(crate) type Appending = BoxFuture<'static, Result<Appended, AppendError>>;
+
+fn random_id() -> EnvelopeId {
+    EnvelopeId::new(uuid::Uuid::new_v4().to_string()).expect("a UUID is an id")
+}
+
+/// The id of the leave that ends a join: one and the same on every node, so that however many see somebody off, it is told once.
+fn leave_of(join: &EnvelopeId) -> EnvelopeId {
+    /// Leaves alone what says that a UUID is a random one.
+    const LEAVE: u128 = 0x6c65_6176_652d_0f66_2d6a_6f69_6e2d_6964;
+    const KEPT: u128 = 0x0000_0000_0000_f000_c000_0000_0000_0000;
+    let id = uuid::Uuid::parse_str(join.as_str()).map(|join| uuid::Uuid::from_u128(join.as_u128() ^ (LEAVE & !KEPT)));
+    id.map_or_else(|_| random_id(), |id| EnvelopeId::new(id.to_string()).expect("a UUID is an id"))
 }
 
 /// Where an envelope stands.
@@ -220,6 +322,9 @@ pub async fn resolve(log: &dyn TopicLog, topic: &TopicName, id: &EnvelopeId) -> 
 
 /// What is said when the log cannot be read; why is for the log lines alone.
 pub fn unreadable(error: &ReadError) -> Refusal {
+    if let ReadError::Unavailable(_) = error {
+        return Refusal::new(Code::Closing, UNREACHABLE);
+    }
     tracing::error!(%error, "the log could not be read");
     Refusal::new(Code::Internal, "the gateway's log could not be read")
 }
@@ -228,6 +333,15 @@ pub(crate) fn unwritable(error: &AppendError) -> Refusal {
     match error {
         AppendError::IdConflict => Refusal::new(Code::IdConflict, "the id is taken by another envelope in this topic"),
         AppendError::Stopped(_) => Refusal::new(Code::Closing, "the gateway cannot store messages any more"),
+        AppendError::Unavailable(_) => Refusal::new(Code::Closing, UNREACHABLE),
+        AppendError::TooManyTopics(limit) => Refusal::new(
+            Code::RateLimited,
+            format!("there are {limit} topics, which is the limit of this gateway's log"),
+        ),
+        AppendError::TooLarge(most) => Refusal::new(
+            Code::TooLarge,
+            format!("the message is too long for the gateway's log, which takes {most} bytes"),
+        ),
     }
 }
 

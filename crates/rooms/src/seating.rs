@@ -1,33 +1,66 @@
-//! Who sits in a room on this node, and whom the log has been told of.
+//! Who sits in a room on this node, and whom the log has been told of, by whichever node.
 //!
-//! Invariant: changed only together with submitting the entry that says so, under one lock, so that presence in the log and here
-//! never disagree about the order of a leave and the join that follows it.
+//! Invariant: changed only together with submitting the entry that says so, under one lock, or by an entry of another node as it is
+//! read. So presence in the log and here never disagree about the order of a leave and the join that follows it: what this node has
+//! submitted outweighs what it reads until it has read that, too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use salon_log::Claim;
-use salon_protocol::{Participant, ParticipantId};
+use salon_log::{Claim, Standing};
+use salon_protocol::{EnvelopeId, Participant, ParticipantId, Presence, PresenceEvent};
+
+/// After so long something that was submitted and not read back was not stored.
+const LOST: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub(crate) struct Seating {
     /// Connections here, by participant, and how the newest claimed its place; never none.
     seats: HashMap<ParticipantId, (usize, Claim)>,
-    /// Everyone whose join was submitted and whose leave was not.
-    announced: HashMap<ParticipantId, Arc<Participant>>,
+    /// Everyone whose join was submitted or read and whose leave was not.
+    announced: HashMap<ParticipantId, Announced>,
     /// Participants whose last connection here has gone, and why where they said so.
     departed: Vec<(ParticipantId, Option<String>)>,
+    /// Joins and leaves that this node has submitted and not read back, by participant; never none.
+    in_flight: HashMap<ParticipantId, Vec<(EnvelopeId, Instant)>>,
+    /// Whether those who were present when the room was opened have time to come back.
+    is_waiting: bool,
+}
+
+/// Somebody of whom the log says, or is about to, that they are present.
+#[derive(Debug, Clone)]
+pub(crate) struct Announced {
+    pub(crate) participant: Arc<Participant>,
+    /// The envelope that says so.
+    pub(crate) join: EnvelopeId,
 }
 
 impl Seating {
     /// Begins with those the log says are present, none of whom has come back yet.
-    pub(crate) fn restore(roster: Vec<Arc<Participant>>) -> Self {
-        let announced = roster.into_iter().map(|p| (p.id.clone(), p)).collect();
-        Self { announced, ..Self::default() }
+    pub(crate) fn restore(standing: &Standing) -> Self {
+        let mut seating = Self { is_waiting: !standing.present.is_empty(), ..Self::default() };
+        seating.announced = present(standing);
+        seating
+    }
+
+    /// Begins again after entries were missed. Says who sits here and is not present by what the log says now.
+    pub(crate) fn restart(&mut self, standing: &Standing) -> Vec<Arc<Participant>> {
+        let mut now = present(standing);
+        let mut missed = Vec::new();
+        for (id, known) in std::mem::take(&mut self.announced) {
+            if self.is_in_flight(&id) {
+                now.insert(id, known);
+            } else if self.is_seated(&id) && !now.contains_key(&id) {
+                missed.push(known.participant);
+            }
+        }
+        self.announced = now;
+        missed
     }
 
     pub(crate) fn announced(&self, id: &ParticipantId) -> Option<&Arc<Participant>> {
-        self.announced.get(id)
+        self.announced.get(id).map(|announced| &announced.participant)
     }
 
     pub(crate) fn population(&self) -> usize {
@@ -38,12 +71,74 @@ impl Seating {
         self.seats.contains_key(id)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.seats.is_empty() && self.announced.is_empty() && self.departed.is_empty()
+    /// Whether the room has nothing left to do here. Whoever sits on other nodes is theirs to look after.
+    pub(crate) fn is_idle(&self) -> bool {
+        let mut in_flight = self.in_flight.values().flatten();
+        let is_nothing_in_flight = in_flight.all(|(_, since)| since.elapsed() >= LOST);
+        self.seats.is_empty() && self.departed.is_empty() && is_nothing_in_flight && !self.is_waiting
     }
 
-    pub(crate) fn announce(&mut self, participant: Arc<Participant>) {
-        self.announced.insert(participant.id.clone(), participant);
+    /// Who sits here without the log saying that they are present, and without anything on its way that would.
+    pub(crate) fn unheard(&mut self, is_present: impl Fn(&ParticipantId) -> bool) -> Vec<Arc<Participant>> {
+        let absent: Vec<_> = self.seats.keys().filter(|id| !is_present(id)).cloned().collect();
+        let unheard = absent.into_iter().filter(|id| !self.is_in_flight(id)).collect::<Vec<_>>();
+        unheard.iter().filter_map(|id| self.announced(id).cloned()).collect()
+    }
+
+    /// Notes that a join was submitted.
+    pub(crate) fn announce(&mut self, participant: Arc<Participant>, join: EnvelopeId) {
+        self.submitted(&participant.id, join.clone());
+        self.announced.insert(participant.id.clone(), Announced { participant, join });
+    }
+
+    /// Notes that a join or a leave was submitted.
+    pub(crate) fn submitted(&mut self, id: &ParticipantId, envelope: EnvelopeId) {
+        self.in_flight.entry(id.clone()).or_default().push((envelope, Instant::now()));
+    }
+
+    /// Notes that one that was submitted will not be read.
+    pub(crate) fn not_stored(&mut self, id: &ParticipantId, envelope: &EnvelopeId) {
+        self.landed(id, envelope);
+    }
+
+    fn landed(&mut self, id: &ParticipantId, envelope: &EnvelopeId) -> bool {
+        let Some(flight) = self.in_flight.get_mut(id) else { return false };
+        let before = flight.len();
+        flight.retain(|(other, _)| other != envelope);
+        let landed = flight.len() < before;
+        if flight.is_empty() {
+            self.in_flight.remove(id);
+        }
+        landed
+    }
+
+    fn is_in_flight(&mut self, id: &ParticipantId) -> bool {
+        let Some(flight) = self.in_flight.get_mut(id) else { return false };
+        flight.retain(|(_, since)| since.elapsed() < LOST);
+        if flight.is_empty() {
+            self.in_flight.remove(id);
+        }
+        self.in_flight.contains_key(id)
+    }
+
+    /// Takes in a join or a leave as the log has it. Gives whoever sits here and has left by what another node said.
+    pub(crate) fn hear(&mut self, envelope: &EnvelopeId, presence: Presence) -> Option<Arc<Participant>> {
+        let id = presence.participant.id.clone();
+        if self.landed(&id, envelope) || self.is_in_flight(&id) {
+            return None;
+        }
+        match presence.event {
+            PresenceEvent::Join => {
+                let announced = Announced { participant: Arc::new(presence.participant), join: envelope.clone() };
+                self.announced.insert(id, announced);
+                None
+            }
+            PresenceEvent::Leave => {
+                let known = self.announced.remove(&id).map(|known| known.participant);
+                self.is_seated(&id).then(|| known.unwrap_or_else(|| Arc::new(presence.participant)))
+            }
+            PresenceEvent::Heartbeat => None,
+        }
     }
 
     pub(crate) fn sit(&mut self, id: &ParticipantId, claim: Claim) {
@@ -69,8 +164,16 @@ impl Seating {
 
     /// Counts everyone who has no connection here as departed: their time to come back is over.
     pub(crate) fn depart_absent(&mut self) {
+        self.is_waiting = false;
         let absent = self.announced.keys().filter(|id| !self.seats.contains_key(*id)).map(|id| (id.clone(), None));
         self.departed.extend(absent.collect::<Vec<_>>());
+    }
+
+    /// Counts somebody as departed, unless they sit here.
+    pub(crate) fn depart(&mut self, id: &ParticipantId, reason: Option<String>) {
+        if !self.is_seated(id) {
+            self.departed.push((id.clone(), reason));
+        }
     }
 
     pub(crate) fn take_departed(&mut self) -> Vec<(ParticipantId, Option<String>)> {
@@ -78,7 +181,22 @@ impl Seating {
     }
 
     /// Takes somebody off the list, unless they are back.
-    pub(crate) fn withdraw(&mut self, id: &ParticipantId) -> Option<Arc<Participant>> {
+    pub(crate) fn withdraw(&mut self, id: &ParticipantId) -> Option<Announced> {
         if self.is_seated(id) { None } else { self.announced.remove(id) }
     }
+
+    /// Puts somebody back on the list whose leave was not stored, unless they are back; the leave is due again.
+    pub(crate) fn put_back(&mut self, announced: Announced, reason: Option<String>) {
+        let id = announced.participant.id.clone();
+        self.announced.entry(id.clone()).or_insert(announced);
+        self.depart(&id, reason);
+    }
+}
+
+fn present(standing: &Standing) -> HashMap<ParticipantId, Announced> {
+    let announced = |entry: &Arc<salon_protocol::Entry>| {
+        let participant = Arc::new(entry.envelope.presence()?.participant);
+        Some((participant.id.clone(), Announced { participant, join: entry.envelope.id().clone() }))
+    };
+    standing.present.iter().filter_map(announced).collect()
 }

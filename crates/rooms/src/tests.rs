@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use salon_log::sqlite::{Options, Sqlite};
 use salon_log::{
-    AppendError, Appended, Claim, Durability, Found, Health, Lease, ReadError, Retention, RetentionRules, Span,
+    AppendError, Appended, Claim, Durability, Found, Health, Lapses, Lease, ReadError, Retention, RetentionRules, Span,
     Standing, Tail, TopicLog, TopicSummary,
 };
 use salon_protocol::{Draft, Entry, Envelope, EnvelopeId, Limits, ParticipantId, Position, TopicName};
@@ -61,6 +61,12 @@ impl TopicLog for Late {
     }
     fn roster(&self, topic: &TopicName) -> BoxFuture<'static, Result<Vec<ParticipantId>, ReadError>> {
         self.log.roster(topic)
+    }
+    fn is_elsewhere(&self, topic: &TopicName, participant: &ParticipantId) -> bool {
+        self.log.is_elsewhere(topic, participant)
+    }
+    fn lapses(&self) -> Lapses {
+        self.log.lapses()
     }
     fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>> {
         self.log.topics()

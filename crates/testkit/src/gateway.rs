@@ -2,40 +2,52 @@
 
 use std::net::SocketAddr;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use salon_gateway::auth::{Confirmation, Grant, LocalKey, Signer};
-use salon_gateway::config::{Config, Durable, Issuer, PublicUrl};
+use salon_gateway::config::{Config, Durable, Issuer, LogUrl, PublicUrl};
 use salon_gateway::{Entrances, Inside};
 use salon_protocol::{ParticipantId, Timestamp, TopicName};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::{Failure, Scratch, within};
+use crate::{Failure, Scratch, nats, within};
 
 /// Which log a gateway stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
     /// SQLite in the data directory.
     Sqlite,
+    /// NATS, on a server that all gateways of this process share, each with a log of its own.
+    Nats,
 }
 
 impl Engine {
-    /// Every engine there is: what runs on one runs on all.
-    pub const ALL: &[Self] = &[Self::Sqlite];
+    /// Every engine there is here: what runs on one runs on all. NATS is, where its server is installed.
+    pub fn all() -> Result<Vec<Self>, Failure> {
+        let nats = nats::program()?.map(|_| Self::Nats);
+        Ok([Self::Sqlite].into_iter().chain(nats).collect())
+    }
 
     /// Its name in a test's.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
+            Self::Nats => "nats",
         }
     }
 
-    fn choose(self, _: &mut Config) {
+    fn choose(self, config: &mut Config) {
         match self {
             // The default.
             Self::Sqlite => {}
+            Self::Nats => {
+                static COUNT: AtomicUsize = AtomicUsize::new(0);
+                config.nats.servers = nats::shared().and_then(|url| read::<LogUrl>(&url)).expect("a NATS server").0;
+                config.nats.name = format!("s{}", COUNT.fetch_add(1, Ordering::Relaxed));
+            }
         }
     }
 }
@@ -52,6 +64,14 @@ impl Options {
         let mut config = Config::default();
         engine.choose(&mut config);
         Self { config }
+    }
+
+    /// The defaults, as one of those that share a log on NATS.
+    pub fn on_nats(url: &str, log: &str) -> Result<Self, Failure> {
+        let mut config = Config::default();
+        config.nats.servers = read::<LogUrl>(url)?.0;
+        config.nats.name = log.to_owned();
+        Ok(Self { config })
     }
 
     /// Sets what the flag of the same name sets, from its text; times are in milliseconds. Also `history-off`, a topic.
@@ -107,11 +127,23 @@ impl Gateway {
     /// Starts one with a fresh data directory.
     pub async fn start(options: Options) -> Result<Self, Failure> {
         let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
+        Self::start_in(data, options).await
+    }
+
+    async fn start_in(data: Scratch, options: Options) -> Result<Self, Failure> {
         let config = Config { data: data.path().to_owned(), ..options.config };
         let key = LocalKey::load_or_create(data.path()).map_err(|e| e.to_string())?;
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let (address, framed, inside, stop, serving) = serve(free, free, config.clone()).await?;
         Ok(Self { config, address, framed, signer: Signer::new(&key), inside, stop, serving, _data: data })
+    }
+
+    /// Starts one with a fresh data directory and the key of another, as those that share a log must.
+    pub async fn beside(&self, options: Options) -> Result<Self, Failure> {
+        let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
+        let (from, to) = (self.config.data.join("auth.key"), data.path().join("auth.key"));
+        std::fs::copy(from, to).map_err(|e| format!("no key of another gateway: {e}"))?;
+        Self::start_in(data, options).await
     }
 
     /// Where it listens; the same after a restart.

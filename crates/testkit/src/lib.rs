@@ -1,4 +1,4 @@
-//! What tests of the whole need: a gateway on port 0, clients that wait for events, scenes, and a crash test.
+//! What tests of the whole need: a gateway on port 0, clients that wait for events, scenes, a crash test, and NATS servers.
 //!
 //! A development dependency only. Deliberately absent: sleeping, mocks of our own types, and any network beyond loopback. Whatever
 //! is waited for has a deadline, and missing it is an error that says what was waited for.
@@ -7,6 +7,7 @@ pub mod crash;
 pub mod framed;
 pub mod gateway;
 pub mod http;
+pub mod nats;
 pub mod scene;
 mod scratch;
 pub mod socket;

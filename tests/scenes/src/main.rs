@@ -20,7 +20,7 @@ mod violations;
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Arguments, Trial};
-use salon_testkit::{Engine, scene};
+use salon_testkit::{Engine, nats, scene};
 
 fn main() -> std::process::ExitCode {
     let mut arguments = Arguments::from_args();
@@ -29,8 +29,9 @@ fn main() -> std::process::ExitCode {
     let files = scene_files(Path::new(env!("CARGO_MANIFEST_DIR")));
     assert!(files.len() > 50, "the scenes are missing");
     let mut trials: Vec<Trial> = Vec::new();
-    for &engine in Engine::ALL {
-        trials.extend(files.iter().map(|(name, path)| scene_trial(name, path, engine)));
+    for engine in Engine::all().expect("the engines are installed") {
+        let fitting = files.iter().filter(|(_, path)| is_for(path, engine));
+        trials.extend(fitting.map(|(name, path)| scene_trial(name, path, engine)));
         trials.extend(bad_frames::trials(engine));
         trials.extend(context_limits::trials(engine));
         trials.extend(framed_refusals::trials(engine));
@@ -45,12 +46,21 @@ fn main() -> std::process::ExitCode {
         trials.extend(violations::trials(engine));
         trials.extend(slow_readers::trials(engine));
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    nats::stop_shared();
+    conclusion.exit_code()
 }
 
 fn scene_trial(name: &str, path: &Path, engine: Engine) -> Trial {
     let path = path.to_owned();
     Trial::test(format!("{}::{name}", engine.name()), move || Ok(scene::play_file(&path, engine)?))
+}
+
+/// Whether a scene is about an engine: one that begins with `# Only on sqlite` is about no other.
+fn is_for(path: &Path, engine: Engine) -> bool {
+    let text = std::fs::read_to_string(path).expect("the scenes can be read");
+    let only = text.lines().find_map(|line| line.strip_prefix("# Only on "));
+    only.is_none_or(|only| only.starts_with(engine.name()))
 }
 
 /// Every `*.scene` below a directory, by its path without the ending.

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::Args;
 use salon_gateway::config::{
     Address, AuditOf, AuthOf, Count, Deadline, Depth, Durable, Format, FramedOf, HostName, HttpOf, IntegrityKey,
-    Issuer, KeysAt, LimitsOf, Log, MemoryOf, Origin, Overrides, PublicUrl, RetentionOf, Size, Span, TimesOf, Tls,
-    ToolPattern, TracingOf, UiOf,
+    Issuer, KeysAt, LimitsOf, Log, LogName, LogUrl, MemoryOf, Origin, Overrides, PublicUrl, Replicas, RetentionOf,
+    Size, Span, TimesOf, Tls, ToolPattern, Topics, TracingOf, UiOf,
 };
 use salon_protocol::TopicName;
 
@@ -20,6 +20,7 @@ use crate::guests::plan::Sources;
 const LIMITS: &str = "Limits (0 switches one off)";
 const SECURITY: &str = "Security";
 const STORAGE: &str = "Storage";
+const NATS: &str = "Several gateways, on NATS JetStream";
 const OUTPUT: &str = "Output";
 const WEB: &str = "Web page";
 const TUNING: &str = "Memory and times";
@@ -34,6 +35,9 @@ On this machine, data in the usual place, and a browser that is signed in:
 
 Open to others, with TLS:
   salon serve --listen 0.0.0.0:8787 --tls-cert cert.pem --tls-key key.pem --allow-host chat.example
+
+One of several that share their rooms on NATS, each with the same auth.key in its data directory:
+  salon serve --log nats://nats-1:4222,nats://nats-2:4222,nats://nats-3:4222
 
 What would be served, without serving it:
   salon serve --check")]
@@ -114,6 +118,31 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "COUNT", env = "SALON_RETENTION_COUNT", hide_env = true, help_heading = STORAGE)]
     retention_count: Option<Count>,
 
+    /// NATS servers that keep the log, with commas between: nats://host:4222 or tls://host:4222
+    #[arg(long, value_name = "URL", env = "SALON_LOG", hide_env = true, hide_env_values = true, help_heading = NATS)]
+    log: Option<LogUrl>,
+    /// What the log is called on its servers [default: salon]
+    #[arg(long, value_name = "NAME", env = "SALON_LOG_NAME", hide_env = true, help_heading = NATS)]
+    log_name: Option<LogName>,
+    /// Credentials file to show to the servers
+    #[arg(long, value_name = "FILE", env = "SALON_LOG_CREDENTIALS", hide_env = true, help_heading = NATS)]
+    log_credentials: Option<PathBuf>,
+    /// Certificates to trust servers by, PEM
+    #[arg(long, value_name = "FILE", env = "SALON_LOG_CA", hide_env = true, help_heading = NATS)]
+    log_ca: Option<PathBuf>,
+    /// Certificate to show to the servers, PEM
+    #[arg(long, value_name = "FILE", env = "SALON_LOG_CERT", hide_env = true, help_heading = NATS)]
+    log_cert: Option<PathBuf>,
+    /// Private key of that certificate, PEM
+    #[arg(long, value_name = "FILE", env = "SALON_LOG_KEY", hide_env = true, help_heading = NATS)]
+    log_key: Option<PathBuf>,
+    /// Servers that keep everything: 1, 3 or 5; 0 is as the log was made, and at first 3 in a cluster [default: 0]
+    #[arg(long, value_name = "COUNT", env = "SALON_LOG_REPLICAS", hide_env = true, help_heading = NATS)]
+    log_replicas: Option<Replicas>,
+    /// Topics there may be [default: 500]
+    #[arg(long, value_name = "COUNT", env = "SALON_LOG_TOPICS", hide_env = true, help_heading = NATS)]
+    log_topics: Option<Topics>,
+
     /// Size of one message [default: 1MiB]
     #[arg(long, value_name = "SIZE", env = "SALON_MAX_MESSAGE", hide_env = true, help_heading = LIMITS)]
     max_message: Option<Size>,
@@ -168,8 +197,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "human|json", env = "SALON_LOG_FORMAT", hide_env = true, help_heading = OUTPUT)]
     log_format: Option<Format>,
     /// Which log lines: a level, or directives such as info,salon_gateway=debug [default: info]
-    #[arg(long, value_name = "FILTER", env = "SALON_LOG", hide_env = true, help_heading = OUTPUT)]
-    log: Option<String>,
+    #[arg(long, value_name = "FILTER", env = "SALON_LOG_FILTER", hide_env = true, help_heading = OUTPUT)]
+    log_filter: Option<String>,
     /// Whether there is an audit trail [default: true]
     #[arg(long, value_name = "BOOL", value_parser = switch(), env = "SALON_AUDIT", hide_env = true, hide_possible_values = true)]
     #[arg(help_heading = OUTPUT)]
@@ -200,7 +229,17 @@ impl ServeArgs {
             plaintext: given.plaintext,
             framed: FramedOf { listen: given.framed_listen.clone() },
             tls: Tls { cert: given.tls_cert.clone(), key: given.tls_key.clone() },
-            log: Log { durability: given.durability.clone() },
+            log: Log {
+                url: given.log.clone(),
+                name: given.log_name.clone(),
+                credentials: given.log_credentials.clone(),
+                ca: given.log_ca.clone(),
+                cert: given.log_cert.clone(),
+                key: given.log_key.clone(),
+                replicas: given.log_replicas.clone(),
+                topics: given.log_topics.clone(),
+                durability: given.durability.clone(),
+            },
             retention: RetentionOf { age: given.retention_age.clone(), count: given.retention_count.clone() },
             limits: LimitsOf {
                 message: given.max_message.clone(),
@@ -232,7 +271,7 @@ impl ServeArgs {
                 integrity_keys: given.integrity_key.clone(),
             },
             ui: UiOf { enabled: given.ui, allow: given.ui_allow.clone() },
-            tracing: TracingOf { format: given.log_format.clone(), filter: given.log.clone() },
+            tracing: TracingOf { format: given.log_format.clone(), filter: given.log_filter.clone() },
             audit: AuditOf { enabled: given.audit, file: given.audit_file.clone() },
             topics: Default::default(),
         }

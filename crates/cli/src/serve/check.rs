@@ -17,6 +17,7 @@ use crate::trouble::Trouble;
 pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &Plan) -> Result<(), Trouble> {
     let data = config.data.display().to_string();
     let mut notes = salon_gateway::check(config).map_err(|error| super::explain(error, &data))?;
+    salon_gateway::check_log(config).await.map_err(|error| super::explain(error, &data))?;
     notes.extend(variables::unknown());
     let key = match LocalKey::find(&config.data).map_err(Trouble::usage)? {
         Some(_) => "the gateway's own",
@@ -38,6 +39,16 @@ pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &Plan) -> Re
     hand_over(format_args!("{text}"))
 }
 
+/// What an acknowledgement is worth, or where that is decided.
+fn log(config: &Config) -> (&'static str, String) {
+    match config.nats.servers.hosts().join(", ") {
+        none if none.is_empty() => ("durability", config.durability.word().into()),
+        servers => {
+            ("log", format!("`{}` on NATS at {servers}, at most {} topics", config.nats.name, config.nats.topics))
+        }
+    }
+}
+
 fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static str, String)> {
     let transport = match (config.tls(), config.listen.ip().is_loopback()) {
         (Some((cert, _)), _) => format!("TLS with {}", cert.display()),
@@ -56,7 +67,7 @@ fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static s
         ("address", config.listen.to_string()),
         ("transport", transport),
         ("data", config.data.display().to_string()),
-        ("durability", config.durability.word().into()),
+        log(config),
         ("kept", kept),
         ("keys", keys),
         (

@@ -13,6 +13,7 @@ use anyhow::anyhow;
 use salon_gateway::auth::{Links, LocalKey};
 use salon_gateway::config::{Config, LogFormat};
 use salon_gateway::{Entrances, ServeError};
+use salon_log::nats::OpenError as NatsError;
 use salon_log::sqlite::OpenError;
 use tokio::net::TcpListener;
 
@@ -100,6 +101,10 @@ fn announce(config: &Config, address: SocketAddr, framed: Option<SocketAddr>) {
     let scheme = if config.tls().is_some() { "https" } else { "http" };
     // A gateway serves whether or not somebody reads this.
     let _ = out(format_args!("Salon on {scheme}://{address}, data in {}", config.data.display()));
+    if !config.nats.servers.0.is_empty() {
+        let servers = config.nats.servers.hosts().join(", ");
+        let _ = out(format_args!("Log `{}` on NATS at {servers}", config.nats.name));
+    }
     if let Some(framed) = framed {
         let scheme = if config.tls().is_some() { "tls" } else { "tcp" };
         let _ = out(format_args!("Framed connections on {scheme}://{framed}"));
@@ -121,6 +126,12 @@ fn explain(error: ServeError, data: &str) -> Trouble {
                 "nothing unstored was acknowledged; mend what holds `{data}` (is the disk full?) and start again"
             ),
         ),
+        ServeError::Nats(NatsError::OtherKey { .. }) => Trouble::hinted(
+            error,
+            format_args!("copy `auth.key` from the data directory of another of its gateways to `{data}`"),
+        ),
+        ServeError::Nats(NatsError::Connect { .. } | NatsError::Unavailable(_)) => Trouble::failed(error),
+        ServeError::Nats(_) => Trouble::usage(error),
         ServeError::Log(OpenError::InUse { .. }) => {
             Trouble::hinted(error, "another gateway runs there; stop it, or choose another directory with `--data`")
         }

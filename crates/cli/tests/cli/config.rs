@@ -106,7 +106,7 @@ fn mistakes_are_told_with_their_place() {
     error: `keys.json`: the key set could not be read: No such file or directory (os error 2)
     exit: 2
     ");
-    insta::assert_snapshot!(check("", "--log ,=,"), @"
+    insta::assert_snapshot!(check("", "--log-filter ,=,"), @"
     error: `,=,` does not say which log lines there are: invalid filter directive
 
     hint: use a level (error, warn, info, debug, trace), or directives such as `info,salon_gateway=debug`

@@ -36,7 +36,7 @@ fn a_token_in_a_message_is_in_no_room_history_log_line_or_error() {
     run(async {
         let bobs = home.token(TOPIC, "bob").await;
         let alices = home.token(TOPIC, "alice").await;
-        let running = home.serve("--log-format human --log trace").await;
+        let running = home.serve("--log-format human --log-filter trace").await;
         let address = running.address;
         let mut bob = connect(address, "/v0/ws", Some(&bobs)).await;
         let mut heard = next(&mut bob).await;

@@ -17,6 +17,7 @@ mod machine;
 mod mcp;
 mod mcp_config;
 mod mcp_room;
+mod nats;
 mod records;
 mod salon;
 mod serve;

@@ -49,7 +49,7 @@ fn what_happens_is_counted_and_kept_and_secrets_are_not() {
     let home = Home::new();
     run(async {
         let token = home.token(TOPIC, "alice").await;
-        let running = home.serve("--log-format human --log trace").await;
+        let running = home.serve("--log-format human --log-filter trace").await;
         let mut alice = enter(running.address, &token).await;
         assert!(next(&mut alice).await.contains("welcome"));
         alice.text(chat("e1", "alice", "the-payload")).await.expect("sent");

@@ -338,7 +338,7 @@ fn a_link_signs_in_once_and_nothing_of_it_is_written_down() {
     let home = Home::new();
     run(async {
         let mut command = home.command(BINARY);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--open", "--log", "trace"]).env("USER", "alice b");
+        command.args(["serve", "--listen", "127.0.0.1:0", "--open", "--log-filter", "trace"]).env("USER", "alice b");
         let mut running = Running::start(command).await;
         let (link, code) = link(&running.until("#code=").await);
         assert_eq!(link, format!("http://{}/#code={code}", running.address));

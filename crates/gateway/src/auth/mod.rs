@@ -175,6 +175,9 @@ pub enum AuthError {
     /// No room to remember another sign-out until some do not matter any more.
     #[error("too many have signed out today; what is signed in here ends by itself within a day")]
     TooManySignOuts,
+    /// Where tickets are kept cannot be reached.
+    #[error("tickets cannot be given out or used now; try again, or another gateway")]
+    TicketsUnavailable,
 }
 
 impl AuthError {
@@ -184,6 +187,7 @@ impl AuthError {
             Self::ReservedId | Self::TopicNotOpen(_) | Self::TicketForOtherTopic | Self::MustSign => Code::Forbidden,
             Self::TooManyTickets | Self::TooManySignOuts => Code::RateLimited,
             Self::SignInTooLong => Code::InvalidParameters,
+            Self::TicketsUnavailable => Code::Closing,
             _ => Code::Unauthorized,
         }
     }

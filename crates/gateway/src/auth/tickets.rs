@@ -1,15 +1,20 @@
 //! Tickets: what a browser shows in place of a token. Each works once, for one topic, for 30 seconds.
 //!
 //! Only a digest of a ticket is kept, and finding it is all there is to checking it, so neither the memory nor the time a look-up
-//! takes gives one away.
+//! takes gives one away. Where several nodes share a log, they share tickets by it: one that was given out here can be used there. How
+//! many are out is counted by the node that gave them out.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use aws_lc_rs::digest::{SHA256, digest};
+use salon_log::nats::Nats;
 use salon_protocol::{ParticipantId, Timestamp, TopicName};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::keys::{hex, random};
+use super::token::{claims, read_claims};
 use super::{AuthError, Grant};
 
 /// How long a ticket works.
@@ -31,6 +36,8 @@ pub struct Tickets {
     held: Mutex<Held>,
     per_participant: usize,
     in_all: usize,
+    /// Where they are kept for all nodes.
+    shared: Option<Arc<Nats>>,
 }
 
 /// Three views of the same tickets: each serial is in `tickets` once, in `by_digest` once, and in its participant's queue once.
@@ -50,9 +57,53 @@ struct Ticket {
     expires: Timestamp,
 }
 
+/// A ticket as nodes share it.
+#[derive(Serialize, Deserialize)]
+struct Shared {
+    /// The grant, but for what no token says of itself.
+    claims: Map<String, Value>,
+    by_sign_in: bool,
+    /// When the grant expires: claims have whole seconds, and a ticket is worth no more than what was shown for it.
+    until: u64,
+    topic: TopicName,
+    expires: u64,
+}
+
+impl Shared {
+    fn new(grant: &Grant, topic: &TopicName, now: Timestamp) -> Self {
+        Self {
+            claims: claims(grant, now),
+            by_sign_in: grant.by_sign_in,
+            until: grant.expires.0,
+            topic: topic.clone(),
+            expires: now.0.saturating_add(LIFETIME_MS),
+        }
+    }
+
+    fn ticket(self, digest: Digest) -> Result<Ticket, AuthError> {
+        let grant = read_claims(&self.claims)?;
+        let grant = Grant { by_sign_in: self.by_sign_in, expires: Timestamp(self.until), ..grant };
+        Ok(Ticket { digest, grant, topic: self.topic, expires: Timestamp(self.expires) })
+    }
+}
+
+impl Ticket {
+    fn judge(self, topic: &TopicName, now: Timestamp) -> Result<Grant, AuthError> {
+        if now >= self.expires {
+            Err(AuthError::TicketUnknown)
+        } else if self.grant.expired(now) {
+            Err(AuthError::Expired)
+        } else if &self.topic != topic {
+            Err(AuthError::TicketForOtherTopic)
+        } else {
+            Ok(self.grant)
+        }
+    }
+}
+
 impl Default for Tickets {
     fn default() -> Self {
-        Self { held: Mutex::default(), per_participant: PER_PARTICIPANT, in_all: IN_ALL }
+        Self { held: Mutex::default(), per_participant: PER_PARTICIPANT, in_all: IN_ALL, shared: None }
     }
 }
 
@@ -60,6 +111,35 @@ impl Tickets {
     /// None given out yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Those of all nodes that share a log, where there is one.
+    pub(crate) fn of(shared: Option<Arc<Nats>>) -> Self {
+        Self { shared, ..Self::default() }
+    }
+
+    /// A new ticket, that works at every node.
+    pub(crate) async fn give(&self, grant: &Grant, topic: &TopicName, now: Timestamp) -> Result<String, AuthError> {
+        let text = self.issue(grant, topic, now)?;
+        if let Some(log) = &self.shared {
+            let value = serde_json::to_vec(&Shared::new(grant, topic, now)).expect("plain JSON");
+            let kept = log.put_ticket(&hex(&digest_of(&text)), value).await;
+            kept.map_err(|_| AuthError::TicketsUnavailable)?;
+        }
+        Ok(text)
+    }
+
+    /// The grant a ticket of any node stands for. Whatever the answer, the ticket is used up.
+    pub(crate) async fn take(&self, text: &str, topic: &TopicName, now: Timestamp) -> Result<Grant, AuthError> {
+        let Some(log) = &self.shared else { return self.redeem(text, topic, now) };
+        if text.len() != 2 * BYTES {
+            return Err(AuthError::TicketUnknown);
+        }
+        let digest = digest_of(text);
+        drop(self.held().take(&digest));
+        let taken = log.take_ticket(&hex(&digest)).await.map_err(|_| AuthError::TicketsUnavailable)?;
+        let shared = taken.and_then(|value| serde_json::from_slice::<Shared>(&value).ok());
+        shared.ok_or(AuthError::TicketUnknown)?.ticket(digest)?.judge(topic, now)
     }
 
     /// A new ticket for a topic the grant opens. The text is told once and not kept.
@@ -88,15 +168,7 @@ impl Tickets {
             return Err(AuthError::TicketUnknown);
         }
         let ticket = self.held().take(&digest_of(text)).ok_or(AuthError::TicketUnknown)?;
-        if now >= ticket.expires {
-            Err(AuthError::TicketUnknown)
-        } else if ticket.grant.expired(now) {
-            Err(AuthError::Expired)
-        } else if &ticket.topic != topic {
-            Err(AuthError::TicketForOtherTopic)
-        } else {
-            Ok(ticket.grant)
-        }
+        ticket.judge(topic, now)
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -185,6 +257,32 @@ mod tests {
         assert_eq!(redeemed.participant.as_str(), "alice");
         assert_eq!(tickets.redeem(&text, &topic("room:a"), NOW), Err(AuthError::TicketUnknown));
         tickets.held().check();
+    }
+
+    #[test]
+    fn a_shared_ticket_is_worth_what_was_shown_for_it() {
+        let there_and_back = |grant: &Grant| {
+            let told = serde_json::to_vec(&Shared::new(grant, &topic("room:a"), NOW)).expect("JSON");
+            let shared: Shared = serde_json::from_slice(&told).expect("a ticket");
+            shared.ticket([0; 32]).expect("a grant").judge(&topic("room:a"), later(29_999))
+        };
+        let plain = grant("alice");
+        assert_eq!(there_and_back(&plain), Ok(plain.clone()));
+        let rich = Grant {
+            topics: vec!["room:*".parse().expect("a pattern"), "lobby".parse().expect("a pattern")],
+            name: Some("Alice".into()),
+            kind: Some("human".parse().expect("a kind")),
+            permissions: vec!["room.write".into(), "other".into()],
+            expires: later(40_001),
+            by_sign_in: true,
+            require_integrity: true,
+            confirmation: super::super::Confirmation::new("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"),
+            ..plain
+        };
+        assert!(rich.confirmation.is_some());
+        assert_eq!(there_and_back(&rich), Ok(rich.clone()));
+        let short = Grant { expires: later(29_999), ..rich };
+        assert_eq!(there_and_back(&short), Err(AuthError::Expired), "not a millisecond longer");
     }
 
     #[test]

@@ -141,35 +141,46 @@ impl Signer {
     /// The token for a grant, issued at a moment. Expiries are whole seconds on the wire and are rounded up. What
     /// [`Verifier::verify`] would refuse is refused here, in the same words.
     pub fn sign(&self, grant: &Grant, issued: Timestamp) -> Result<String, AuthError> {
-        let mut claims = Map::new();
-        claims.insert("sub".into(), json!(grant.participant));
-        let topics: Vec<_> = grant.topics.iter().map(ToString::to_string).collect();
-        claims.insert("aud".into(), if let [only] = &topics[..] { json!(only) } else { json!(topics) });
-        if let Some(name) = &grant.name {
-            claims.insert("name".into(), json!(name));
-        }
-        if let Some(kind) = grant.kind {
-            claims.insert("kind".into(), json!(kind));
-        }
-        if !grant.permissions.is_empty() {
-            claims.insert("permissions".into(), json!(grant.permissions));
-        }
-        if grant.require_integrity {
-            claims.insert("require_integrity".into(), json!(true));
-        }
-        if let Some(confirmation) = &grant.confirmation {
-            claims.insert("cnf".into(), json!({ "jwk": confirmation.jwk() }));
-        }
-        claims.insert("iat".into(), json!(issued.0 / 1000));
-        claims.insert("exp".into(), json!(grant.expires.0.div_ceil(1000)));
-        if let Some(id) = &grant.token_id {
-            claims.insert("jti".into(), json!(id));
-        }
-        Claims::deserialize(&claims).map_err(|_| AuthError::Malformed)?.grant()?;
+        let claims = claims(grant, issued);
+        read_claims(&claims)?;
         let token = encode(&Header::new(Algorithm::HS256), &claims, &self.0)
             .expect("a map of JSON values serialises, and an HMAC of it cannot fail");
         if token.len() > MAX_TOKEN_BYTES { Err(AuthError::TooLong) } else { Ok(token) }
     }
+}
+
+/// What a grant says, as a token has it.
+pub(super) fn claims(grant: &Grant, issued: Timestamp) -> Map<String, Value> {
+    let mut claims = Map::new();
+    claims.insert("sub".into(), json!(grant.participant));
+    let topics: Vec<_> = grant.topics.iter().map(ToString::to_string).collect();
+    claims.insert("aud".into(), if let [only] = &topics[..] { json!(only) } else { json!(topics) });
+    if let Some(name) = &grant.name {
+        claims.insert("name".into(), json!(name));
+    }
+    if let Some(kind) = grant.kind {
+        claims.insert("kind".into(), json!(kind));
+    }
+    if !grant.permissions.is_empty() {
+        claims.insert("permissions".into(), json!(grant.permissions));
+    }
+    if grant.require_integrity {
+        claims.insert("require_integrity".into(), json!(true));
+    }
+    if let Some(confirmation) = &grant.confirmation {
+        claims.insert("cnf".into(), json!({ "jwk": confirmation.jwk() }));
+    }
+    claims.insert("iat".into(), json!(issued.0 / 1000));
+    claims.insert("exp".into(), json!(grant.expires.0.div_ceil(1000)));
+    if let Some(id) = &grant.token_id {
+        claims.insert("jti".into(), json!(id));
+    }
+    claims
+}
+
+/// The grant that some claims say.
+pub(super) fn read_claims(claims: &Map<String, Value>) -> Result<Grant, AuthError> {
+    Claims::deserialize(claims).map_err(|_| AuthError::Malformed)?.grant()
 }
 
 /// The claims as they came: signed, but not yet looked at one by one, so that a refusal can name the one it is about.

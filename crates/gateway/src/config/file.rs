@@ -10,8 +10,8 @@ use toml::de::DeTable;
 use super::ConfigError;
 use super::guest::{GuestKey, GuestOf};
 use super::value::{
-    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, Issuer, KeysAt, Origin, PublicUrl, Size,
-    Span, ToolPattern,
+    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, Issuer, KeysAt, LogName, LogUrl, Origin,
+    PublicUrl, Replicas, Size, Span, ToolPattern, Topics,
 };
 
 /// Every setting, where it was given. The file has this form; the command line fills the same from variables and flags.
@@ -51,7 +51,10 @@ macro_rules! sections {
 sections! {
     FramedOf { listen: Address, }
     Tls { cert: PathBuf, key: PathBuf, }
-    Log { durability: Durable, }
+    Log {
+        url: LogUrl, name: LogName, credentials: PathBuf, ca: PathBuf, cert: PathBuf, key: PathBuf, replicas: Replicas, topics: Topics,
+        durability: Durable,
+    }
     RetentionOf { age: Span, count: Count, }
     LimitsOf {
         message: Size, depth: Depth, recipients: Count, rate: Count, burst: Count, participants: Count,
@@ -96,9 +99,10 @@ impl Overrides {
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.into(), source })?;
         let mut given: Self = toml::from_str(&text).map_err(|error| explain(path, &text, &error))?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        for place in
-            [&mut given.data, &mut given.tls.cert, &mut given.tls.key, &mut given.audit.file].into_iter().flatten()
-        {
+        let log = &mut given.log;
+        let places = [&mut given.data, &mut given.tls.cert, &mut given.tls.key, &mut given.audit.file];
+        let of_log = [&mut log.credentials, &mut log.ca, &mut log.cert, &mut log.key];
+        for place in places.into_iter().chain(of_log).flatten() {
             *place = folder.join(&*place);
         }
         given.auth.jwks = given.auth.jwks.map(|KeysAt(source)| KeysAt(source.relative_to(folder)));
@@ -113,6 +117,11 @@ impl Overrides {
             "dev" => self.dev.is_some(),
             "tls.cert" => self.tls.cert.is_some(),
             "tls.key" => self.tls.key.is_some(),
+            "log.url" => self.log.url.is_some(),
+            "log.credentials" => self.log.credentials.is_some(),
+            "log.ca" => self.log.ca.is_some(),
+            "log.cert" => self.log.cert.is_some(),
+            "log.key" => self.log.key.is_some(),
             "memory.per_room" => self.memory.per_room.is_some(),
             "memory.total" => self.memory.total.is_some(),
             "times.ping_interval" => self.times.ping_interval.is_some(),

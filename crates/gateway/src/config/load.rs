@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use salon_log::Retention;
 
 use super::Config;
-use super::file::{LimitsOf, Overrides, RetentionOf, TimesOf, TopicKey, TopicOf, line_of};
+use super::file::{LimitsOf, Log, Overrides, RetentionOf, TimesOf, TopicKey, TopicOf, line_of};
 use super::guest::{Guest, GuestKey};
 use super::value::{
-    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, Issuer, KeysAt, Origin, PublicUrl, Size,
-    Span, ToolPattern,
+    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, Issuer, KeysAt, LogName, LogUrl, Origin,
+    PublicUrl, Replicas, Size, Span, ToolPattern, Topics,
 };
 
 /// Why a configuration cannot be used.
@@ -91,6 +91,23 @@ impl Config {
             }
             _ => {}
         }
+        let nats = &self.nats;
+        match (&nats.cert, &nats.key) {
+            (Some(_), None) => {
+                return refuse(&["log.cert"], "a certificate for NATS without its key".into(), "set `log.key` too");
+            }
+            (None, Some(_)) => {
+                return refuse(&["log.key"], "a key for NATS without its certificate".into(), "set `log.cert` too");
+            }
+            _ => {}
+        }
+        if nats.servers.0.is_empty() && (nats.credentials.is_some() || nats.ca.is_some() || nats.cert.is_some()) {
+            return refuse(
+                &["log.credentials", "log.ca", "log.cert"],
+                "something to show to NATS servers, but no servers".into(),
+                "set `log.url` (`--log nats://host:4222`) too",
+            );
+        }
         if !listen.ip().is_loopback() {
             if self.dev {
                 return refuse(
@@ -166,7 +183,7 @@ impl Config {
         set(&mut self.plaintext, plaintext);
         self.tls_cert = tls.cert.or(self.tls_cert.take());
         self.tls_key = tls.key.or(self.tls_key.take());
-        set(&mut self.durability, log.durability.map(|Durable(durability)| durability));
+        self.apply_log(log);
         self.apply_limits(limits);
         set(&mut self.ring_per_room, memory.per_room.map(|Size(bytes)| bytes));
         set(&mut self.ring_total, memory.total.map(|Size(bytes)| bytes));
@@ -202,6 +219,19 @@ impl Config {
             }));
             self.retention.topics.insert(name, narrowed(self.retention.default, topic.retention));
         }
+    }
+
+    fn apply_log(&mut self, given: Log) {
+        set(&mut self.durability, given.durability.map(|Durable(durability)| durability));
+        let nats = &mut self.nats;
+        set(&mut nats.servers, given.url.map(|LogUrl(servers)| servers));
+        set(&mut nats.name, given.name.map(|LogName(name)| name));
+        nats.credentials = given.credentials.or(nats.credentials.take());
+        nats.ca = given.ca.or(nats.ca.take());
+        nats.cert = given.cert.or(nats.cert.take());
+        nats.key = given.key.or(nats.key.take());
+        set(&mut nats.replicas, given.replicas.map(|Replicas(count)| Some(count).filter(|count| *count > 0)));
+        set(&mut nats.topics, given.topics.map(|Topics(count)| count));
     }
 
     fn apply_limits(&mut self, given: LimitsOf) {

@@ -31,7 +31,8 @@ pub use load::ConfigError;
 pub use settings::{SETTINGS, Setting};
 pub use value::{
     Address, Count, Deadline, Depth, DisplayName, Durable, ExposedFeature, Format, HostName, IntegrityKey, Issuer,
-    KeysAt, Kind, LogFormat, Origin, PublicUrl, Size, Span, ToolPattern, Unfit, UrlTransport,
+    KeysAt, Kind, LogFormat, LogName, LogUrl, Origin, PublicUrl, Replicas, Servers, Size, Span, ToolPattern, Topics,
+    Unfit, UrlTransport,
 };
 
 /// Every setting the gateway runs by.
@@ -51,7 +52,9 @@ pub struct Config {
     pub tls_cert: Option<PathBuf>,
     /// The certificate's key.
     pub tls_key: Option<PathBuf>,
-    /// What an acknowledgement is worth.
+    /// The log on NATS, where it is there and not in the data directory.
+    pub nats: Nats,
+    /// What an acknowledgement is worth. Of a log on NATS the servers decide.
     pub durability: Durability,
     /// How long entries are kept.
     pub retention: RetentionRules,
@@ -139,6 +142,27 @@ pub struct Framed {
     pub linger: Duration,
 }
 
+/// A log on NATS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nats {
+    /// Its servers; where there are none, the log is not on NATS.
+    pub servers: Servers,
+    /// What the log is called there.
+    pub name: String,
+    /// The file with what the gateway shows to get in.
+    pub credentials: Option<PathBuf>,
+    /// Certificates to trust, PEM.
+    pub ca: Option<PathBuf>,
+    /// A certificate to show, with [`Nats::key`]: both or neither.
+    pub cert: Option<PathBuf>,
+    /// The certificate's key.
+    pub key: Option<PathBuf>,
+    /// How many servers keep everything; none leaves it to how the log was made.
+    pub replicas: Option<usize>,
+    /// How many topics there may be.
+    pub topics: u64,
+}
+
 /// How long things may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
@@ -168,6 +192,16 @@ impl Default for Config {
             plaintext: false,
             tls_cert: None,
             tls_key: None,
+            nats: Nats {
+                servers: Servers::default(),
+                name: "salon".into(),
+                credentials: None,
+                ca: None,
+                cert: None,
+                key: None,
+                replicas: None,
+                topics: salon_log::nats::USUAL_TOPICS,
+            },
             durability: Durability::Full,
             retention: RetentionRules::default(),
             history_off: HashSet::new(),
@@ -238,6 +272,22 @@ impl Config {
             },
             None => format!("http://{}/", SocketAddr::new(ip, address.port())),
         }
+    }
+
+    /// How the log on NATS is opened, where it is there. All nodes of it have the same `fingerprint`.
+    pub fn nats(&self, fingerprint: String) -> Option<salon_log::nats::Options> {
+        let Nats { servers, name, credentials, ca, cert, key, replicas, topics } = &self.nats;
+        (!servers.0.is_empty()).then(|| salon_log::nats::Options {
+            servers: servers.0.clone(),
+            credentials: credentials.clone(),
+            ca: ca.clone(),
+            certificate: cert.clone().zip(key.clone()),
+            name: name.clone(),
+            replicas: *replicas,
+            topics: *topics,
+            retention: self.retention.clone(),
+            fingerprint,
+        })
     }
 
     /// Where the audit trail is, where there is one.

@@ -55,6 +55,8 @@ fn mistakes_are_told_by_file_and_line() {
     insta::assert_snapshot!(refusal("[limits]\nrate = 1.5\n"), @"salon.toml:2: invalid type: floating point `1.5`, expected a whole number (0: no limit)");
     insta::assert_snapshot!(refusal("[limits]\ndepth = 0\n"), @"salon.toml:2: `0` is not a whole number from 1 to 1024");
     insta::assert_snapshot!(refusal("[times]\nwrite_deadline = 30\n"), @"salon.toml:2: `30` is not a length of time more than 0 such as `30s` or `5m`");
+    insta::assert_snapshot!(refusal("[log]\nurl = \"http://u:secret@one.example\"\n"), @"salon.toml:2: NATS servers are named like `nats://host:4222` or `tls://host:4222`, several with commas between");
+    insta::assert_snapshot!(refusal("[log]\nreplicas = 2\n"), @"salon.toml:2: `2` is not 1, 3 or 5, or 0 for as many as the log was made with");
     insta::assert_snapshot!(refusal("[log]\ndurability = \"maybe\"\n"), @"salon.toml:2: `maybe` is not one of `full`, `os`");
     insta::assert_snapshot!(refusal("[http]\norigins = [\n  \"https://a.example\",\n  \"*\",\n]\n"), @"salon.toml:4: `*` is not an origin as browsers send it, such as `https://chat.example` or `http://localhost:5173`");
     insta::assert_snapshot!(refusal("[auth]\njwks = \"http://id.example/keys\"\n"), @"salon.toml:2: the key set's place is not usable: keys from another machine need `https://`");
@@ -112,6 +114,16 @@ fn settings_that_do_not_go_together_are_refused() {
     salon.toml:2: a TLS key without its certificate
 
     hint: set `tls.cert` too
+    ");
+    insta::assert_snapshot!(refusal("[log]\nurl = \"nats://one.example\"\ncert = \"c.pem\"\n"), @"
+    salon.toml:3: a certificate for NATS without its key
+
+    hint: set `log.key` too
+    ");
+    insta::assert_snapshot!(refusal("[log]\nca = \"ca.pem\"\n"), @"
+    salon.toml:2: something to show to NATS servers, but no servers
+
+    hint: set `log.url` (`--log nats://host:4222`) too
     ");
     insta::assert_snapshot!(refusal("[times]\nping_interval = \"45s\"\n"), @"
     salon.toml:2: a peer would be gone after 45s of silence but is only asked every 45s
@@ -201,6 +213,14 @@ fn every_setting_arrives() {
         cert = "/cert"
         key = "/key"
         [log]
+        url = "nats://alice:secret@one.example,tls://two.example:4333"
+        name = "other"
+        credentials = "/creds"
+        ca = "/ca"
+        cert = "/log-cert"
+        key = "/log-key"
+        replicas = 5
+        topics = 21
         durability = "os"
         [retention]
         age = "1d"
@@ -265,6 +285,29 @@ fn every_setting_arrives() {
         tls_key: Some(
             "/key",
         ),
+        nats: Nats {
+            servers: [
+                "one.example:4222",
+                "two.example:4333",
+            ],
+            name: "other",
+            credentials: Some(
+                "/creds",
+            ),
+            ca: Some(
+                "/ca",
+            ),
+            cert: Some(
+                "/log-cert",
+            ),
+            key: Some(
+                "/log-key",
+            ),
+            replicas: Some(
+                5,
+            ),
+            topics: 21,
+        },
         durability: Os,
         retention: RetentionRules {
             default: Retention {

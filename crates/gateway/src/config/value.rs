@@ -165,6 +165,27 @@ value!(
     }
 );
 value!(
+    /// What a log is called on its servers.
+    LogName(String),
+    "1 to 32 letters, digits, `-` or `_`",
+    |text| {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        ((1..=32).contains(&text.len()) && text.bytes().all(fits)).then(|| text.to_owned())
+    }
+);
+value!(
+    /// How many servers keep everything; `0` leaves it to how the log was made.
+    Replicas(usize),
+    "1, 3 or 5, or 0 for as many as the log was made with",
+    |text| text.parse().ok().filter(|count| [0, 1, 3, 5].contains(count))
+);
+value!(
+    /// How many topics there may be.
+    Topics(u64),
+    "a whole number from 1 to 10000",
+    |text| text.parse().ok().filter(|count| (1..=10_000).contains(count))
+);
+value!(
     /// What an acknowledgement is worth.
     Durable(Durability),
     "one of `full`, `os`",
@@ -213,6 +234,53 @@ value!(
         _ => None,
     }
 );
+
+/// NATS servers of one cluster. A refusal does not repeat what was given: it may have a password in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogUrl(pub Servers);
+
+impl FromStr for LogUrl {
+    type Err = Unfit;
+    fn from_str(text: &str) -> Result<Self, Unfit> {
+        let server = |text: &str| {
+            let url = Url::parse(text).ok().filter(|url| url.has_host() && ["nats", "tls"].contains(&url.scheme()));
+            url.filter(|url| ["", "/"].contains(&url.path()) && url.query().is_none()).map(|_| text.to_owned())
+        };
+        let servers = text.split(',').map(|part| server(part.trim())).collect::<Option<Vec<_>>>();
+        let unfit = "NATS servers are named like `nats://host:4222` or `tls://host:4222`, several with commas between";
+        // It used to say which log lines there are.
+        let more = if text.contains("://") { "" } else { "; which log lines there are, `--log-filter` says" };
+        servers.map(|servers| Self(Servers(servers))).ok_or_else(|| Unfit(format!("{unfit}{more}")))
+    }
+}
+
+impl<'de> Deserialize<'de> for LogUrl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// URLs of servers, which may have passwords in them.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Servers(pub Vec<String>);
+
+impl fmt::Debug for Servers {
+    /// Without what may be a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.hosts()).finish()
+    }
+}
+
+impl Servers {
+    /// Their hosts and ports, for people to read.
+    pub fn hosts(&self) -> Vec<String> {
+        let host = |text: &String| {
+            let url = Url::parse(text).ok()?;
+            Some(format!("{}:{}", url.host_str()?, url.port().unwrap_or(4222)))
+        };
+        self.0.iter().filter_map(host).collect()
+    }
+}
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -140,7 +140,7 @@ pub(crate) async fn connect(
     let query = Query::parse(request.uri().query())?;
     let wish = Wish::read(&query)?;
     let (headers, topic) = (request.headers(), Some(&wish.topic));
-    let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic }.for_stream()?;
+    let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic }.for_stream().await?;
     let ledger = gateway.ledger(&grant, &wish.topic, peer.ip());
     let entering = enter(&gateway, &peer, &grant, &wish).await;
     let (arrival, counted) = entering.inspect_err(|refusal| ledger.told_no(refusal.code))?;

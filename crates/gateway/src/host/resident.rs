@@ -184,6 +184,10 @@ impl Resident {
 
     /// Answers a request, or begins to.
     async fn serve(&mut self, entry: &Arc<Entry>, id: &RpcId, method: &str) {
+        // The host of that node answers.
+        if self.office.desk.is_elsewhere(entry.envelope.from()) {
+            return;
+        }
         let is_old = self.opened_at.in_order(entry.position) == Some(false);
         if is_old && self.office.has_answered(entry).await {
             return;

@@ -92,19 +92,19 @@ impl Asking<'_> {
     }
 
     /// Verifies whoever wants a stream or a socket: by header, by ticket, or by subprotocol.
-    pub(crate) fn for_stream(&self) -> Result<Grant, Problem> {
-        self.for_stream_with(Signing::No)
+    pub(crate) async fn for_stream(&self) -> Result<Grant, Problem> {
+        self.for_stream_with(Signing::No).await
     }
 
     /// The same where messages can be signed, or must be.
-    pub(crate) fn for_signed_stream(&self) -> Result<Grant, Problem> {
-        self.for_stream_with(Signing::Possible)
+    pub(crate) async fn for_signed_stream(&self) -> Result<Grant, Problem> {
+        self.for_stream_with(Signing::Possible).await
     }
 
-    fn for_stream_with(&self, signing: Signing) -> Result<Grant, Problem> {
+    async fn for_stream_with(&self, signing: Signing) -> Result<Grant, Problem> {
         match (self.query.get("ticket"), self.topic) {
             (Some(ticket), Some(topic)) => {
-                let redeemed = self.gateway.tickets.redeem(ticket, topic, clock::now());
+                let redeemed = self.gateway.tickets.take(ticket, topic, clock::now()).await;
                 let still = |grant| match &self.gateway.ui {
                     Some(ui) => ui.still(grant),
                     None => Ok(grant),
@@ -117,18 +117,18 @@ impl Asking<'_> {
     }
 
     /// Verifies one of many requests of a session. Only a no is kept in the audit trail; the yes is with the session's beginning.
-    pub(crate) fn in_passing(&self, is_stream: bool) -> Result<Grant, Problem> {
-        self.in_passing_with(is_stream, Signing::No)
+    pub(crate) async fn in_passing(&self, is_stream: bool) -> Result<Grant, Problem> {
+        self.in_passing_with(is_stream, Signing::No).await
     }
 
     /// The same where messages can be signed, or must be.
-    pub(crate) fn in_signed_passing(&self, is_stream: bool) -> Result<Grant, Problem> {
-        self.in_passing_with(is_stream, Signing::Possible)
+    pub(crate) async fn in_signed_passing(&self, is_stream: bool) -> Result<Grant, Problem> {
+        self.in_passing_with(is_stream, Signing::Possible).await
     }
 
-    fn in_passing_with(&self, is_stream: bool, signing: Signing) -> Result<Grant, Problem> {
+    async fn in_passing_with(&self, is_stream: bool, signing: Signing) -> Result<Grant, Problem> {
         if is_stream && self.query.get("ticket").is_some() {
-            return self.for_stream_with(signing);
+            return self.for_stream_with(signing).await;
         }
         let verified = self.verify(subprotocol_token(self.headers).filter(|_| is_stream), signing);
         if verified.is_err() { self.noted(verified) } else { verified }

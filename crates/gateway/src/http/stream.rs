@@ -42,7 +42,7 @@ pub(super) async fn follow(
     let query = Query::parse(request.uri().query())?;
     let asking =
         Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: Some(&topic) };
-    let grant = asking.for_stream()?;
+    let grant = asking.for_stream().await?;
     let after = match last_event_id(request.headers())? {
         Some(id) => Some(id),
         None => query.name("after")?,

@@ -51,7 +51,7 @@ pub(super) async fn issue(
     let TicketRequest { topic } = read(request).await?;
     let ledger = gateway.ledger(&grant, &topic, peer.ip());
     grant.require(&topic).inspect_err(|error| ledger.told_no(error.code()))?;
-    let ticket = gateway.tickets.issue(&grant, &topic, clock::now())?;
+    let ticket = gateway.tickets.give(&grant, &topic, clock::now()).await?;
     Ok((StatusCode::CREATED, Json(TicketBody { ticket, expires_in: 30 })))
 }
 

@@ -13,13 +13,12 @@ use tokio::sync::oneshot;
 use super::writer::{Request, Writing};
 use super::{CLOSED, Fault, Sqlite};
 use crate::context::{
-    Address, Changes, Existence, Key, Listed, MOST_KEYS, MOST_TOOLS, MOST_VALUE_BYTES, MOST_VERSIONS, Scope, ToolId,
-    Version, Write, WriteError, Written,
+    Address, Changes, Existence, Key, Listed, MOST_KEYS, MOST_TOOLS, MOST_VALUE_BYTES, MOST_VERSIONS, Scope, TOOLS,
+    ToolId, Version, Write, WriteError, Written,
 };
 use crate::{ContextStore, MOST_PAGE_BYTES, ReadError};
 
-/// What the name of a tool's scope begins with, and what comes after every such name.
-const TOOLS: &str = "tool:";
+/// What comes after the name of every tool's scope.
 const AFTER_TOOLS: &str = "tool;";
 
 impl ContextStore for Sqlite {
@@ -87,7 +86,7 @@ impl ContextStore for Sqlite {
         after: Option<&Key>,
         limit: usize,
     ) -> BoxFuture<'static, Result<Vec<Listed>, ReadError>> {
-        let (topic, name) = (topic.clone(), scope_name(scope));
+        let (topic, name) = (topic.clone(), scope.name());
         // No key is empty.
         let after = after.map_or_else(String::new, ToString::to_string);
         self.source.ask(move |db| {
@@ -135,14 +134,6 @@ impl ContextStore for Sqlite {
     }
 }
 
-fn scope_name(scope: &Scope) -> String {
-    match scope {
-        Scope::Topic => "topic".into(),
-        Scope::Participant(id) => format!("participant:{id}"),
-        Scope::Tool(id) => format!("{TOOLS}{id}"),
-    }
-}
-
 fn sql_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
@@ -170,7 +161,7 @@ impl Known {
             "SELECT slot, version, deleted IS NULL FROM context_keys JOIN context_scopes USING (scope)
              WHERE topic = ?1 AND name = ?2 AND key = ?3",
         )?;
-        let named = params![address.topic.as_str(), scope_name(&address.scope), address.key.as_str()];
+        let named = params![address.topic.as_str(), address.scope.name(), address.key.as_str()];
         let known =
             query.query_row(named, |row| Ok(Self { slot: row.get(0)?, version: row.get(1)?, exists: row.get(2)? }));
         Ok(known.optional()?)
@@ -244,7 +235,7 @@ fn first(db: &Connection, slot: i64, cause: &str) -> Result<Option<Written>, Fau
 
 /// Makes a row for a new key, and says which version is its first. Nothing is made when there is no place for it.
 fn make(db: &Connection, address: &Address) -> Result<Result<(i64, u64), WriteError>, Fault> {
-    let name = scope_name(&address.scope);
+    let name = address.scope.name();
     let mut query =
         db.prepare_cached("SELECT scope, keys, live, floor FROM context_scopes WHERE topic = ?1 AND name = ?2")?;
     let scope = query

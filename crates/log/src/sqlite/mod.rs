@@ -4,7 +4,6 @@
 //! once into the tables where they are read from (see `schema`). A killed process loses neither: the journal is read back.
 //! Deliberately absent: other nodes, and any cache of what is settled beyond SQLite's own.
 
-mod changes;
 mod context;
 mod fresh;
 mod journal;
@@ -14,7 +13,6 @@ mod reader;
 mod schema;
 mod settled;
 mod sweep;
-mod tail;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -29,8 +27,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
 use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Timestamp, TopicName};
 use tokio::sync::{oneshot, watch};
 
@@ -40,8 +38,8 @@ use self::reader::Source;
 use self::writer::{Append, Request, Writer};
 use crate::lease::Leases;
 use crate::{
-    AppendError, Appended, Claim, Durability, Found, Health, Lease, ReadError, RetentionRules, Span, Standing, Tail,
-    TopicLog, TopicSummary,
+    AppendError, Appended, Claim, Durability, Found, Health, Lapses, Lease, ReadError, RetentionRules, Span, Standing,
+    Tail, TopicLog, TopicSummary,
 };
 
 /// The database in a log's directory.
@@ -272,7 +270,7 @@ impl TopicLog for Sqlite {
     }
 
     fn tail(&self, topic: &TopicName, after: Position) -> Tail {
-        tail::tail(self.source.clone(), topic.clone(), after)
+        crate::tail::tail(self.source.clone(), topic.clone(), after)
     }
 
     fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Found>, ReadError>> {
@@ -297,6 +295,15 @@ impl TopicLog for Sqlite {
         std::future::ready(Ok(self.leases.roster(topic))).boxed()
     }
 
+    fn is_elsewhere(&self, _: &TopicName, _: &ParticipantId) -> bool {
+        false
+    }
+
+    fn lapses(&self) -> Lapses {
+        // A lease ends with its process, and there is one process.
+        stream::pending().boxed()
+    }
+
     fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>> {
         self.source.topics()
     }
@@ -318,6 +325,15 @@ impl TopicLog for Sqlite {
         }
         .boxed()
     }
+}
+
+/// A directory that is this process's own until dropped, as that of an open log is.
+#[derive(Debug)]
+pub struct Hold(#[expect(dead_code, reason = "dropping it is the release")] File);
+
+/// Takes a directory without opening a log in it, for whoever keeps other things there.
+pub fn hold(directory: &Path) -> Result<Hold, OpenError> {
+    lock(directory).map(Hold)
 }
 
 /// Takes a directory for this process, or says that another has it.

@@ -9,12 +9,13 @@ use rusqlite::Connection;
 use salon_protocol::{Entry, EnvelopeId, Message, Position, TopicName};
 use tokio::sync::oneshot;
 
-use super::changes::Feeds;
 use super::fresh::{Fresh, Recent};
 use super::queue::Queue;
-use super::settled::{self, Folded};
-use super::tail::Hub;
+use super::settled;
 use super::{CLOSED, Fault};
+use crate::changes::Feeds;
+use crate::folded::Folded;
+use crate::tail::{Hub, Pages};
 use crate::{Found, MOST_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
 
 type Reading<T> = BoxFuture<'static, Result<T, ReadError>>;
@@ -202,7 +203,7 @@ impl Source {
         self.ask(move |db| {
             let extent = settled::extent(db, &name)?;
             let mut folded = match extent.topic {
-                Some(topic) => Folded::settled(db, epoch, topic)?,
+                Some(topic) => settled::folded(db, epoch, topic)?,
                 None => Folded::default(),
             };
             let mut head = Position { epoch, offset: extent.head };
@@ -235,6 +236,16 @@ impl Source {
             }
             Ok(summaries)
         })
+    }
+}
+
+impl Pages for Source {
+    fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    fn read_after(&self, topic: &TopicName, after: Position, limit: usize) -> Reading<Vec<Arc<Entry>>> {
+        Source::read_after(self, topic, after, limit)
     }
 }
 

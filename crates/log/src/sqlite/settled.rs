@@ -1,16 +1,14 @@
 //! Questions to the database, which knows what is settled. All of one answer are asked in one transaction.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
-use salon_protocol::{
-    Entry, Envelope, EnvelopeId, Message, ParticipantId, Position, PresenceEvent, Timestamp, TopicName,
-};
+use salon_protocol::{Entry, Envelope, EnvelopeId, Position, Timestamp, TopicName};
 
 use super::Fault;
 use super::schema::{self, LAST_OFFSET, key};
-use crate::{OpenRequest, Standing};
+use crate::Standing;
+use crate::folded::Folded;
 
 /// What is settled of a topic: everything after `trimmed` up to and with `head`, without holes.
 #[derive(Debug, Clone, Copy)]
@@ -138,80 +136,25 @@ pub(super) fn find(
     Ok(Some((entry(epoch, row)?, row.get(3)?)))
 }
 
-/// What a topic's entries add up to, as far as they have been folded.
-#[derive(Default)]
-pub(super) struct Folded {
-    joins: HashMap<ParticipantId, u64>,
-    present: BTreeMap<u64, Arc<Entry>>,
-    requests: HashMap<EnvelopeId, u64>,
-    unanswered: BTreeMap<u64, OpenRequest>,
-}
-
-impl Folded {
-    /// The fold of everything settled.
-    pub(super) fn settled(db: &Connection, epoch: u32, topic: i64) -> Result<Self, Fault> {
-        let mut folded = Self::default();
-        let mut joins = db.prepare_cached(
-            "SELECT present.key, coalesce(present.arrived, entries.arrived), coalesce(present.text, entries.text)
-             FROM present LEFT JOIN entries ON entries.key = present.key WHERE present.topic = ?1",
-        )?;
-        let mut rows = joins.query([topic])?;
-        while let Some(row) = rows.next()? {
-            folded.add(&entry(epoch, row)?);
-        }
-        let mut requests = db.prepare_cached(
-            "SELECT key, arrived, text FROM entries WHERE key IN
-             (SELECT key FROM unanswered WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3)",
-        )?;
-        let bounds = params![key(topic, 0), key(topic, LAST_OFFSET), sql_limit(Standing::MAX_UNANSWERED)];
-        let mut rows = requests.query(bounds)?;
-        while let Some(row) = rows.next()? {
-            folded.add(&entry(epoch, row)?);
-        }
-        Ok(folded)
+/// The fold of everything settled.
+pub(super) fn folded(db: &Connection, epoch: u32, topic: i64) -> Result<Folded, Fault> {
+    let mut folded = Folded::default();
+    let mut joins = db.prepare_cached(
+        "SELECT present.key, coalesce(present.arrived, entries.arrived), coalesce(present.text, entries.text)
+         FROM present LEFT JOIN entries ON entries.key = present.key WHERE present.topic = ?1",
+    )?;
+    let mut rows = joins.query([topic])?;
+    while let Some(row) = rows.next()? {
+        folded.add(&entry(epoch, row)?);
     }
-
-    /// Takes one more entry into account.
-    pub(super) fn add(&mut self, entry: &Arc<Entry>) {
-        let (offset, envelope) = (entry.position.offset, &entry.envelope);
-        match envelope.message() {
-            Some(Message::Request { .. }) => {
-                if let Some(open) = OpenRequest::of(entry) {
-                    self.requests.insert(open.request.clone(), offset);
-                    self.unanswered.insert(offset, open);
-                }
-            }
-            Some(Message::Response { .. }) => {
-                if let Some(answered) = envelope.correlation().and_then(|request| self.requests.remove(request)) {
-                    self.unanswered.remove(&answered);
-                }
-            }
-            Some(Message::Notification { .. }) => {}
-            None => {
-                let Some(presence) = envelope.presence() else { return };
-                if presence.event == PresenceEvent::Heartbeat {
-                    return;
-                }
-                let older = match presence.event {
-                    PresenceEvent::Join => {
-                        self.present.insert(offset, entry.clone());
-                        self.joins.insert(presence.participant.id, offset)
-                    }
-                    _ => self.joins.remove(&presence.participant.id),
-                };
-                if let Some(older) = older {
-                    self.present.remove(&older);
-                }
-            }
-        }
+    let mut requests = db.prepare_cached(
+        "SELECT key, arrived, text FROM entries WHERE key IN
+         (SELECT key FROM unanswered WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3)",
+    )?;
+    let bounds = params![key(topic, 0), key(topic, LAST_OFFSET), sql_limit(Standing::MAX_UNANSWERED)];
+    let mut rows = requests.query(bounds)?;
+    while let Some(row) = rows.next()? {
+        folded.add(&entry(epoch, row)?);
     }
-
-    pub(super) fn standing(self, head: Position) -> Standing {
-        let surplus = self.unanswered.len().saturating_sub(Standing::MAX_UNANSWERED);
-        Standing {
-            head,
-            present: self.present.into_values().collect(),
-            unanswered: self.unanswered.into_values().skip(surplus).collect(),
-        }
-    }
+    Ok(folded)
 }

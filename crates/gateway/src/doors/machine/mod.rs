@@ -43,7 +43,7 @@ pub(crate) async fn connect(
     Extension(peer): Extension<Peer>,
     request: Request,
 ) -> Result<Response, Problem> {
-    socket::connect(&gateway, peer, request)
+    socket::connect(&gateway, peer, request).await
 }
 
 #[utoipa::path(post, path = "/context/v1/messages", operation_id = "machine_send", tag = "Machine Context Protocol", summary = "Send a message of the Machine Context Protocol",

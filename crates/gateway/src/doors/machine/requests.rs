@@ -41,7 +41,7 @@ impl FromRequestParts<Arc<Gateway>> for Arrived {
         let query = Query::parse(parts.uri.query())?;
         let topic: Option<TopicName> = query.name("topic")?;
         let asking = Asking { gateway, peer: peer.ip(), headers: &parts.headers, query: &query, topic: topic.as_ref() };
-        let grant = asking.in_signed_passing(parts.method == Method::GET)?;
+        let grant = asking.in_signed_passing(parts.method == Method::GET).await?;
         let place = place(&grant, topic.clone())?;
         let terms = terms::terms(gateway, &grant, &place.topic, asking.token());
         let expires = clock::instant(grant.expires);

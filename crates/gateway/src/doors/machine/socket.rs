@@ -51,11 +51,12 @@ struct Known {
 }
 
 /// Makes the connection a WebSocket and its session.
-pub(super) fn connect(gateway: &Arc<Gateway>, peer: Peer, mut request: Request) -> Result<Response, Problem> {
+pub(super) async fn connect(gateway: &Arc<Gateway>, peer: Peer, mut request: Request) -> Result<Response, Problem> {
     let upgrade = Upgrade::take(&mut request)?;
-    let query = Query::parse(request.uri().query())?;
+    let (parts, _) = request.into_parts();
+    let query = Query::parse(parts.uri.query())?;
     let topic: Option<TopicName> = query.name("topic")?;
-    let headers = request.headers();
+    let headers = &parts.headers;
     let asking = Asking { gateway, peer: peer.ip(), headers, query: &query, topic: topic.as_ref() };
     if !asking.shows_something() {
         let counted = gateway.count_stranger(&peer)?;
@@ -68,7 +69,7 @@ pub(super) fn connect(gateway: &Arc<Gateway>, peer: Peer, mut request: Request) 
         });
         return Ok(response);
     }
-    let grant = asking.for_signed_stream()?;
+    let grant = asking.for_signed_stream().await?;
     let token = asking.token().map(str::to_owned);
     let known = admit(Visitor { gateway: gateway.clone(), peer, grant }, topic, token, None)?;
     let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);

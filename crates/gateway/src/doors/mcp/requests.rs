@@ -82,7 +82,7 @@ impl FromRequestParts<Arc<Gateway>> for Arrived {
         let wanted = Wanted::read(&path, &query)?;
         let (headers, topic) = (&parts.headers, wanted.topic.as_ref());
         let asking = Asking { gateway, peer: peer.ip(), headers, query: &query, topic };
-        let grant = asking.in_passing(parts.method == Method::GET).map_err(No::Problem)?;
+        let grant = asking.in_passing(parts.method == Method::GET).await.map_err(No::Problem)?;
         let expires = clock::instant(grant.expires);
         Ok(Self { visitor: Visitor { gateway: gateway.clone(), peer, grant }, wanted, query, expires })
     }

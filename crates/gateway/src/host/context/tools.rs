@@ -276,7 +276,9 @@ fn no(key: &Key, expected: Option<u64>, error: &WriteError) -> Outcome {
         limit @ (WriteError::TooLarge { .. } | WriteError::TooManyKeys | WriteError::TooManyTools) => {
             (Code::TooLarge, limit.to_string(), None)
         }
-        WriteError::Stopped(_) => return Err(RpcError::internal("the context could not be written")),
+        WriteError::Stopped(_) | WriteError::Unavailable(_) => {
+            return Err(RpcError::internal("the context could not be written"));
+        }
     };
     Ok(refused(code, &message, current))
 }

@@ -1,4 +1,4 @@
-//! Following the context of a topic: fed by the writer after each commit.
+//! Following the context of a topic: fed by the engine with every change once it is kept.
 //!
 //! A change is a few words, never a value. Whoever is too slow for [`MOST_WAITING`] of them is told that some were missed, and can
 //! read.
@@ -17,7 +17,7 @@ const MOST_WAITING: usize = 256;
 
 /// Everybody who follows.
 #[derive(Default)]
-pub(super) struct Feeds(Mutex<State>);
+pub(crate) struct Feeds(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -30,7 +30,7 @@ impl Feeds {
         self.0.lock().expect("nothing panics while it holds the feeds")
     }
 
-    pub(super) fn follow(&self, topic: &TopicName) -> Changes {
+    pub(crate) fn follow(&self, topic: &TopicName) -> Changes {
         let mut state = self.state();
         if state.closed {
             return Box::pin(stream::empty());
@@ -47,8 +47,13 @@ impl Feeds {
         }))
     }
 
+    /// Whether somebody follows a topic.
+    pub(crate) fn is_followed(&self, topic: &TopicName) -> bool {
+        self.state().by_topic.get(topic).is_some_and(|feed| feed.receiver_count() > 0)
+    }
+
     /// Tells a change to everyone who follows its topic.
-    pub(super) fn feed(&self, topic: &TopicName, change: Change) {
+    pub(crate) fn feed(&self, topic: &TopicName, change: Change) {
         if let Some(feed) = self.state().by_topic.get(topic) {
             // Whoever followed may have gone.
             let _ = feed.send(change);
@@ -56,7 +61,7 @@ impl Feeds {
     }
 
     /// Ends everything that is followed, after what waits.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
         state.by_topic.clear();

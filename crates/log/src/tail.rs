@@ -1,16 +1,16 @@
-//! Following a topic: fed by the writer after each commit, falling back to reading when it was not fast enough.
+//! Following a topic: fed by the engine with whatever is new, falling back to reading when it was not fast enough.
 //!
-//! A tail is fed from the moment its line is laid (or mended) and reads the log from its position until that is dry. The writer
+//! A tail is fed from the moment its line is laid (or mended) and reads the log from its position until that is dry. An engine
 //! makes entries readable before it feeds them, so whatever was not fed is read; what was both is known by its offset.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use salon_protocol::{Entry, Position, TopicName};
 use tokio::sync::Notify;
 
-use super::reader::Source;
 use crate::{ReadError, Tail, Tailed};
 
 /// What may wait in a line. A tail that is further behind reads instead.
@@ -20,9 +20,23 @@ const MAX_WAITING_BYTES: usize = 4 << 20;
 /// How much of the log a tail that is behind reads at once.
 const PAGE_ENTRIES: usize = 512;
 
+/// What a tail that is behind reads.
+pub(crate) trait Pages: Send + Sync + 'static {
+    /// Where it is fed from.
+    fn hub(&self) -> &Hub;
+
+    /// The oldest entries after a position.
+    fn read_after(
+        &self,
+        topic: &TopicName,
+        after: Position,
+        limit: usize,
+    ) -> BoxFuture<'static, Result<Vec<Arc<Entry>>, ReadError>>;
+}
+
 /// The lines of all tails.
 #[derive(Default)]
-pub(super) struct Hub(Mutex<Lines>);
+pub(crate) struct Hub(Mutex<Lines>);
 
 #[derive(Default)]
 struct Lines {
@@ -36,14 +50,30 @@ impl Hub {
     }
 
     /// Hands the entries of one commit to everyone who follows their topic.
-    pub(super) fn feed(&self, topic: &TopicName, entries: &[Arc<Entry>]) {
+    pub(crate) fn feed(&self, topic: &TopicName, entries: &[Arc<Entry>]) {
         for line in self.lines().by_topic.get(topic).into_iter().flatten() {
             line.offer(entries);
         }
     }
 
+    /// Makes everyone who follows a topic read, because what comes next does not follow what was fed.
+    pub(crate) fn sever(&self, topic: &TopicName) {
+        for line in self.lines().by_topic.get(topic).into_iter().flatten() {
+            let mut state = line.state();
+            state.broken = true;
+            state.waiting.clear();
+            drop(state);
+            line.changed.notify_one();
+        }
+    }
+
+    /// Whether somebody follows a topic.
+    pub(crate) fn is_followed(&self, topic: &TopicName) -> bool {
+        self.lines().by_topic.contains_key(topic)
+    }
+
     /// Ends every tail, after what waits in its line.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut lines = self.lines();
         lines.closed = true;
         for line in lines.by_topic.values().flatten() {
@@ -54,7 +84,7 @@ impl Hub {
 
     /// How many follow a topic.
     #[cfg(test)]
-    pub(super) fn count(&self, topic: &TopicName) -> usize {
+    pub(crate) fn count(&self, topic: &TopicName) -> usize {
         self.lines().by_topic.get(topic).map_or(0, Vec::len)
     }
 
@@ -141,8 +171,8 @@ impl Line {
     }
 }
 
-struct Follower {
-    source: Arc<Source>,
+struct Follower<P: Pages> {
+    source: Arc<P>,
     topic: TopicName,
     line: Arc<Line>,
     at: Position,
@@ -150,20 +180,20 @@ struct Follower {
     failed: bool,
 }
 
-impl Drop for Follower {
+impl<P: Pages> Drop for Follower<P> {
     fn drop(&mut self) {
-        self.source.hub.remove(&self.topic, &self.line);
+        self.source.hub().remove(&self.topic, &self.line);
     }
 }
 
 /// Follows a topic from a position.
-pub(super) fn tail(source: Arc<Source>, topic: TopicName, after: Position) -> Tail {
-    let line = source.hub.lay(&topic);
+pub(crate) fn tail<P: Pages>(source: Arc<P>, topic: TopicName, after: Position) -> Tail {
+    let line = source.hub().lay(&topic);
     let follower = Follower { source, topic, line, at: after, reading: false, failed: false };
     Box::pin(stream::unfold(follower, |mut follower| async move { Some((follower.next().await?, follower)) }))
 }
 
-impl Follower {
+impl<P: Pages> Follower<P> {
     async fn next(&mut self) -> Option<Result<Tailed, ReadError>> {
         while !self.failed {
             if self.reading {

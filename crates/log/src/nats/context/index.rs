@@ -1,0 +1,295 @@
+//! What is known of a topic's context: everything but values. A fold over its messages, the same on every node, and the judgment of
+//! writes by it.
+//!
+//! Invariant: pure. No connection, no clock.
+
+use std::collections::BTreeMap;
+
+use async_nats::HeaderMap;
+use salon_protocol::{ParticipantId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::context::{
+    Address, Change, Existence, Key, Listed, MOST_KEYS, MOST_TOOLS, MOST_VERSIONS, Scope, TOOLS, ToolId, Write,
+    WriteError,
+};
+use crate::nats::link::Stored;
+use crate::nats::names::token;
+
+/// What a message says of itself.
+const META: &str = "Salon-Context";
+/// Where the older versions of its key are, newest first.
+const BACK: &str = "Salon-Back";
+
+/// How much of a cause's digest tells it from the others of its key.
+const CAUSE: usize = 16;
+
+/// A version of a key, without its value.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Meta {
+    scope: String,
+    key: String,
+    pub(super) version: u64,
+    pub(super) at: u64,
+    pub(super) author: ParticipantId,
+    cause: String,
+    bytes: u64,
+    pub(super) is_deleted: bool,
+}
+
+/// Says that something was forgotten, and after which version those begin that come later.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Forgetting {
+    pub(super) scope: String,
+    /// `None` where the whole scope is.
+    pub(super) forgotten: Option<String>,
+    floor: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Told {
+    Version(Meta),
+    Forgetting(Forgetting),
+}
+
+/// A kept version: where it is, and what caused it.
+type Mark = (u64, String);
+
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// Everything up to here has been taken.
+    pub(super) head: u64,
+    /// A scope begins after this version.
+    floor: u64,
+    scopes: BTreeMap<String, Keys>,
+}
+
+#[derive(Debug, Default)]
+struct Keys {
+    floor: u64,
+    live: u64,
+    keys: BTreeMap<String, Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    sequence: u64,
+    meta: Meta,
+    /// The versions before this one that are kept, newest first.
+    back: Vec<Mark>,
+}
+
+/// What is to be done about a write.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It was done: by the version that is so many before the newest, which is there.
+    Done { version: u64, at: Option<Timestamp>, sequence: u64 },
+    /// Store this.
+    Store { meta: Meta, headers: HeaderMap },
+    /// Make room first: say this, then remove what is forgotten, up to this sequence.
+    Forget { forgetting: Forgetting, headers: HeaderMap },
+}
+
+/// What a message says of its key, and where the older versions are.
+pub(super) fn read(stored: &Stored) -> Option<(Meta, Vec<Mark>)> {
+    let Told::Version(meta) = told(stored)? else { return None };
+    let back = stored.headers.get(BACK).map(|back| back.as_str()).unwrap_or_default();
+    let marks = back.split(' ').filter(|mark| !mark.is_empty()).map(|mark| {
+        let (sequence, cause) = mark.split_once(':')?;
+        Some((sequence.parse().ok()?, cause.to_owned()))
+    });
+    Some((meta, marks.collect::<Option<_>>()?))
+}
+
+fn told(stored: &Stored) -> Option<Told> {
+    serde_json::from_str(stored.headers.get(META)?.as_str()).ok()
+}
+
+fn headers(told: &Told) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(META, serde_json::to_string(told).expect("plain JSON").as_str());
+    headers
+}
+
+fn cause_of(write: &Write) -> String {
+    token(&write.cause)[..CAUSE].to_owned()
+}
+
+impl Slot {
+    fn exists(&self) -> bool {
+        !self.meta.is_deleted
+    }
+
+    /// All kept versions, newest first.
+    fn marks(&self) -> impl Iterator<Item = (u64, &str)> {
+        let newest = (self.sequence, self.meta.cause.as_str());
+        std::iter::once(newest).chain(self.back.iter().map(|(sequence, cause)| (*sequence, cause.as_str())))
+    }
+}
+
+impl Index {
+    /// Takes the next message; says what changed for whoever follows.
+    pub(super) fn take(&mut self, stored: &Stored) -> Option<Change> {
+        self.head = stored.sequence;
+        match told(stored)? {
+            Told::Forgetting(Forgetting { scope, forgotten: Some(key), floor }) => {
+                let keys = self.scopes.entry(scope).or_default();
+                keys.floor = keys.floor.max(floor);
+                // One that was written meanwhile is remembered.
+                if keys.keys.get(&key).is_some_and(|slot| !slot.exists()) {
+                    keys.keys.remove(&key);
+                }
+                None
+            }
+            Told::Forgetting(Forgetting { scope, forgotten: None, floor }) => {
+                self.floor = self.floor.max(floor);
+                if self.scopes.get(&scope).is_some_and(|keys| keys.live == 0) {
+                    self.scopes.remove(&scope);
+                }
+                None
+            }
+            Told::Version(_) => {
+                let (meta, back) = read(stored)?;
+                let floor = self.floor;
+                let keys = self.scopes.entry(meta.scope.clone()).or_insert_with(|| Keys { floor, ..Keys::default() });
+                let (scope, key) = (Scope::read(&meta.scope)?, Key::new(&meta.key).ok()?);
+                let existed = keys.keys.get(&meta.key).is_some_and(Slot::exists);
+                let existence = match (existed, !meta.is_deleted) {
+                    (false, _) => Existence::Begun,
+                    (true, true) => Existence::Unchanged,
+                    (true, false) => Existence::Ended,
+                };
+                match existence {
+                    Existence::Begun if !meta.is_deleted => keys.live += 1,
+                    Existence::Ended => keys.live -= 1,
+                    Existence::Begun | Existence::Unchanged => {}
+                }
+                let version = meta.version;
+                keys.keys.insert(meta.key.clone(), Slot { sequence: stored.sequence, meta, back });
+                Some(Change { scope, key, version, existence })
+            }
+        }
+    }
+
+    /// Judges a write by everything taken so far.
+    pub(super) fn judge(&self, address: &Address, write: &Write, now: Timestamp) -> Result<Verdict, WriteError> {
+        let name = address.scope.name();
+        let keys = self.scopes.get(&name);
+        let slot = keys.and_then(|keys| keys.keys.get(address.key.as_str()));
+        let cause = cause_of(write);
+        if let Some(slot) = slot
+            && let Some((before, (sequence, _))) = (0..).zip(slot.marks()).find(|(_, (_, known))| *known == cause)
+        {
+            let at = (before == 0).then_some(Timestamp(slot.meta.at));
+            return Ok(Verdict::Done { version: slot.meta.version - before, at, sequence });
+        }
+        let (current, exists) = slot.map_or((0, false), |slot| (slot.meta.version, slot.exists()));
+        if write.expected.is_some_and(|expected| expected != current && (expected > 0 || exists)) {
+            return Err(WriteError::Conflict { current });
+        }
+        if write.value.is_none() && !exists {
+            return Err(WriteError::Absent { current });
+        }
+        let version = match (slot, keys) {
+            (Some(slot), _) => slot.meta.version + 1,
+            (None, Some(keys)) => match keys.room_for_one(&name)? {
+                Some(forgetting) => return Ok(forget(forgetting)),
+                None => keys.floor + 1,
+            },
+            (None, None) => match self.room_for_scope(&address.scope)? {
+                Some(forgetting) => return Ok(forget(forgetting)),
+                None => self.floor + 1,
+            },
+        };
+        let meta = Meta {
+            scope: name,
+            key: address.key.to_string(),
+            version,
+            // Times do not go back along the versions of a key.
+            at: slot.map_or(now.0, |slot| now.0.max(slot.meta.at)),
+            author: write.author.clone(),
+            cause,
+            bytes: write.value.as_ref().map_or(0, |value| value.len() as u64),
+            is_deleted: write.value.is_none(),
+        };
+        let mut headers = headers(&Told::Version(meta.clone()));
+        if let Some(slot) = slot {
+            let most = usize::try_from(MOST_VERSIONS - 1).expect("few");
+            let back: Vec<_> = slot.marks().take(most).map(|(sequence, cause)| format!("{sequence}:{cause}")).collect();
+            headers.insert(BACK, back.join(" ").as_str());
+        }
+        Ok(Verdict::Store { meta, headers })
+    }
+
+    /// Whether there is a place for one more tool, or which makes room.
+    fn room_for_scope(&self, scope: &Scope) -> Result<Option<Forgetting>, WriteError> {
+        if !matches!(scope, Scope::Tool(_)) {
+            return Ok(None);
+        }
+        let tools = || self.tools_and_keys();
+        if (tools().count() as u64) < MOST_TOOLS {
+            return Ok(None);
+        }
+        let newest = |keys: &Keys| keys.keys.values().map(|slot| slot.sequence).max();
+        let (name, keys) = tools()
+            .filter(|(_, keys)| keys.live == 0)
+            .min_by_key(|(_, keys)| newest(keys))
+            .ok_or(WriteError::TooManyTools)?;
+        let highest = keys.keys.values().map(|slot| slot.meta.version).max().unwrap_or_default();
+        let floor = self.floor.max(keys.floor).max(highest);
+        Ok(Some(Forgetting { scope: name.clone(), forgotten: None, floor }))
+    }
+
+    fn tools_and_keys(&self) -> impl Iterator<Item = (&String, &Keys)> {
+        self.scopes.range(TOOLS.to_owned()..).take_while(|(name, _)| name.starts_with(TOOLS))
+    }
+
+    /// The tools that have something.
+    pub(super) fn tools(&self) -> Vec<ToolId> {
+        let live = self.tools_and_keys().filter(|(_, keys)| keys.live > 0);
+        live.filter_map(|(name, _)| ToolId::new(name.strip_prefix(TOOLS)?).ok()).collect()
+    }
+
+    /// The keys of a scope that exist, up to `limit` of those after one.
+    pub(super) fn list(&self, scope: &Scope, after: Option<&Key>, limit: usize) -> Vec<Listed> {
+        let keys = self.scopes.get(&scope.name()).map(|keys| &keys.keys);
+        let after = after.map_or("", Key::as_str);
+        let slots = keys.into_iter().flat_map(|keys| {
+            let range = (std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded);
+            keys.range::<str, _>(range).map(|(_, slot)| slot)
+        });
+        let listed = slots.filter(|slot| slot.exists()).filter_map(|slot| {
+            Some(Listed {
+                key: Key::new(&slot.meta.key).ok()?,
+                version: slot.meta.version,
+                at: Timestamp(slot.meta.at),
+                author: slot.meta.author.clone(),
+                bytes: slot.meta.bytes,
+            })
+        });
+        listed.take(limit).collect()
+    }
+}
+
+impl Keys {
+    /// Whether there is a place for one more key, or which makes room.
+    fn room_for_one(&self, scope: &str) -> Result<Option<Forgetting>, WriteError> {
+        if self.live >= MOST_KEYS {
+            return Err(WriteError::TooManyKeys);
+        }
+        if (self.keys.len() as u64) < MOST_KEYS {
+            return Ok(None);
+        }
+        // Some are deleted, then. The longest deleted makes room.
+        let deleted = self.keys.values().filter(|slot| !slot.exists());
+        let oldest = deleted.min_by_key(|slot| slot.sequence).ok_or(WriteError::TooManyKeys)?;
+        let floor = self.floor.max(oldest.meta.version);
+        Ok(Some(Forgetting { scope: scope.to_owned(), forgotten: Some(oldest.meta.key.clone()), floor }))
+    }
+}
+
+fn forget(forgetting: Forgetting) -> Verdict {
+    let headers = headers(&Told::Forgetting(forgetting.clone()));
+    Verdict::Forget { forgetting, headers }
+}

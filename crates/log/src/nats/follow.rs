@@ -1,0 +1,144 @@
+//! Following a stream from a sequence on: a consumer of the server's that lives in its memory and is made anew when anything is odd.
+//!
+//! Invariant: what is yielded follows without a hole from where it began, or following ends. Messages count by consumer, so a hole
+//! shows at the next message, and at the next heartbeat when there is none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, push};
+use async_nats::jetstream::{self, consumer};
+use async_nats::{HeaderMap, Message, StatusCode, Subscriber};
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::watch;
+
+use super::link::{Connection, Fault, Link, Stored, millis};
+
+/// How often the server says that there is nothing new.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+/// After so long without a word, following begins anew.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// How much is yielded at once.
+const MOST_AT_ONCE: usize = 512;
+const MOST_BYTES: usize = 1 << 20;
+
+/// What to follow.
+pub(super) struct Course<'a> {
+    pub(super) stream: &'a str,
+    pub(super) from: DeliverPolicy,
+    /// Only these subjects.
+    pub(super) filter: Option<String>,
+    /// Without payloads.
+    pub(super) headers_only: bool,
+}
+
+pub(super) struct Follow {
+    link: Arc<Link>,
+    messages: Subscriber,
+    /// How many messages this consumer has brought.
+    count: u64,
+    connection: watch::Receiver<Connection>,
+    /// Which connection it was made on.
+    made_on: u64,
+}
+
+impl Follow {
+    /// Begins; also says how many messages there were to bring.
+    pub(super) async fn begin(link: &Arc<Link>, course: Course<'_>) -> Result<(Self, u64), Fault> {
+        let connection = link.connection.clone();
+        let made_on = connection.borrow().count;
+        let inbox = link.client.new_inbox();
+        let messages = link.client.subscribe(inbox.clone()).await.map_err(Fault::unavailable)?;
+        let config = push::Config {
+            deliver_subject: inbox,
+            deliver_policy: course.from,
+            ack_policy: AckPolicy::None,
+            filter_subject: course.filter.unwrap_or_default(),
+            headers_only: course.headers_only,
+            flow_control: true,
+            idle_heartbeat: HEARTBEAT,
+            memory_storage: true,
+            num_replicas: 1,
+            max_deliver: 1,
+            ..push::Config::default()
+        };
+        let made = link.js.create_consumer_on_stream(config, course.stream).await;
+        let made: consumer::Consumer<push::Config> = made.map_err(|error| match error.kind() {
+            jetstream::stream::ConsumerErrorKind::JetStream(told) => (&told).into(),
+            _ => Fault::unavailable(error),
+        })?;
+        let waiting = made.cached_info().num_pending;
+        Ok((Self { link: link.clone(), messages, count: 0, connection, made_on }, waiting))
+    }
+
+    /// What comes next, never nothing. `None` when following must begin anew, after what was yielded last.
+    pub(super) async fn next(&mut self) -> Option<Vec<Stored>> {
+        loop {
+            let reconnected = self.connection.wait_for(|now| now.count != self.made_on);
+            let message = tokio::select! { biased;
+                _ = reconnected => return None,
+                message = tokio::time::timeout(SILENCE, self.messages.next()) => message.ok()??,
+            };
+            let mut found = Vec::new();
+            let mut bytes = 0;
+            let mut next = Some(message);
+            while let Some(message) = next.take() {
+                match message.status {
+                    Some(StatusCode::IDLE_HEARTBEAT) => self.tend(&message).await.ok()?,
+                    Some(_) => return None,
+                    None => {
+                        let stored = self.read(message)?;
+                        bytes += stored.payload.len();
+                        found.push(stored);
+                    }
+                }
+                if found.len() < MOST_AT_ONCE && bytes < MOST_BYTES {
+                    next = self.messages.next().now_or_never().flatten();
+                }
+            }
+            if !found.is_empty() {
+                return Some(found);
+            }
+        }
+    }
+
+    fn read(&mut self, message: Message) -> Option<Stored> {
+        let message = jetstream::Message { message, context: self.link.js.clone() };
+        let info = message.info().ok()?;
+        let (sequence, counted, time) = (info.stream_sequence, info.consumer_sequence, info.published);
+        if counted != self.count + 1 {
+            return None;
+        }
+        self.count = counted;
+        let message = message.message;
+        Some(Stored {
+            sequence,
+            time: millis(time.unix_timestamp_nanos()),
+            subject: message.subject.into_string(),
+            headers: message.headers.unwrap_or_default(),
+            payload: message.payload,
+        })
+    }
+
+    /// Answers what the server wants answered, and compares what it has sent with what came.
+    async fn tend(&self, message: &Message) -> Result<(), ()> {
+        let header =
+            |name: &str| message.headers.as_ref().and_then(|headers| headers.get(name)).map(ToString::to_string);
+        let stalled = header("Nats-Consumer-Stalled");
+        if let Some(reply) = message.reply.as_ref().map(ToString::to_string).or(stalled) {
+            self.link.client.publish(reply, bytes::Bytes::new()).await.map_err(drop)?;
+        }
+        match header("Nats-Last-Consumer").and_then(|count| count.parse::<u64>().ok()) {
+            Some(count) if count != self.count => Err(()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A header that expects a subject's newest message to be this one.
+pub(super) fn expecting(sequence: u64) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, sequence.to_string());
+    headers
+}

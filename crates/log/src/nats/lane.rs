@@ -1,0 +1,325 @@
+//! Appending to one topic: in the order of the calls, many on the wire at once.
+//!
+//! An append is acknowledged when the server has acknowledged it and this node has followed the topic up to it. Where no
+//! acknowledgement came, nothing more is sent until it is known what became of everything on the wire: what is stored is done, and
+//! what is not is sent again, unless something of a later call is stored; to put it behind that would change the order.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use salon_protocol::{Entry, Envelope};
+use tokio::sync::{mpsc, oneshot};
+
+use super::Shared;
+use super::follow::expecting;
+use super::link::{Fault, Stored};
+use super::names::token;
+use super::topic::Topic;
+use crate::{AppendError, Appended};
+
+/// How many appends are on the wire at once.
+const MOST_SENT: usize = 256;
+/// How long an append is tried before its caller hears that NATS cannot be reached.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait before asking again.
+const PAUSE: Duration = Duration::from_millis(250);
+/// How long an acknowledged append waits for its entry to come by before it is asked for.
+const LATE: Duration = Duration::from_secs(5);
+
+type Outcome = Result<Appended, AppendError>;
+
+pub(super) struct Append {
+    pub(super) envelope: Envelope,
+    pub(super) reply: oneshot::Sender<Outcome>,
+}
+
+/// An append whose outcome is not known.
+struct Pending {
+    append: Append,
+    /// Which call of this lane it was.
+    call: u64,
+    since: Instant,
+    is_tried_again: bool,
+    /// Where it is stored, and whether it had been before.
+    stored: Option<(u64, bool)>,
+    entry: Option<Arc<Entry>>,
+    /// Later calls with the same id.
+    others: Vec<Append>,
+}
+
+type Acknowledged = (String, Result<u64, Fault>);
+type LookedUp = (String, Result<Option<Stored>, Fault>);
+
+pub(super) struct Lane {
+    shared: Arc<Shared>,
+    topic: Arc<Topic>,
+    pending: HashMap<String, Pending>,
+    acknowledgements: FuturesUnordered<BoxFuture<'static, Acknowledged>>,
+    lookups: FuturesUnordered<BoxFuture<'static, LookedUp>>,
+    /// Appends that waited for one with the same id, which was not it.
+    again: VecDeque<Append>,
+    /// Calls of which it is not known whether they are stored.
+    unsettled: BTreeMap<u64, String>,
+    calls: u64,
+    /// The latest call that is stored.
+    latest_stored: u64,
+    /// Whether the stream was there when last looked.
+    is_made: bool,
+}
+
+impl Lane {
+    pub(super) fn new(shared: Arc<Shared>, topic: Arc<Topic>) -> Self {
+        Self {
+            shared,
+            topic,
+            pending: HashMap::new(),
+            acknowledgements: FuturesUnordered::new(),
+            lookups: FuturesUnordered::new(),
+            again: VecDeque::new(),
+            unsettled: BTreeMap::new(),
+            calls: 0,
+            latest_stored: 0,
+            is_made: false,
+        }
+    }
+
+    /// Works until nobody can append any more and everything that was is settled.
+    pub(super) async fn run(
+        mut self,
+        mut appends: mpsc::UnboundedReceiver<Append>,
+        mut delivered: mpsc::UnboundedReceiver<(String, Arc<Entry>)>,
+    ) {
+        let mut is_open = true;
+        let mut late = tokio::time::interval(LATE);
+        loop {
+            let is_clear = self.unsettled.is_empty() && self.acknowledgements.len() < MOST_SENT;
+            let can_settle = !self.unsettled.is_empty() && self.acknowledgements.is_empty() && self.lookups.is_empty();
+            tokio::select! { biased;
+                Some((token, entry)) = delivered.recv() => self.deliver(&token, entry),
+                Some((token, told)) = self.acknowledgements.next() => self.acknowledge(token, told),
+                Some((token, found)) = self.lookups.next() => self.find(&token, found),
+                () = std::future::ready(()), if can_settle => self.settle().await,
+                () = std::future::ready(()), if is_clear && !self.again.is_empty() => {
+                    if let Some(append) = self.again.pop_front() {
+                        self.take(append).await;
+                    }
+                }
+                append = appends.recv(), if is_open && is_clear => match append {
+                    Some(append) => self.take(append).await,
+                    None => is_open = false,
+                },
+                _ = late.tick(), if !self.pending.is_empty() => self.look_for_the_late(),
+                else => {}
+            }
+            if !is_open && self.pending.is_empty() && self.again.is_empty() {
+                self.topic.ended.send_replace(true);
+                return;
+            }
+        }
+    }
+
+    async fn take(&mut self, append: Append) {
+        let token = token(append.envelope.id().as_str());
+        if let Some(first) = self.pending.get_mut(&token) {
+            return first.others.push(append);
+        }
+        let refused = match self.make().await {
+            Err(refused) => Some(refused),
+            Ok(()) => (append.envelope.text().len() > self.shared.longest())
+                .then(|| AppendError::TooLarge(self.shared.longest())),
+        };
+        if let Some(refused) = refused {
+            // Whoever appended may have gone, here and below.
+            let _ = append.reply.send(Err(refused));
+            return;
+        }
+        self.calls += 1;
+        let pending = Pending {
+            append,
+            call: self.calls,
+            since: Instant::now(),
+            is_tried_again: false,
+            stored: None,
+            entry: None,
+            others: Vec::new(),
+        };
+        self.topic.expect(&token);
+        self.pending.insert(token.clone(), pending);
+        self.send(token).await;
+    }
+
+    /// Sees to it that the stream is there.
+    async fn make(&mut self) -> Result<(), AppendError> {
+        if !self.is_made {
+            if !self.shared.link.is_up() {
+                return Err(AppendError::Unavailable("there is no connection to NATS".into()));
+            }
+            self.shared.make_room(&self.topic).await?;
+            self.is_made = true;
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, token: String) {
+        let Some(pending) = self.pending.get(&token) else { return };
+        let subject = self.shared.link.names.entry(&self.topic.name, pending.append.envelope.id());
+        let text = Bytes::copy_from_slice(pending.append.envelope.text().as_bytes());
+        match self.shared.link.send(subject, expecting(0), text).await {
+            Ok(acknowledgement) => {
+                self.acknowledgements.push(Box::pin(async move { (token, acknowledgement.await) }));
+            }
+            Err(fault) => self.acknowledge(token, Err(fault)),
+        }
+    }
+
+    fn acknowledge(&mut self, token: String, told: Result<u64, Fault>) {
+        let Some(pending) = self.pending.get_mut(&token) else { return };
+        match told {
+            Ok(sequence) => {
+                pending.stored = Some((sequence, false));
+                self.latest_stored = self.latest_stored.max(pending.call);
+                self.finish_if_known(&token);
+            }
+            // The id is taken: by whom tells the entry.
+            Err(Fault::Raced) => self.look_up(token),
+            Err(Fault::Unavailable(_)) => _ = self.unsettled.insert(pending.call, token),
+            Err(Fault::Missing) => {
+                self.is_made = false;
+                self.unsettled.insert(pending.call, token);
+            }
+            Err(fault) => self.finish(&token, Err(fault.into())),
+        }
+    }
+
+    fn look_up(&mut self, token: String) {
+        let Some(pending) = self.pending.get(&token) else { return };
+        let subject = self.shared.link.names.entry(&self.topic.name, pending.append.envelope.id());
+        let (link, stream) = (self.shared.link.clone(), self.topic.stream.clone());
+        self.lookups.push(Box::pin(async move {
+            let found = link.newest(&stream, &subject).await;
+            (token, found)
+        }));
+    }
+
+    fn deliver(&mut self, token: &str, entry: Arc<Entry>) {
+        if let Some(pending) = self.pending.get_mut(token) {
+            pending.entry = Some(entry);
+            self.finish_if_known(token);
+        }
+    }
+
+    fn finish_if_known(&mut self, token: &str) {
+        if let Some(Pending { stored: Some((_, repeated)), entry: Some(entry), .. }) = self.pending.get(token) {
+            let appended = Appended { entry: entry.clone(), repeated: *repeated };
+            self.finish(token, Ok(appended));
+        }
+    }
+
+    /// Compares an append with what has its id.
+    fn find(&mut self, token: &str, found: Result<Option<Stored>, Fault>) {
+        let Some(pending) = self.pending.get_mut(token) else { return };
+        let entry = match found {
+            Ok(Some(stored)) => self.topic.entry(&stored),
+            Ok(None) | Err(Fault::Unavailable(_)) => {
+                self.unsettled.insert(pending.call, token.to_owned());
+                return;
+            }
+            Err(fault) => Err(fault),
+        };
+        match entry {
+            Err(fault) => self.finish(token, Err(fault.into())),
+            Ok(entry) if entry.envelope.text() != pending.append.envelope.text() => {
+                self.finish(token, Err(AppendError::IdConflict));
+            }
+            Ok(entry) => {
+                let offset = entry.position.offset;
+                match pending.stored {
+                    Some((stored, _)) if stored == offset => {}
+                    // One that was tried before is most likely that very try.
+                    _ => pending.stored = Some((offset, !pending.is_tried_again)),
+                }
+                if pending.is_tried_again {
+                    self.latest_stored = self.latest_stored.max(pending.call);
+                }
+                // What has been passed already will not come by, and nobody waits for ever.
+                let is_passed = self.topic.head().is_some_and(|head| head >= offset);
+                if is_passed || pending.since.elapsed() >= PATIENCE {
+                    pending.entry.get_or_insert(entry);
+                }
+                self.finish_if_known(token);
+            }
+        }
+    }
+
+    /// Finds out what became of everything that was not acknowledged, and sends again what may be.
+    async fn settle(&mut self) {
+        let oldest = self.unsettled.first_key_value().and_then(|(_, token)| self.pending.get(token));
+        let deadline = oldest.map_or_else(Instant::now, |oldest| oldest.since) + PATIENCE;
+        let mut connection = self.shared.link.connection.clone();
+        let connected = connection.wait_for(|connection| connection.is_up);
+        let _ = tokio::time::timeout_at(deadline.into(), connected).await;
+
+        for (call, token) in std::mem::take(&mut self.unsettled) {
+            let Some(pending) = self.pending.get_mut(&token) else { continue };
+            if pending.since.elapsed() >= PATIENCE {
+                let why = "NATS did not acknowledge in time";
+                self.finish(&token, Err(AppendError::Unavailable(why.into())));
+                continue;
+            }
+            pending.is_tried_again = true;
+            let subject = self.shared.link.names.entry(&self.topic.name, pending.append.envelope.id());
+            match self.shared.link.newest(&self.topic.stream, &subject).await {
+                Ok(None) if call < self.latest_stored => {
+                    let why = "it was lost on its way, and what followed it was not";
+                    self.finish(&token, Err(AppendError::Unavailable(why.into())));
+                }
+                Ok(None) => match self.make().await {
+                    Ok(()) => self.send(token).await,
+                    Err(AppendError::Unavailable(_)) => _ = self.unsettled.insert(call, token),
+                    Err(refused) => self.finish(&token, Err(refused)),
+                },
+                Ok(found) => self.find(&token, Ok(found)),
+                Err(Fault::Unavailable(_)) => _ = self.unsettled.insert(call, token),
+                Err(fault) => self.finish(&token, Err(fault.into())),
+            }
+        }
+        if !self.unsettled.is_empty() {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Asks for entries that are stored and did not come by: following may have been interrupted, or retention been faster.
+    fn look_for_the_late(&mut self) {
+        let late =
+            self.pending.iter().filter(|(_, pending)| pending.stored.is_some() && pending.since.elapsed() >= LATE);
+        for token in late.map(|(token, _)| token.clone()).collect::<Vec<_>>() {
+            self.look_up(token);
+        }
+    }
+
+    fn finish(&mut self, token: &str, outcome: Outcome) {
+        let Some(pending) = self.pending.remove(token) else { return };
+        self.topic.expect_no_more(token);
+        for other in pending.others {
+            let outcome = match &outcome {
+                Ok(first) if first.entry.envelope.text() == other.envelope.text() => {
+                    Ok(Appended { entry: first.entry.clone(), repeated: true })
+                }
+                Ok(_) => Err(AppendError::IdConflict),
+                // Whoever has the id may have said just this.
+                Err(AppendError::IdConflict) => {
+                    self.again.push_back(other);
+                    continue;
+                }
+                Err(error) => Err(error.clone()),
+            };
+            let _ = other.reply.send(outcome);
+        }
+        let _ = pending.append.reply.send(outcome);
+    }
+}

@@ -1,0 +1,277 @@
+//! The connection to NATS: requests that are bounded in time and say why they failed.
+//!
+//! Deliberately absent: trying again. Whoever asks knows what may be asked twice.
+
+use std::error::Error as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::context::{PublishError, PublishErrorKind, RequestErrorKind};
+use async_nats::jetstream::message::{PublishMessage, StreamMessage};
+use async_nats::jetstream::response::Response;
+use async_nats::jetstream::stream::{Info, LastRawMessageErrorKind};
+use async_nats::jetstream::{self, ErrorCode};
+use async_nats::{Client, HeaderMap, StatusCode};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use salon_protocol::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use super::names::Names;
+use crate::context::WriteError;
+use crate::{AppendError, ReadError};
+
+/// How long an answer may take. Elections take longer, and are tried again.
+pub(super) const ANSWER: Duration = Duration::from_secs(4);
+
+/// The most messages waiting for their acknowledgements, in all.
+const MOST_UNACKNOWLEDGED: usize = 16 * 1024;
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Fault {
+    /// Nobody who could do it was reached; whether it was done is not known.
+    #[error("{0}")]
+    Unavailable(Arc<str>),
+    /// There is no such stream or message.
+    #[error("it does not exist")]
+    Missing,
+    /// Something else is newest than what was expected.
+    #[error("something else came first")]
+    Raced,
+    /// The server will not.
+    #[error("NATS refuses: {0}")]
+    Refused(Arc<str>),
+    /// What was found makes no sense.
+    #[error("{0} is damaged")]
+    Damaged(Arc<str>),
+}
+
+impl Fault {
+    pub(super) fn unavailable(why: impl std::fmt::Display) -> Self {
+        Self::Unavailable(why.to_string().into())
+    }
+}
+
+impl From<Fault> for ReadError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Unavailable(why) => Self::Unavailable(why),
+            other => Self::Failed(other.to_string().into()),
+        }
+    }
+}
+
+impl From<Fault> for AppendError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Unavailable(why) => Self::Unavailable(why),
+            other => Self::Unavailable(other.to_string().into()),
+        }
+    }
+}
+
+impl From<Fault> for WriteError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Unavailable(why) => Self::Unavailable(why),
+            other => Self::Unavailable(other.to_string().into()),
+        }
+    }
+}
+
+impl From<&jetstream::Error> for Fault {
+    fn from(error: &jetstream::Error) -> Self {
+        match error.error_code() {
+            ErrorCode::STREAM_NOT_FOUND | ErrorCode::NO_MESSAGE_FOUND => Self::Missing,
+            ErrorCode::STREAM_WRONG_LAST_SEQUENCE | ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT => Self::Raced,
+            ErrorCode::STREAM_DUPLICATE_MESSAGE_CONFLICT => Self::unavailable(error),
+            ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED => Self::Refused(error.to_string().into()),
+            _ if error.code() >= 500 => Self::unavailable(error),
+            _ => Self::Refused(error.to_string().into()),
+        }
+    }
+}
+
+impl From<PublishError> for Fault {
+    fn from(error: PublishError) -> Self {
+        match error.kind() {
+            PublishErrorKind::WrongLastSequence => Self::Raced,
+            PublishErrorKind::StreamNotFound => Self::Missing,
+            PublishErrorKind::MaxPayloadExceeded => Self::Refused(error.to_string().into()),
+            _ => match error.source().and_then(|source| source.downcast_ref::<jetstream::Error>()) {
+                Some(told) => told.into(),
+                None => Self::unavailable(error),
+            },
+        }
+    }
+}
+
+/// A message of a stream.
+#[derive(Debug, Clone)]
+pub(super) struct Stored {
+    pub(super) sequence: u64,
+    pub(super) time: Timestamp,
+    pub(super) subject: String,
+    pub(super) headers: HeaderMap,
+    pub(super) payload: Bytes,
+}
+
+impl From<StreamMessage> for Stored {
+    fn from(message: StreamMessage) -> Self {
+        Self {
+            sequence: message.sequence,
+            time: millis(message.time.unix_timestamp_nanos()),
+            subject: message.subject.into_string(),
+            headers: message.headers,
+            payload: message.payload,
+        }
+    }
+}
+
+/// A time of the server's.
+pub(super) fn millis(nanos: i128) -> Timestamp {
+    Timestamp(u64::try_from(nanos / 1_000_000).unwrap_or_default())
+}
+
+/// Whether there is a connection, and how many there have been.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Connection {
+    pub(super) is_up: bool,
+    pub(super) count: u64,
+}
+
+/// The way to NATS.
+pub(super) struct Link {
+    pub(super) client: Client,
+    pub(super) js: jetstream::Context,
+    pub(super) names: Names,
+    pub(super) connection: watch::Receiver<Connection>,
+}
+
+impl Link {
+    pub(super) fn new(client: Client, names: Names, connection: watch::Receiver<Connection>) -> Self {
+        let js = jetstream::context::ContextBuilder::new()
+            .timeout(ANSWER)
+            .ack_timeout(ANSWER)
+            .max_ack_inflight(MOST_UNACKNOWLEDGED)
+            .backpressure_on_inflight(true)
+            .build(client.clone());
+        Self { client, js, names, connection }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.connection.borrow().is_up
+    }
+
+    /// Asks JetStream's API.
+    pub(super) async fn ask<V: DeserializeOwned>(&self, subject: String, body: &impl Serialize) -> Result<V, Fault> {
+        match self.js.request::<_, _, Response<V>>(subject, body).await {
+            Ok(Response::Ok(answer)) => Ok(answer),
+            Ok(Response::Err { error }) => Err((&error).into()),
+            Err(error) if matches!(error.kind(), RequestErrorKind::NoResponders) => {
+                Err(Fault::unavailable("no server answers for JetStream"))
+            }
+            Err(error) => Err(Fault::unavailable(error)),
+        }
+    }
+
+    /// What the leader of a stream says of it.
+    pub(super) async fn info(&self, stream: &str) -> Result<Info, Fault> {
+        self.ask(format!("STREAM.INFO.{stream}"), &()).await
+    }
+
+    /// Removes everything before a sequence, of some subject or of all.
+    pub(super) async fn purge(&self, stream: &str, subject: Option<&str>, before: u64) -> Result<(), Fault> {
+        #[derive(Serialize)]
+        struct Purge<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            filter: Option<&'a str>,
+            seq: u64,
+        }
+        let purge = Purge { filter: subject, seq: before };
+        self.ask::<serde_json::Value>(format!("STREAM.PURGE.{stream}"), &purge).await.map(drop)
+    }
+
+    /// Sends a message. The order of calls that have returned is the order on the wire; the future is the acknowledgement.
+    pub(super) async fn send(
+        &self,
+        subject: String,
+        headers: HeaderMap,
+        payload: Bytes,
+    ) -> Result<BoxFuture<'static, Result<u64, Fault>>, Fault> {
+        let message = PublishMessage::build().headers(headers).payload(payload);
+        let acknowledgement = self.js.send_publish(subject, message).await?;
+        Ok(Box::pin(async move { Ok(acknowledgement.await?.sequence) }))
+    }
+
+    /// Stores a message.
+    pub(super) async fn store(&self, subject: String, headers: HeaderMap, payload: Bytes) -> Result<u64, Fault> {
+        self.send(subject, headers, payload).await?.await
+    }
+
+    /// The newest message of a subject, as the leader has it.
+    pub(super) async fn newest(&self, stream: &str, subject: &str) -> Result<Option<Stored>, Fault> {
+        let handle = self.js.get_stream_no_info(stream).await.map_err(Fault::unavailable)?;
+        found(handle.get_last_raw_message_by_subject(subject).await)
+    }
+
+    /// A message by its sequence, as the leader has it.
+    pub(super) async fn by_sequence(&self, stream: &str, sequence: u64) -> Result<Option<Stored>, Fault> {
+        let handle = self.js.get_stream_no_info(stream).await.map_err(Fault::unavailable)?;
+        found(handle.get_raw_message(sequence).await)
+    }
+
+    /// Some messages in a row, from any replica: it may lack the newest.
+    pub(super) async fn batch(&self, stream: &str, batch: &Batch) -> Result<Vec<Stored>, Fault> {
+        let inbox = self.client.new_inbox();
+        let mut answers = self.client.subscribe(inbox.clone()).await.map_err(Fault::unavailable)?;
+        let body = serde_json::to_vec(batch).expect("a batch is plain JSON");
+        let asked = self.client.publish_with_reply(format!("$JS.API.DIRECT.GET.{stream}"), inbox, body.into()).await;
+        asked.map_err(Fault::unavailable)?;
+        let mut found = Vec::new();
+        loop {
+            let answer = tokio::time::timeout(ANSWER, answers.next()).await;
+            let Ok(Some(message)) = answer else { return Err(Fault::unavailable("no answer to a read")) };
+            match message.status {
+                None | Some(StatusCode::OK) => {
+                    let stored = StreamMessage::try_from(message);
+                    found.push(stored.map_err(|_| Fault::Damaged("a message".into()))?.into());
+                }
+                Some(StatusCode::NO_RESPONDERS) => return Err(Fault::unavailable("no server answers reads")),
+                // The end of the batch, or of what there is.
+                Some(_) => return Ok(found),
+            }
+        }
+    }
+}
+
+fn found(answer: Result<StreamMessage, jetstream::stream::RawMessageError>) -> Result<Option<Stored>, Fault> {
+    match answer {
+        Ok(message) => Ok(Some(message.into())),
+        Err(error) => match error.kind() {
+            LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            LastRawMessageErrorKind::JetStream(told) => match Fault::from(&told) {
+                Fault::Missing => Ok(None),
+                other => Err(other),
+            },
+            _ => Err(Fault::unavailable(error)),
+        },
+    }
+}
+
+/// Which messages: from a sequence or a time on, so many of them, and no more once they have so many bytes.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Batch {
+    #[serde(rename = "seq", skip_serializing_if = "Option::is_none")]
+    pub(super) from: Option<u64>,
+    #[serde(rename = "start_time", skip_serializing_if = "Option::is_none")]
+    pub(super) since: Option<Timestamp>,
+    #[serde(rename = "batch")]
+    pub(super) count: usize,
+    #[serde(rename = "max_bytes", skip_serializing_if = "Option::is_none")]
+    pub(super) bytes: Option<usize>,
+}

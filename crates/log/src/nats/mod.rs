@@ -1,0 +1,393 @@
+//! The log on several machines: NATS JetStream, a stream a topic, and buckets for what the nodes share.
+//!
+//! JetStream's sequence is the order. A node follows every topic it uses and hands its own clients' messages to them from there, like
+//! everybody's ([`topic`]). Appends keep the order of their calls ([`lane`]). Retention is the gateways' work, not the server's
+//! ([`sweep`]). Leases are keys ([`seats`]) that live as long as their node says it does ([`nodes`]). Deliberately absent: shards. A
+//! stream a topic serves some hundreds of topics, and the limit is enforced.
+
+mod bucket;
+mod context;
+mod follow;
+mod lane;
+mod link;
+mod names;
+mod nodes;
+mod open;
+mod reader;
+mod seats;
+mod snapshot;
+mod sweep;
+mod tickets;
+mod topic;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
+use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, TopicName};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+pub use self::open::{OpenError, Options, USUAL_TOPICS};
+
+use self::bucket::Bucket;
+use self::context::Context;
+use self::lane::{Append, Lane};
+use self::link::Link;
+use self::nodes::Nodes;
+use self::seats::{Command, Seats};
+use self::topic::Topic;
+use crate::changes::Feeds;
+use crate::tail::{Hub, Pages};
+use crate::{
+    AppendError, Appended, Claim, Durability, Found, Health, Lapses, Lease, ReadError, Span, Standing, Tail, TopicLog,
+    TopicSummary,
+};
+
+const CLOSED: &str = "it has been closed";
+
+/// Where a stream's metadata has the name of its topic.
+const TOPIC: &str = "salon-topic";
+
+/// What a message has beside its payload, generously.
+const ENVELOPE_OVERHEAD: usize = 1024;
+
+/// How long goodbyes may take.
+const GOODBYE: Duration = Duration::from_secs(3);
+/// How long to wait before a read for a tail is tried again.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// A [`TopicLog`] on NATS, as one of perhaps several nodes.
+pub struct Nats {
+    shared: Arc<Shared>,
+    lanes: Arc<Mutex<JoinSet<()>>>,
+    /// Everything that runs for as long as the log is open. Ends with this.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// What everything here works with.
+struct Shared {
+    link: Arc<Link>,
+    options: Options,
+    epoch: u32,
+    replicas: usize,
+    /// This node, among those that share the log.
+    node: String,
+    hub: Hub,
+    topics: Mutex<HashMap<TopicName, Arc<Topic>>>,
+    contexts: Mutex<HashMap<TopicName, Arc<Context>>>,
+    /// Who follows contexts.
+    feeds: Feeds,
+    standings: Bucket,
+    seat_keys: Bucket,
+    node_keys: Bucket,
+    tickets: Bucket,
+    seats: Seats,
+    nodes: Nodes,
+    desk: mpsc::UnboundedSender<Command>,
+    health: watch::Sender<Health>,
+    stop: watch::Sender<bool>,
+    lanes: Arc<Mutex<JoinSet<()>>>,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Shared {
+    fn topics_mut(&self) -> MutexGuard<'_, HashMap<TopicName, Arc<Topic>>> {
+        self.topics.lock().expect("nothing panics while it holds the topics")
+    }
+
+    /// A topic that is being followed, if it is.
+    fn followed(&self, name: &TopicName) -> Option<Arc<Topic>> {
+        self.topics_mut().get(name).cloned()
+    }
+
+    /// A topic, followed from now on.
+    fn topic(self: &Arc<Self>, name: &TopicName) -> Result<Arc<Topic>, ReadError> {
+        self.with_topic(name, Arc::clone).ok_or_else(|| ReadError::Failed(CLOSED.into()))
+    }
+
+    /// Does something with a topic while it cannot be put away. `None` when the log is closed.
+    fn with_topic<T>(self: &Arc<Self>, name: &TopicName, work: impl FnOnce(&Arc<Topic>) -> T) -> Option<T> {
+        let mut topics = self.topics_mut();
+        if *self.stop.borrow() {
+            return None;
+        }
+        let topic = topics.entry(name.clone()).or_insert_with(|| self.begin(name));
+        topic.touch();
+        Some(work(topic))
+    }
+
+    fn begin(self: &Arc<Self>, name: &TopicName) -> Arc<Topic> {
+        let (appends, submitted) = mpsc::unbounded_channel();
+        let (delivered, awaited) = mpsc::unbounded_channel();
+        let topic = Arc::new(Topic::new(self, name, appends, delivered));
+        let lane = Lane::new(self.clone(), topic.clone());
+        let mut lanes = self.lanes.lock().expect("nothing panics while it holds the lanes");
+        while lanes.try_join_next().is_some() {}
+        lanes.spawn_on(lane.run(submitted, awaited), &self.runtime);
+        lanes.spawn_on(topic.clone().follow(self.clone()), &self.runtime);
+        topic
+    }
+
+    fn contexts_mut(&self) -> MutexGuard<'_, HashMap<TopicName, Arc<Context>>> {
+        self.contexts.lock().expect("nothing panics while it holds the contexts")
+    }
+
+    /// Does something with a topic's context while it cannot be put away. `None` when the log is closed.
+    fn with_context<T>(self: &Arc<Self>, name: &TopicName, work: impl FnOnce(&Arc<Context>) -> T) -> Option<T> {
+        let mut contexts = self.contexts_mut();
+        if *self.stop.borrow() {
+            return None;
+        }
+        let context = contexts.entry(name.clone()).or_insert_with(|| {
+            let (writings, submitted) = mpsc::unbounded_channel();
+            let context = Arc::new(Context::new(name, writings));
+            let mut lanes = self.lanes.lock().expect("nothing panics while it holds the lanes");
+            lanes.spawn_on(context.clone().write_all(self.clone(), submitted), &self.runtime);
+            lanes.spawn_on(context.clone().follow(self.clone()), &self.runtime);
+            context
+        });
+        context.touch();
+        Some(work(context))
+    }
+
+    /// The longest envelope that fits into a message.
+    fn longest(&self) -> usize {
+        self.link.client.max_payload().saturating_sub(ENVELOPE_OVERHEAD)
+    }
+
+    fn set_health(&self, now: Health) {
+        self.health.send_if_modified(|health| {
+            let changes = !matches!(health, Health::Stopped(_)) && *health != now;
+            if changes {
+                match &now {
+                    Health::Writable => tracing::info!("NATS answers again"),
+                    Health::Unreachable(why) | Health::Stopped(why) => tracing::warn!(%why, "NATS cannot be reached"),
+                }
+                *health = now.clone();
+            }
+            changes
+        });
+    }
+
+    /// Why nothing can be done now, if nothing can.
+    fn trouble(&self) -> Option<Arc<str>> {
+        match &*self.health.borrow() {
+            Health::Writable => None,
+            Health::Unreachable(why) | Health::Stopped(why) => Some(why.clone()),
+        }
+    }
+
+    /// Wakes topics whose streams another node has made.
+    async fn hear_of_rooms(self: Arc<Self>) {
+        loop {
+            if let Ok(mut made) = self.link.client.subscribe(self.link.names.made()).await {
+                while let Some(message) = made.next().await {
+                    let name = std::str::from_utf8(&message.payload).ok().and_then(|name| TopicName::new(name).ok());
+                    if let Some(topic) = name.and_then(|name| self.followed(&name)) {
+                        topic.made.notify_one();
+                    }
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn sweep_now_and_then(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(sweep::INTERVAL).await;
+            self.forget_removed_seats();
+            if let Err(fault) = self.sweep().await {
+                tracing::warn!(%fault, "retention could not be looked after; it is tried again");
+            }
+        }
+    }
+}
+
+impl Pages for Reading {
+    fn hub(&self) -> &Hub {
+        &self.0.hub
+    }
+
+    fn read_after(
+        &self,
+        topic: &TopicName,
+        after: Position,
+        limit: usize,
+    ) -> BoxFuture<'static, Result<Vec<Arc<Entry>>, ReadError>> {
+        let (shared, topic) = (self.0.clone(), topic.clone());
+        Box::pin(async move {
+            loop {
+                match shared.read(&topic, Span::After(after), limit).await {
+                    // Whoever follows a topic waits with it.
+                    Err(ReadError::Unavailable(_)) if !*shared.stop.borrow() => tokio::time::sleep(PAUSE).await,
+                    read => return read,
+                }
+            }
+        })
+    }
+}
+
+/// What tails read.
+struct Reading(Arc<Shared>);
+
+impl Nats {
+    /// What the log is called.
+    pub fn name(&self) -> &str {
+        &self.shared.options.name
+    }
+
+    /// The longest envelope that the servers take, in bytes.
+    pub fn longest(&self) -> usize {
+        self.shared.longest()
+    }
+
+    /// Applies the retention now; done when the future resolves.
+    pub async fn trim_now(&self) -> Result<(), ReadError> {
+        Ok(self.shared.sweep().await?)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.lock().expect("nothing panics while it holds the tasks").spawn_on(task, &self.shared.runtime);
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        self.shared.stop.send_replace(true);
+        self.shared.hub.close();
+        for (_, topic) in self.shared.topics_mut().drain() {
+            topic.close_lane();
+            topic.stop();
+        }
+        for (_, context) in self.shared.contexts_mut().drain() {
+            context.close_lane();
+            context.stop();
+        }
+        self.shared.feeds.close();
+        self.lanes.lock().expect("nothing panics while it holds the lanes").abort_all();
+    }
+}
+
+impl TopicLog for Nats {
+    fn append(&self, topic: &TopicName, envelope: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>> {
+        let closed = || Err(AppendError::Stopped(CLOSED.into()));
+        if let Some(why) = self.shared.trouble().filter(|_| !*self.shared.stop.borrow()) {
+            return std::future::ready(Err(AppendError::Unavailable(why))).boxed();
+        }
+        let (reply, outcome) = oneshot::channel();
+        let submitted = self.shared.with_topic(topic, |topic| topic.submit(Append { envelope, reply }));
+        if submitted != Some(true) {
+            return std::future::ready(closed()).boxed();
+        }
+        outcome.map(move |outcome| outcome.unwrap_or_else(|_| closed())).boxed()
+    }
+
+    fn read(
+        &self,
+        topic: &TopicName,
+        span: Span,
+        limit: usize,
+    ) -> BoxFuture<'static, Result<Vec<Arc<Entry>>, ReadError>> {
+        let (shared, topic) = (self.shared.clone(), topic.clone());
+        Box::pin(async move { shared.read(&topic, span, limit).await })
+    }
+
+    fn tail(&self, topic: &TopicName, after: Position) -> Tail {
+        let tail = crate::tail::tail(Arc::new(Reading(self.shared.clone())), topic.clone(), after);
+        // Followed only once there is a line to feed, and for as long as there is one.
+        let _ = self.shared.topic(topic);
+        tail
+    }
+
+    fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Found>, ReadError>> {
+        let (shared, topic, id) = (self.shared.clone(), topic.clone(), id.clone());
+        Box::pin(async move { shared.find(&topic, &id).await })
+    }
+
+    fn standing(&self, topic: &TopicName) -> BoxFuture<'static, Result<Standing, ReadError>> {
+        let (shared, topic) = (self.shared.clone(), topic.clone());
+        Box::pin(async move { shared.standing(&topic).await })
+    }
+
+    fn claim(
+        &self,
+        topic: &TopicName,
+        participant: &ParticipantId,
+        claim: Claim,
+        lost: Box<dyn FnOnce() + Send + Sync>,
+    ) -> BoxFuture<'static, Result<Lease, ReadError>> {
+        if let Some(why) = self.shared.trouble() {
+            return std::future::ready(Err(ReadError::Unavailable(why))).boxed();
+        }
+        let (reply, outcome) = oneshot::channel();
+        // A desk that has closed drops the reply, which says as much.
+        let _ = self.shared.desk.send(Command::Claim(topic.clone(), participant.clone(), claim, lost, reply));
+        outcome.map(|outcome| outcome.unwrap_or_else(|_| Err(ReadError::Failed(CLOSED.into())))).boxed()
+    }
+
+    fn roster(&self, topic: &TopicName) -> BoxFuture<'static, Result<Vec<ParticipantId>, ReadError>> {
+        std::future::ready(Ok(self.shared.roster(topic))).boxed()
+    }
+
+    fn is_elsewhere(&self, topic: &TopicName, participant: &ParticipantId) -> bool {
+        self.shared.is_elsewhere(topic, participant)
+    }
+
+    fn lapses(&self) -> Lapses {
+        self.shared.lapses()
+    }
+
+    fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>> {
+        let shared = self.shared.clone();
+        Box::pin(async move { shared.topics().await })
+    }
+
+    fn health(&self) -> watch::Receiver<Health> {
+        self.shared.health.subscribe()
+    }
+
+    /// When a server flushes is its own setting, which nobody can ask it for.
+    fn durability(&self) -> Durability {
+        Durability::Os
+    }
+
+    fn close(&self) -> BoxFuture<'static, ()> {
+        let (shared, lanes) = (self.shared.clone(), self.lanes.clone());
+        let topics: Vec<_> = {
+            let mut topics = shared.topics_mut();
+            shared.stop.send_replace(true);
+            topics.drain().map(|(_, topic)| topic).collect()
+        };
+        let contexts: Vec<_> = shared.contexts_mut().drain().map(|(_, context)| context).collect();
+        topics.iter().for_each(|topic| topic.close_lane());
+        contexts.iter().for_each(|context| context.close_lane());
+        Box::pin(async move {
+            // A lane ends when it has an answer for everyone; until then their topics are followed.
+            for topic in &topics {
+                topic.finished().await;
+                topic.stop();
+            }
+            for context in &contexts {
+                context.finished().await;
+                context.stop();
+            }
+            shared.hub.close();
+            shared.feeds.close();
+            let mut lanes = std::mem::take(&mut *lanes.lock().expect("nothing panics while it holds the lanes"));
+            while lanes.join_next().await.is_some() {}
+            let goodbye = async {
+                let (done, finished) = oneshot::channel();
+                let _ = shared.desk.send(Command::Finish(done));
+                let _ = finished.await;
+                let _ = shared.node_keys.remove(&shared.link, &shared.node, None).await;
+                let _ = shared.link.client.flush().await;
+            };
+            if tokio::time::timeout(GOODBYE, goodbye).await.is_err() {
+                tracing::warn!("NATS could not be told that this node is going; its places end with its lease");
+            }
+        })
+    }
+}

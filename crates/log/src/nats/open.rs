@@ -1,0 +1,509 @@
+//! Opening: connecting, and seeing to it that everything in NATS is as it must be.
+//!
+//! What is missing is made; what is there is compared with what would be made, and nothing of it is changed. The first node decides what
+//! all have in common (the epoch, the replicas, whose key), and the others are held to it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType};
+use async_nats::{ConnectOptions, Event, HeaderMap, ServerAddr};
+use salon_protocol::TopicName;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::bucket::Bucket;
+use super::link::{Connection, Fault, Link};
+use super::names::{Names, token};
+use super::nodes::{LEASE, Nodes};
+use super::seats::Seats;
+use super::topic::Topic;
+use super::{Nats, Shared, TOPIC, context, tickets};
+use crate::changes::Feeds;
+use crate::tail::Hub;
+use crate::{AppendError, Health, RetentionRules};
+
+/// The oldest server that can do what is asked of it here.
+const OLDEST: (u64, u64) = (2, 11);
+/// How the record of a log is written. Another number is another form.
+const FORMAT: u32 = 1;
+/// How long the server remembers message ids. None are sent: what is doubled is known by its subject, for as long as it is kept.
+const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
+/// How long connecting may take.
+const CONNECTING: Duration = Duration::from_secs(5);
+/// How long everything after that may take.
+const OPENING: Duration = Duration::from_secs(30);
+/// How often the connection is tried, so that one that is only silent is noticed.
+const PING: Duration = Duration::from_secs(5);
+const RECONNECTING: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// How many topics there may be, unless it is said.
+pub const USUAL_TOPICS: u64 = 500;
+
+/// How a log is kept.
+#[derive(Clone)]
+pub struct Options {
+    /// The servers of one cluster, some or all.
+    pub servers: Vec<String>,
+    /// The file with what this node shows to get in.
+    pub credentials: Option<PathBuf>,
+    /// Certificates to trust, PEM.
+    pub ca: Option<PathBuf>,
+    /// A certificate to show and its key, PEM.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// What the log is called: several can be on the same servers.
+    pub name: String,
+    /// How many servers keep everything. If it is not said: as the log was made, or three where there is a cluster, or one.
+    pub replicas: Option<usize>,
+    /// How many topics there may be.
+    pub topics: u64,
+    /// How long entries are kept.
+    pub retention: RetentionRules,
+    /// Tells whether all nodes have the same key, and nothing of the key.
+    pub fingerprint: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            servers: Vec::new(),
+            credentials: None,
+            ca: None,
+            certificate: None,
+            name: "salon".into(),
+            replicas: None,
+            topics: USUAL_TOPICS,
+            retention: RetentionRules::default(),
+            fingerprint: String::new(),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    /// Without the servers' URLs, which may have passwords in them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("name", &self.name).field("replicas", &self.replicas).finish_non_exhaustive()
+    }
+}
+
+/// Why a log could not be opened. Nothing here repeats a URL as it was given: it may have a password in it.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The name has characters that NATS gives a meaning.
+    #[error("`{0}` cannot be the name of a log: it is 1 to 32 letters, digits, `-` or `_`")]
+    Name(String),
+    /// What was given is no URL.
+    #[error("a NATS server is named like `nats://host:4222` or `tls://host:4222`, several of them with commas between")]
+    Url,
+    /// A file could not be read, or is not what it must be.
+    #[error("`{}` cannot be used: {why}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        why: std::io::Error,
+    },
+    /// No server lets this node in.
+    #[error("NATS at {servers} cannot be connected to: {why}")]
+    Connect {
+        /// Their hosts and ports.
+        servers: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The server cannot do what is asked of it.
+    #[error(
+        "the NATS server is version {found}, and at least {}.{} is needed (expiring keys and reading in batches): install a newer \
+         nats-server, on every machine of the cluster", OLDEST.0, OLDEST.1
+    )]
+    TooOld {
+        /// Its version.
+        found: String,
+    },
+    /// Nobody answers for JetStream.
+    #[error(
+        "the NATS server answers, but JetStream does not: start it with `--jetstream`, and see that the account may use it ({0})"
+    )]
+    NoJetStream(String),
+    /// A newer version has made it.
+    #[error("the log `{name}` has the form {found}, and this program knows {FORMAT}")]
+    Newer {
+        /// The log's name.
+        name: String,
+        /// Its form.
+        found: u32,
+    },
+    /// Another number of replicas was asked for than the log was made with.
+    #[error(
+        "the log `{name}` was made with {made} replicas, and {asked} are asked for: leave it out, or change every stream of it with `nats stream edit`"
+    )]
+    Replicas {
+        /// The log's name.
+        name: String,
+        /// As it was made.
+        made: usize,
+        /// As it is asked for.
+        asked: usize,
+    },
+    /// A stream is not as it must be.
+    #[error("the stream `{stream}` was changed: {what}")]
+    Settings {
+        /// Which.
+        stream: String,
+        /// What is not as it must be.
+        what: String,
+    },
+    /// The other nodes have another key.
+    #[error(
+        "the gateways of the log `{name}` have another key than this one, so what one signs the other would not take"
+    )]
+    OtherKey {
+        /// The log's name.
+        name: String,
+    },
+    /// NATS would not.
+    #[error("NATS would not make `{what}`: {why}")]
+    Refused {
+        /// What was to be made.
+        what: String,
+        /// Why not.
+        why: String,
+    },
+    /// Nobody answered in time.
+    #[error("NATS did not answer in time: {0}")]
+    Unavailable(String),
+}
+
+/// What all nodes of a log have in common.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    format: u32,
+    epoch: u32,
+    fingerprint: String,
+}
+
+impl Nats {
+    /// Connects, makes what is missing, and takes part.
+    pub async fn open(options: Options) -> Result<Self, OpenError> {
+        let names = Names::new(&options.name).ok_or_else(|| OpenError::Name(options.name.clone()))?;
+        let (client, connection) = reach(&options).await?;
+        let is_clustered = client.server_info().cluster.is_some();
+        let link = Arc::new(Link::new(client, names, connection));
+        if let Err(fault) = patiently(|| link.ask::<serde_json::Value>("INFO".into(), &())).await {
+            return Err(OpenError::NoJetStream(fault.to_string()));
+        }
+        let opened = tokio::time::timeout(OPENING, Self::begin(link, options, is_clustered)).await;
+        opened.unwrap_or_else(|_| Err(OpenError::Unavailable("the log could not be opened".into())))
+    }
+
+    /// Looks whether a log could be opened, and makes nothing.
+    pub async fn look(options: &Options) -> Result<(), OpenError> {
+        Names::new(&options.name).ok_or_else(|| OpenError::Name(options.name.clone()))?;
+        reach(options).await.map(drop)
+    }
+
+    async fn begin(link: Arc<Link>, options: Options, is_clustered: bool) -> Result<Self, OpenError> {
+        let bucket = |purpose| Bucket::new(&link.names, purpose);
+        let meta = bucket("meta");
+        let replicas = replicas(&link, &meta, &options, is_clustered).await?;
+        make(&link, meta.config(replicas, Duration::ZERO)).await?;
+        let record = record(&link, &meta, &options).await?;
+        let (standings, seat_keys, node_keys) = (bucket("standing"), bucket("seats"), bucket("nodes"));
+        make(&link, context::config(link.names.context(), replicas)).await?;
+        make(&link, standings.config(replicas, Duration::ZERO)).await?;
+        make(&link, seat_keys.config(replicas, Duration::ZERO)).await?;
+        make(&link, node_keys.config(replicas, LEASE)).await?;
+        let tickets = bucket("tickets");
+        make(&link, tickets.config(replicas, tickets::LIFETIME)).await?;
+
+        let node = token(&format!("{:?}{}", SystemTime::now(), link.client.new_inbox()));
+        let (desk, commands) = mpsc::unbounded_channel();
+        let lanes = Arc::default();
+        let shared = Arc::new(Shared {
+            nodes: Nodes::new(&node),
+            link,
+            options,
+            epoch: record.epoch,
+            replicas,
+            node,
+            hub: Hub::default(),
+            topics: Mutex::default(),
+            contexts: Mutex::default(),
+            feeds: Feeds::default(),
+            standings,
+            seat_keys,
+            node_keys,
+            tickets,
+            seats: Seats::default(),
+            desk,
+            health: watch::Sender::new(Health::Writable),
+            stop: watch::Sender::new(false),
+            lanes: Arc::clone(&lanes),
+            runtime: tokio::runtime::Handle::current(),
+        });
+        let log = Self { shared: shared.clone(), lanes, tasks: Mutex::default() };
+        let beat = shared.node_keys.put(&shared.link, &shared.node, bytes::Bytes::new()).await;
+        beat.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
+        let ((seats, seats_seen), (nodes, nodes_heard)) = (oneshot::channel(), oneshot::channel());
+        log.spawn(shared.clone().follow_nodes(nodes));
+        log.spawn(shared.clone().follow_seats(seats));
+        log.spawn(shared.clone().keep_seats(commands));
+        log.spawn(shared.clone().hear_of_rooms());
+        log.spawn(shared.clone().sweep_now_and_then());
+        let _ = tokio::join!(seats_seen, nodes_heard);
+        // As much as is due. What cannot be done now is tried again later.
+        if let Err(fault) = shared.sweep().await {
+            tracing::warn!(%fault, "retention could not be looked after");
+        }
+        log.spawn(shared.beat());
+        Ok(log)
+    }
+}
+
+impl Shared {
+    /// Makes a topic's stream where there is none.
+    pub(super) async fn make_room(&self, topic: &Topic) -> Result<(), AppendError> {
+        match self.link.info(&topic.stream).await {
+            Ok(_) => return Ok(()),
+            Err(Fault::Missing) => {}
+            Err(fault) => return Err(fault.into()),
+        }
+        if self.count_rooms().await? >= self.options.topics {
+            return Err(AppendError::TooManyTopics(self.options.topics));
+        }
+        match make(&self.link, self.room(&topic.name)).await {
+            Ok(_) => {}
+            Err(error) => return Err(AppendError::Unavailable(error.to_string().into())),
+        }
+        topic.made.notify_one();
+        // Whoever does not hear it looks now and then.
+        let _ = self.link.client.publish(self.link.names.made(), topic.name.as_str().to_owned().into()).await;
+        Ok(())
+    }
+
+    fn room(&self, topic: &TopicName) -> Config {
+        // Positions in a stream of this name that was removed are all before those of a later one.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
+        Config {
+            name: self.link.names.room(topic),
+            subjects: vec![self.link.names.entries(topic)],
+            retention: RetentionPolicy::Limits,
+            storage: StorageType::File,
+            discard: DiscardPolicy::Old,
+            num_replicas: self.replicas,
+            duplicate_window: DUPLICATE_WINDOW,
+            deny_delete: true,
+            allow_direct: true,
+            first_sequence: Some(u64::try_from(now).unwrap_or(1)),
+            metadata: [(TOPIC.to_owned(), topic.as_str().to_owned())].into(),
+            ..Config::default()
+        }
+    }
+
+    async fn count_rooms(&self) -> Result<u64, Fault> {
+        #[derive(Deserialize)]
+        struct Listed {
+            total: u64,
+        }
+        let wanted = serde_json::json!({ "subject": self.link.names.rooms() });
+        Ok(self.link.ask::<Listed>("STREAM.NAMES".into(), &wanted).await?.total)
+    }
+}
+
+/// Connects to a server that can do what is asked of it here.
+async fn reach(options: &Options) -> Result<(async_nats::Client, watch::Receiver<Connection>), OpenError> {
+    let (client, connection) = connect(options).await?;
+    let server = client.server_info();
+    if version(&server.version) < OLDEST {
+        return Err(OpenError::TooOld { found: server.version });
+    }
+    Ok((client, connection))
+}
+
+async fn connect(options: &Options) -> Result<(async_nats::Client, watch::Receiver<Connection>), OpenError> {
+    let parsed = options.servers.iter().map(|url| url.parse::<ServerAddr>());
+    let servers = parsed.collect::<Result<Vec<_>, _>>().map_err(|_| OpenError::Url)?;
+    if servers.is_empty() {
+        return Err(OpenError::Url);
+    }
+    let named: Vec<_> = servers.iter().map(|server| format!("`{}:{}`", server.host(), server.port())).collect();
+    let readable =
+        |path: &Path| std::fs::metadata(path).map(drop).map_err(|why| OpenError::File { path: path.to_owned(), why });
+    let state = watch::Sender::new(Connection { is_up: true, count: 0 });
+    let told = state.subscribe();
+    let mut connecting = ConnectOptions::new()
+        .name("salon")
+        .connection_timeout(CONNECTING)
+        .ping_interval(PING)
+        .reconnect_delay_callback(|tries| if tries == 0 { Duration::ZERO } else { RECONNECTING })
+        .require_tls(servers.iter().any(ServerAddr::tls_required))
+        .event_callback(move |event| {
+            match event {
+                Event::Connected => state.send_modify(|now| *now = Connection { is_up: true, count: now.count + 1 }),
+                Event::Disconnected | Event::Closed => state.send_modify(|now| now.is_up = false),
+                Event::ServerError(error) => tracing::warn!(%error, "NATS says"),
+                Event::ClientError(error) => tracing::debug!(%error, "NATS"),
+                Event::SlowConsumer(_) | Event::LameDuckMode | Event::Draining => {}
+            }
+            async {}
+        });
+    if let Some(path) = &options.credentials {
+        let read = connecting.credentials_file(path).await;
+        connecting = read.map_err(|why| OpenError::File { path: path.clone(), why })?;
+    }
+    if let Some(path) = &options.ca {
+        readable(path)?;
+        connecting = connecting.add_root_certificates(path.clone());
+    }
+    if let Some((certificate, key)) = &options.certificate {
+        readable(certificate)?;
+        readable(key)?;
+        connecting = connecting.add_client_certificate(certificate.clone(), key.clone());
+    }
+    match connecting.connect(servers).await {
+        Ok(client) => Ok((client, told)),
+        Err(why) => Err(OpenError::Connect { servers: named.join(", "), why: why.to_string() }),
+    }
+}
+
+/// The first two numbers of a version; of one that cannot be read, as high as there is.
+fn version(text: &str) -> (u64, u64) {
+    let mut numbers = text.split(['.', '-']).map_while(|number| number.parse().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(major), Some(minor)) => (major, minor),
+        _ => (u64::MAX, 0),
+    }
+}
+
+/// How many replicas everything has.
+async fn replicas(link: &Link, meta: &Bucket, options: &Options, is_clustered: bool) -> Result<usize, OpenError> {
+    match patiently(|| link.info(&meta.stream)).await {
+        Ok(info) => match options.replicas {
+            Some(asked) if asked != info.config.num_replicas => {
+                Err(OpenError::Replicas { name: options.name.clone(), made: info.config.num_replicas, asked })
+            }
+            _ => Ok(info.config.num_replicas),
+        },
+        Err(Fault::Missing) => Ok(options.replicas.unwrap_or(if is_clustered { 3 } else { 1 })),
+        Err(fault) => Err(OpenError::Unavailable(fault.to_string())),
+    }
+}
+
+/// Makes a stream, or finds it as it must be.
+pub(super) async fn make(link: &Link, config: Config) -> Result<Info, OpenError> {
+    let asked = config.clone();
+    let made = patiently(|| async {
+        match link.ask::<Info>(format!("STREAM.CREATE.{}", asked.name), &asked).await {
+            // One of that name with other settings.
+            Err(Fault::Refused(why)) => match link.info(&asked.name).await {
+                Ok(info) => Ok(info),
+                Err(Fault::Missing) => Err(Fault::Refused(why)),
+                Err(fault) => Err(fault),
+            },
+            made => made,
+        }
+    });
+    let info = made.await.map_err(|fault| match fault {
+        Fault::Unavailable(why) => OpenError::Unavailable(why.to_string()),
+        fault => OpenError::Refused { what: config.name.clone(), why: fault.to_string() },
+    })?;
+    match differences(&config, &info.config) {
+        what if what.is_empty() => Ok(info),
+        what => Err(OpenError::Settings { stream: config.name, what: what.join("; ") }),
+    }
+}
+
+/// Where a stream is not as it would be made, of what matters.
+fn differences(wanted: &Config, found: &Config) -> Vec<String> {
+    let mut told = Vec::new();
+    let mut compare = |name: &str, wanted: String, found: String| {
+        if wanted != found {
+            told.push(format!("`{name}` is {found} and must be {wanted}"));
+        }
+    };
+    let unlimited = |limit: i64| limit.max(0).to_string();
+    compare("subjects", wanted.subjects.join(" "), found.subjects.join(" "));
+    compare("num_replicas", wanted.num_replicas.to_string(), found.num_replicas.to_string());
+    compare("retention", format!("{:?}", wanted.retention), format!("{:?}", found.retention));
+    compare("storage", format!("{:?}", wanted.storage), format!("{:?}", found.storage));
+    compare("max_age", format!("{:?}", wanted.max_age), format!("{:?}", found.max_age));
+    compare("max_msgs", unlimited(wanted.max_messages), unlimited(found.max_messages));
+    compare("max_bytes", unlimited(wanted.max_bytes), unlimited(found.max_bytes));
+    let per_subject = |config: &Config| unlimited(config.max_messages_per_subject);
+    compare("max_msgs_per_subject", per_subject(wanted), per_subject(found));
+    compare("deny_delete", wanted.deny_delete.to_string(), found.deny_delete.to_string());
+    compare("deny_purge", wanted.deny_purge.to_string(), found.deny_purge.to_string());
+    compare("allow_direct", wanted.allow_direct.to_string(), found.allow_direct.to_string());
+    if wanted.duplicate_window > Duration::ZERO {
+        let window = |config: &Config| format!("{:?}", config.duplicate_window);
+        compare("duplicate_window", window(wanted), window(found));
+    }
+    told
+}
+
+/// What all nodes have in common, as the first of them decided.
+async fn record(link: &Link, meta: &Bucket, options: &Options) -> Result<Record, OpenError> {
+    const KEY: &str = "log";
+    let own = Record { format: FORMAT, epoch: fresh_epoch(), fingerprint: options.fingerprint.clone() };
+    let found = patiently(|| async {
+        loop {
+            let kept = meta.get(link, KEY).await?;
+            if let Some(stored) = kept.value {
+                return Ok(stored.payload);
+            }
+            let value: bytes::Bytes = serde_json::to_vec(&own).expect("a record is plain JSON").into();
+            match meta.replace(link, KEY, kept.revision, value.clone(), HeaderMap::new()).await {
+                Ok(_) => return Ok(value),
+                Err(Fault::Raced) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+    });
+    let found = found.await.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
+    #[derive(Deserialize)]
+    struct Form {
+        format: u32,
+    }
+    let form = serde_json::from_slice::<Form>(&found).map_or(0, |form| form.format);
+    let record = serde_json::from_slice::<Record>(&found).ok().filter(|record| record.format == FORMAT);
+    let record = record.ok_or_else(|| OpenError::Newer { name: options.name.clone(), found: form })?;
+    if record.fingerprint != options.fingerprint {
+        return Err(OpenError::OtherKey { name: options.name.clone() });
+    }
+    Ok(record)
+}
+
+/// A number no earlier making of this log is likely to have had.
+fn fresh_epoch() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    let random = RandomState::new().hash_one(SystemTime::now());
+    u32::try_from(random >> 32).expect("half of 64 bits")
+}
+
+/// Asks again for as long as nobody is there who could answer: a cluster that has just started elects first.
+async fn patiently<T, F: Future<Output = Result<T, Fault>>>(mut ask: impl FnMut() -> F) -> Result<T, Fault> {
+    let mut last = None;
+    for _ in 0..40 {
+        match ask().await {
+            Err(Fault::Unavailable(why)) => last = Some(why),
+            answer => return answer,
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Err(Fault::Unavailable(last.unwrap_or_else(|| "nobody answers".into())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        let old = |text| version(text) < OLDEST;
+        assert!(old("2.9.10") && old("2.10.29") && old("1.99.0"));
+        assert!(!old("2.11.0") && !old("2.15.1") && !old("2.12.0-RC.1") && !old("3.0.0") && !old("edge"));
+    }
+}

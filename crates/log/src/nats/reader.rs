@@ -1,0 +1,279 @@
+//! Reading: what there is from the stream's leader, the entries from any replica.
+//!
+//! A topic's sequences have no holes, because nothing but its oldest entries is ever removed. So a range is known by its ends, and a
+//! replica that lacks part of it shows.
+
+use std::sync::Arc;
+
+use async_nats::jetstream::stream::Info;
+use salon_protocol::{Entry, EnvelopeId, Message, Position, Timestamp, TopicName};
+use serde::{Deserialize, Serialize};
+
+use super::link::{ANSWER, Batch, Fault, millis};
+use super::{Shared, topic};
+use crate::{Found, MOST_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
+
+/// How many entries are asked for at first when reading backwards, where their sizes are not known.
+const FIRST_LOOK: u64 = 16;
+/// How many entries are asked for at once.
+const MOST_ASKED: u64 = 1024;
+/// How often a replica is asked for what it lacks before the leader is.
+const TRIES: usize = 3;
+
+/// What is kept of a topic: everything after `trimmed` up to and with `head`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    /// What was before the first entry it ever had.
+    start: u64,
+    pub(super) trimmed: u64,
+    pub(super) head: u64,
+    /// When the oldest and the newest arrived.
+    pub(super) oldest: Timestamp,
+    newest: Timestamp,
+}
+
+impl From<&Info> for Extent {
+    fn from(info: &Info) -> Self {
+        Self {
+            start: info.config.first_sequence.unwrap_or(1).saturating_sub(1),
+            trimmed: info.state.first_sequence.saturating_sub(1),
+            head: info.state.last_sequence,
+            oldest: millis(info.state.first_timestamp.unix_timestamp_nanos()),
+            newest: millis(info.state.last_timestamp.unix_timestamp_nanos()),
+        }
+    }
+}
+
+impl Extent {
+    /// Where reading after an offset begins; `None` when entries are missing there.
+    fn after(self, offset: u64) -> Option<u64> {
+        // A position in a topic that nobody had entered yet.
+        let offset = if offset == 0 { self.start } else { offset };
+        (self.trimmed..=self.head).contains(&offset).then_some(offset)
+    }
+}
+
+/// How many of some entries make a page.
+fn page<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>, limit: usize) -> usize {
+    let mut bytes = 0;
+    let mut count = 0;
+    for entry in entries.take(limit) {
+        count += 1;
+        bytes += entry.envelope.text().len();
+        if bytes >= MOST_PAGE_BYTES {
+            break;
+        }
+    }
+    count
+}
+
+impl Shared {
+    /// What is kept of a topic; `None` when nobody ever entered it.
+    pub(super) async fn extent(&self, name: &TopicName) -> Result<Option<Extent>, Fault> {
+        match self.link.info(&self.link.names.room(name)).await {
+            Ok(info) => Ok(Some((&info).into())),
+            Err(Fault::Missing) => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn position(&self, offset: u64) -> Position {
+        Position { epoch: self.epoch, offset }
+    }
+
+    pub(super) async fn read(&self, name: &TopicName, span: Span, limit: usize) -> Result<Vec<Arc<Entry>>, ReadError> {
+        let extent = self.extent(name).await?;
+        let (trimmed, head) = extent.map_or((0, 0), |extent| (extent.trimmed, extent.head));
+        let gap = Err(ReadError::Gap { resume: self.position(trimmed) });
+        let through = match span {
+            Span::After(position) => {
+                let after = match extent {
+                    Some(extent) => extent.after(position.offset),
+                    None => Some(0).filter(|_| position.offset == 0),
+                };
+                return match after.filter(|_| position.epoch == self.epoch) {
+                    Some(after) => Ok(self.read_forward(name, after, head, limit).await?),
+                    None => gap,
+                };
+            }
+            Span::Newest => head,
+            Span::Before(position) if position.epoch != self.epoch => return gap,
+            Span::Before(position) => position.offset.saturating_sub(1).min(head),
+            Span::BeforeTime(time) => match extent {
+                Some(extent) => self.newest_before(name, extent, time).await?,
+                None => head,
+            },
+        };
+        Ok(self.read_back(name, trimmed, through, limit).await?)
+    }
+
+    /// The offset of the newest entry that arrived before a time. Times are the servers'.
+    pub(super) async fn newest_before(&self, name: &TopicName, extent: Extent, time: Timestamp) -> Result<u64, Fault> {
+        if extent.newest < time || extent.head == extent.trimmed {
+            return Ok(extent.head);
+        }
+        // By what the leader said there is a later one, so a replica that finds none lacks it.
+        let batch = Batch { since: Some(time), count: 1, ..Batch::default() };
+        for _ in 0..TRIES {
+            let found = self.link.batch(&self.link.names.room(name), &batch).await?;
+            if let Some(first) = found.first() {
+                return Ok(first.sequence - 1);
+            }
+        }
+        Err(Fault::unavailable("no replica has the newest entries yet"))
+    }
+
+    async fn read_forward(
+        &self,
+        name: &TopicName,
+        after: u64,
+        head: u64,
+        limit: usize,
+    ) -> Result<Vec<Arc<Entry>>, Fault> {
+        let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+        let mut found = Vec::new();
+        let (mut at, through) = (after, head.min(after.saturating_add(limit)));
+        let mut bytes = 0;
+        while at < through && bytes < MOST_PAGE_BYTES {
+            let more = self.range(name, at, through, MOST_PAGE_BYTES - bytes).await?;
+            bytes += more.iter().map(|entry| entry.envelope.text().len()).sum::<usize>();
+            at = more.last().map_or(through, |last| last.position.offset);
+            found.extend(more);
+        }
+        let count = page(found.iter(), usize::MAX);
+        found.truncate(count);
+        Ok(found)
+    }
+
+    async fn read_back(
+        &self,
+        name: &TopicName,
+        trimmed: u64,
+        through: u64,
+        limit: usize,
+    ) -> Result<Vec<Arc<Entry>>, Fault> {
+        let oldest = through.saturating_sub(u64::try_from(limit).unwrap_or(u64::MAX)).max(trimmed);
+        let mut pieces: Vec<Vec<Arc<Entry>>> = Vec::new();
+        let (mut end, mut count, mut bytes) = (through, 0_u64, 0);
+        while end > oldest && bytes < MOST_PAGE_BYTES {
+            // As many as would fill the page if they are as long as those so far.
+            let guess = match count {
+                0 => FIRST_LOOK,
+                count => ((MOST_PAGE_BYTES - bytes) as u64 * count / (bytes as u64).max(1)).clamp(1, MOST_ASKED),
+            };
+            let begin = end.saturating_sub(guess).max(oldest);
+            let mut piece = Vec::new();
+            let mut at = begin;
+            while at < end {
+                let more = self.range(name, at, end, MOST_PAGE_BYTES).await?;
+                at = more.last().map_or(end, |last| last.position.offset);
+                piece.extend(more);
+            }
+            count += end - begin;
+            bytes += piece.iter().map(|entry| entry.envelope.text().len()).sum::<usize>();
+            pieces.push(piece);
+            end = begin;
+        }
+        let mut found: Vec<_> = pieces.into_iter().rev().flatten().collect();
+        let keep = page(found.iter().rev(), limit);
+        found.drain(..found.len() - keep);
+        Ok(found)
+    }
+
+    /// Some entries after an offset, at least one unless all of them are gone.
+    async fn range(&self, name: &TopicName, after: u64, through: u64, bytes: usize) -> Result<Vec<Arc<Entry>>, Fault> {
+        let stream = self.link.names.room(name);
+        let count = usize::try_from((through - after).min(MOST_ASKED)).expect("few");
+        let batch = Batch { from: Some(after + 1), count, bytes: Some(bytes.max(1)), ..Batch::default() };
+        let mut found = Vec::new();
+        for _ in 0..TRIES {
+            found = self.link.batch(&stream, &batch).await?;
+            if !found.is_empty() {
+                break;
+            }
+        }
+        if found.is_empty() {
+            found.extend(self.link.by_sequence(&stream, after + 1).await?);
+        }
+        // One that was removed meanwhile is a gap, which whoever reads on finds.
+        let wanted = found.iter().filter(|stored| (after + 1..=through).contains(&stored.sequence));
+        Ok(wanted.filter_map(|stored| topic::entry(self.epoch, stored).ok()).collect())
+    }
+
+    pub(super) async fn find(self: &Arc<Self>, name: &TopicName, id: &EnvelopeId) -> Result<Option<Found>, ReadError> {
+        let stream = self.link.names.room(name);
+        let Some(stored) = self.link.newest(&stream, &self.link.names.entry(name, id)).await? else {
+            return Ok(None);
+        };
+        let entry = topic::entry(self.epoch, &stored)?;
+        // Another id with the same digest.
+        if entry.envelope.id() != id {
+            return Ok(None);
+        }
+        let unanswered = match entry.envelope.message() {
+            Some(Message::Request { .. }) => {
+                // As of every answer that was acknowledged before this was asked.
+                let head = self.extent(name).await?.map_or(0, |extent| extent.head);
+                let topic = self.topic(name)?;
+                topic.reach(head, ANSWER).await?;
+                topic.is_unanswered(&entry)
+            }
+            _ => false,
+        };
+        Ok(Some(Found { entry, unanswered }))
+    }
+
+    pub(super) async fn standing(self: &Arc<Self>, name: &TopicName) -> Result<Standing, ReadError> {
+        let Some(extent) = self.extent(name).await? else {
+            return Ok(Standing { head: self.position(0), present: Vec::new(), unanswered: Vec::new() });
+        };
+        let topic = self.topic(name)?;
+        topic.reach(extent.head, ANSWER).await?;
+        Ok(topic.standing(extent.trimmed))
+    }
+
+    /// Every topic's stream, as their leaders describe them.
+    pub(super) async fn rooms(&self) -> Result<Vec<(TopicName, Info)>, Fault> {
+        #[derive(Serialize)]
+        struct Wanted<'a> {
+            subject: &'a str,
+            offset: usize,
+        }
+        #[derive(Deserialize)]
+        struct Listed {
+            total: usize,
+            streams: Option<Vec<Info>>,
+        }
+        let subject = self.link.names.rooms();
+        let mut found = Vec::new();
+        let mut offset = 0;
+        loop {
+            let wanted = Wanted { subject: &subject, offset };
+            let listed: Listed = self.link.ask("STREAM.LIST".into(), &wanted).await?;
+            let streams = listed.streams.unwrap_or_default();
+            offset += streams.len();
+            let is_all = streams.is_empty() || offset >= listed.total;
+            for info in streams {
+                let name = info.config.metadata.get(super::TOPIC).and_then(|name| TopicName::new(name).ok());
+                match name {
+                    Some(name) => found.push((name, info)),
+                    None => tracing::warn!(stream = info.config.name, "a stream does not say which topic it is of"),
+                }
+            }
+            if is_all {
+                return Ok(found);
+            }
+        }
+    }
+
+    pub(super) async fn topics(&self) -> Result<Vec<TopicSummary>, ReadError> {
+        let summary = |(name, info): (TopicName, Info)| TopicSummary {
+            name,
+            entries: info.state.messages,
+            newest: (info.state.messages > 0).then(|| millis(info.state.last_timestamp.unix_timestamp_nanos())),
+        };
+        let mut topics: Vec<_> = self.rooms().await?.into_iter().map(summary).collect();
+        topics.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        Ok(topics)
+    }
+}

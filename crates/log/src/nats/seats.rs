@@ -1,0 +1,457 @@
+//! Places across nodes: who holds which, by a key each, and what becomes of those whose node is gone.
+//!
+//! A key names the nodes that hold a place, and is only ever replaced by revision, so a place is one node's unless it is shared. Which
+//! connection of a node has it, the node's own table knows. Every node follows the keys: one that finds itself replaced tells its
+//! holders.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::consumer::DeliverPolicy;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, FuturesUnordered};
+use salon_protocol::{ParticipantId, TopicName};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::Shared;
+use super::follow::{Course, Follow};
+use super::link::Fault;
+use super::names::Names;
+use crate::lease::Leases;
+use crate::{Claim, Lapse, Lapses, Lease, ReadError};
+
+/// How long a claim is tried.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// How long to wait before trying again.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long it is remembered that a key was removed.
+const REMEMBERED: Duration = Duration::from_secs(60);
+/// How often it is looked whether a node is gone.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What a key says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Seat {
+    topic: TopicName,
+    participant: ParticipantId,
+    claim: Claim,
+    /// Who holds it; never nobody.
+    nodes: Vec<String>,
+}
+
+pub(super) enum Command {
+    Claim(TopicName, ParticipantId, Claim, Box<dyn FnOnce() + Send + Sync>, oneshot::Sender<Result<Lease, ReadError>>),
+    /// Nobody here holds it any more, as it seemed.
+    Release(TopicName, ParticipantId),
+    /// This node was thought to be gone, and is not.
+    Retake(TopicName, ParticipantId, Claim),
+    /// Says when everything before is done.
+    Finish(oneshot::Sender<()>),
+}
+
+#[derive(Default)]
+pub(super) struct Seats {
+    local: Leases,
+    view: Mutex<View>,
+}
+
+#[derive(Default)]
+struct View(HashMap<String, Known>);
+
+/// What a key says, as far as is known here.
+#[derive(Clone)]
+struct Known {
+    revision: u64,
+    /// `None` where it was removed; remembered for a while, so that nothing older takes its place.
+    seat: Option<Seat>,
+    since: Instant,
+}
+
+impl View {
+    /// Takes what is newer than what is known.
+    fn learn(&mut self, key: &str, revision: u64, seat: Option<Seat>) -> bool {
+        let is_news = self.0.get(key).is_none_or(|known| known.revision < revision);
+        if is_news {
+            self.0.insert(key.to_owned(), Known { revision, seat, since: Instant::now() });
+        }
+        is_news
+    }
+
+    fn seat(&self, key: &str) -> Option<&Seat> {
+        self.0.get(key).and_then(|known| known.seat.as_ref())
+    }
+
+    fn seats(&self) -> impl Iterator<Item = (&String, &Seat)> {
+        self.0.iter().filter_map(|(key, known)| Some((key, known.seat.as_ref()?)))
+    }
+}
+
+impl Seats {
+    fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().expect("nothing panics while it holds the seats")
+    }
+}
+
+/// A lease here. Dropping it lets go of the place everywhere, unless another connection here has it.
+struct Held {
+    local: Option<Lease>,
+    shared: Arc<Shared>,
+    topic: TopicName,
+    participant: ParticipantId,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.local = None;
+        if !self.shared.seats.local.is_held(&self.topic, &self.participant) {
+            // A log that is closed has let go of everything.
+            let _ = self.shared.desk.send(Command::Release(self.topic.clone(), self.participant.clone()));
+        }
+    }
+}
+
+impl Shared {
+    /// Who holds a place in a topic, on a node that lives.
+    pub(super) fn roster(&self, topic: &TopicName) -> Vec<ParticipantId> {
+        let view = self.seats.view();
+        let held = view.seats().map(|(_, seat)| seat).filter(|seat| seat.topic == *topic && self.is_held(seat));
+        held.map(|seat| seat.participant.clone()).collect()
+    }
+
+    fn is_held(&self, seat: &Seat) -> bool {
+        // What this node has let go of may not have been told yet.
+        seat.nodes.iter().any(|node| match *node == self.node {
+            true => self.seats.local.is_held(&seat.topic, &seat.participant),
+            false => self.nodes.is_alive(node),
+        })
+    }
+
+    pub(super) fn is_elsewhere(&self, topic: &TopicName, participant: &ParticipantId) -> bool {
+        let view = self.seats.view();
+        let seat = view.seat(&Names::seat(topic, participant));
+        seat.is_some_and(|seat| seat.nodes.iter().any(|node| *node != self.node && self.nodes.is_alive(node)))
+    }
+
+    /// Follows the keys, for ever. Says when everything there was has been seen.
+    pub(super) async fn follow_seats(self: Arc<Self>, ready: oneshot::Sender<()>) {
+        let mut ready = Some(ready);
+        loop {
+            let from = DeliverPolicy::LastPerSubject;
+            let course = Course {
+                stream: &self.seat_keys.stream,
+                from,
+                filter: Some(self.seat_keys.subjects()),
+                headers_only: false,
+            };
+            let began = Instant::now();
+            if let Ok((mut follow, mut waiting)) = Follow::begin(&self.link, course).await {
+                let mut seen = Some(HashSet::new());
+                loop {
+                    if waiting == 0
+                        && let Some(seen) = seen.take()
+                    {
+                        self.forget_unseen(&seen, began);
+                        // Whoever opened the log may have given up.
+                        let _ = ready.take().map(|ready| ready.send(()));
+                    }
+                    let Some(messages) = follow.next().await else { break };
+                    for message in messages {
+                        waiting = waiting.saturating_sub(1);
+                        let Some((key, value)) = self.seat_keys.read(&message) else { continue };
+                        let seat = value.and_then(|value| serde_json::from_slice(value).ok());
+                        self.hear(key, message.sequence, seat);
+                        if let Some(seen) = &mut seen {
+                            seen.insert(key.to_owned());
+                        }
+                    }
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Forgets keys that are not there any more: that they were removed was said while nobody listened here, and not for long.
+    fn forget_unseen(&self, seen: &HashSet<String>, before: Instant) {
+        self.seats.view().0.retain(|key, known| known.since >= before || seen.contains(key));
+    }
+
+    /// Forgets that keys were removed, once that has been everywhere.
+    pub(super) fn forget_removed_seats(&self) {
+        self.seats.view().0.retain(|_, known| known.seat.is_some() || known.since.elapsed() < REMEMBERED);
+    }
+
+    /// Takes in what a key says now.
+    fn hear(&self, key: &str, revision: u64, seat: Option<Seat>) {
+        let mut view = self.seats.view();
+        let before = view.seat(key).cloned();
+        if !view.learn(key, revision, seat.clone()) {
+            return;
+        }
+        drop(view);
+        for node in seat.iter().flat_map(|seat| &seat.nodes) {
+            self.nodes.mention(node);
+        }
+        match (seat, before) {
+            (Some(Seat { topic, participant, nodes, .. }), _) if !nodes.contains(&self.node) => {
+                self.seats.local.revoke(&topic, &participant);
+            }
+            // Somebody thought this node gone.
+            (None, Some(Seat { topic, participant, claim, nodes }))
+                if nodes.contains(&self.node) && self.seats.local.is_held(&topic, &participant) =>
+            {
+                let _ = self.desk.send(Command::Retake(topic, participant, claim));
+            }
+            _ => {}
+        }
+    }
+
+    /// Does what is wanted of seats, in order for each, until there is nobody to want something.
+    pub(super) async fn keep_seats(self: Arc<Self>, mut commands: mpsc::UnboundedReceiver<Command>) {
+        let mut waiting: HashMap<String, VecDeque<Command>> = HashMap::new();
+        let mut running: FuturesUnordered<BoxFuture<'static, String>> = FuturesUnordered::new();
+        let mut finishing: Vec<oneshot::Sender<()>> = Vec::new();
+        loop {
+            tokio::select! { biased;
+                Some(key) = running.next() => {
+                    let next = waiting.get_mut(&key).and_then(VecDeque::pop_front);
+                    match next {
+                        Some(command) => running.push(Box::pin(self.clone().carry_out(key, command))),
+                        None => drop(waiting.remove(&key)),
+                    }
+                }
+                command = commands.recv() => {
+                    let key = match &command {
+                        None => return,
+                        Some(Command::Claim(topic, participant, ..) | Command::Release(topic, participant) | Command::Retake(topic, participant, _)) => {
+                            Names::seat(topic, participant)
+                        }
+                        Some(Command::Finish(_)) => String::new(),
+                    };
+                    match command {
+                        Some(Command::Finish(done)) => finishing.push(done),
+                        Some(command) => match waiting.get_mut(&key) {
+                            Some(queue) => queue.push_back(command),
+                            None => {
+                                waiting.insert(key.clone(), VecDeque::new());
+                                running.push(Box::pin(self.clone().carry_out(key, command)));
+                            }
+                        },
+                        None => return,
+                    }
+                }
+            }
+            if running.is_empty() {
+                for done in finishing.drain(..) {
+                    // Whoever waited may have given up.
+                    let _ = done.send(());
+                }
+            }
+        }
+    }
+
+    async fn carry_out(self: Arc<Self>, key: String, command: Command) -> String {
+        match command {
+            Command::Claim(topic, participant, claim, lost, reply) => {
+                let taken = self.take_seat(&key, &topic, &participant, claim, true).await;
+                let lease = taken.map(|revision| {
+                    let local = self.seats.local.claim(&topic, &participant, claim, lost);
+                    let lease = Held {
+                        local: Some(local),
+                        shared: self.clone(),
+                        topic: topic.clone(),
+                        participant: participant.clone(),
+                    };
+                    // A rival may have been heard of before there was anybody to tell.
+                    let rival = self.known(&key).is_some_and(|(newest, seat)| {
+                        newest > revision && seat.is_some_and(|seat| !seat.nodes.contains(&self.node))
+                    });
+                    if rival {
+                        self.seats.local.revoke(&topic, &participant);
+                    }
+                    Lease::new(lease)
+                });
+                // Whoever claimed may have gone; dropping the lease lets go.
+                let _ = reply.send(lease.map_err(ReadError::from));
+            }
+            Command::Release(topic, participant) => {
+                if !self.seats.local.is_held(&topic, &participant)
+                    && let Err(fault) = self.let_go(&key).await
+                {
+                    tracing::warn!(%topic, %fault, "a place could not be let go of; it ends with this node");
+                }
+            }
+            Command::Retake(topic, participant, claim) => {
+                if self.seats.local.is_held(&topic, &participant) {
+                    match self.take_seat(&key, &topic, &participant, claim, false).await {
+                        Ok(_) => {}
+                        Err(Fault::Raced) => self.seats.local.revoke(&topic, &participant),
+                        Err(fault) => tracing::warn!(%topic, %fault, "a place could not be taken again"),
+                    }
+                }
+            }
+            Command::Finish(_) => {}
+        }
+        key
+    }
+
+    /// Makes this node a holder, and gives the key's revision. One that does not supersede yields to whoever lives: `Raced`.
+    async fn take_seat(
+        &self,
+        key: &str,
+        topic: &TopicName,
+        participant: &ParticipantId,
+        claim: Claim,
+        supersedes: bool,
+    ) -> Result<u64, Fault> {
+        let by = Instant::now() + PATIENCE;
+        let mut known = self.known(key);
+        loop {
+            let attempt = async {
+                let (revision, seat) = match known.take() {
+                    Some(known) => known,
+                    None => self.look_at(key).await?,
+                };
+                let beside = seat.iter().filter(|seat| claim == Claim::Shared && seat.claim == Claim::Shared);
+                let others = |node: &&String| **node != self.node && self.nodes.is_alive(node);
+                let mut nodes: Vec<_> = beside.flat_map(|seat| seat.nodes.iter()).filter(others).cloned().collect();
+                let is_taken = seat.as_ref().is_some_and(|seat| seat.nodes.iter().any(|node| others(&node)));
+                if !supersedes && is_taken && nodes.is_empty() {
+                    return Ok(None);
+                }
+                nodes.push(self.node.clone());
+                let seat = Seat { topic: topic.clone(), participant: participant.clone(), claim, nodes };
+                let value = serde_json::to_vec(&seat).expect("a seat is plain JSON").into();
+                let revision = self.seat_keys.replace(&self.link, key, revision, value, HeaderMap::new()).await?;
+                self.seats.view().learn(key, revision, Some(seat));
+                Ok(Some(revision))
+            };
+            match attempt.await {
+                Ok(taken) => return taken.ok_or(Fault::Raced),
+                Err(Fault::Raced) if Instant::now() < by => {}
+                Err(Fault::Unavailable(_)) if Instant::now() < by => tokio::time::sleep(PAUSE).await,
+                Err(Fault::Raced) => return Err(Fault::unavailable("others claim the same place over and over")),
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    async fn let_go(&self, key: &str) -> Result<(), Fault> {
+        let by = Instant::now() + PATIENCE;
+        let mut known = self.known(key);
+        loop {
+            let attempt = async {
+                let (revision, seat) = match known.take() {
+                    Some(known) => known,
+                    None => self.look_at(key).await?,
+                };
+                self.without(key, revision, seat, &self.node).await
+            };
+            match attempt.await {
+                Err(Fault::Raced) if Instant::now() < by => {}
+                Err(Fault::Unavailable(_)) if Instant::now() < by => tokio::time::sleep(PAUSE).await,
+                done => return done,
+            }
+        }
+    }
+
+    /// Takes a node off a key; the last one removes it.
+    async fn without(&self, key: &str, revision: u64, seat: Option<Seat>, node: &str) -> Result<(), Fault> {
+        let Some(mut seat) = seat.filter(|seat| seat.nodes.iter().any(|other| other == node)) else { return Ok(()) };
+        seat.nodes.retain(|other| other != node);
+        if seat.nodes.is_empty() {
+            let revision = self.seat_keys.remove(&self.link, key, Some(revision)).await?;
+            self.seats.view().learn(key, revision, None);
+        } else {
+            let value = serde_json::to_vec(&seat).expect("a seat is plain JSON").into();
+            let revision = self.seat_keys.replace(&self.link, key, revision, value, HeaderMap::new()).await?;
+            self.seats.view().learn(key, revision, Some(seat));
+        }
+        Ok(())
+    }
+
+    fn known(&self, key: &str) -> Option<(u64, Option<Seat>)> {
+        self.seats.view().0.get(key).map(|known| (known.revision, known.seat.clone()))
+    }
+
+    async fn look_at(&self, key: &str) -> Result<(u64, Option<Seat>), Fault> {
+        let kept = self.seat_keys.get(&self.link, key).await?;
+        let seat = kept.value.and_then(|stored| serde_json::from_slice(&stored.payload).ok());
+        Ok((kept.revision, seat))
+    }
+
+    /// Takes every place again that is held here, because others may have thought this node gone.
+    pub(super) fn retake_all(&self) {
+        for (topic, participant, claim) in self.seats.local.held() {
+            let _ = self.desk.send(Command::Retake(topic, participant, claim));
+        }
+    }
+
+    /// The places of nodes that are gone. The key of one is removed when the next is asked for.
+    pub(super) fn lapses(self: &Arc<Self>) -> Lapses {
+        let stop = self.stop.subscribe();
+        stream::unfold((self.clone(), None, stop), |(shared, given, mut stop)| async move {
+            let stopped = async { drop(stop.wait_for(|stop| *stop).await) };
+            let next = tokio::select! { biased;
+                () = stopped => return None,
+                next = shared.next_lapse(given) => next,
+            };
+            let lapse = Lapse { topic: next.1.topic.clone(), participant: next.1.participant.clone() };
+            Some((lapse, (shared, Some(next), stop)))
+        })
+        .boxed()
+    }
+
+    async fn next_lapse(&self, mut given: Option<(String, Seat)>) -> (String, Seat) {
+        let mut changed: watch::Receiver<u64> = self.nodes.changed();
+        loop {
+            if let Some((key, _)) = &given {
+                match self.forget_the_dead(key).await {
+                    Ok(()) => given = None,
+                    Err(fault) => tracing::debug!(%fault, "a place of a node that is gone could not be removed yet"),
+                }
+            }
+            let dead = self.nodes.dead(&self.link, &self.node_keys).await;
+            if given.is_none() {
+                if let Some(lapsed) = self.lapsed(&dead) {
+                    return lapsed;
+                }
+                self.nodes.forget(&dead);
+            }
+            let _ = tokio::time::timeout(LOOK, changed.changed()).await;
+        }
+    }
+
+    /// A place that only nodes hold that are gone.
+    fn lapsed(&self, dead: &[String]) -> Option<(String, Seat)> {
+        let view = self.seats.view();
+        let lapsed = view.seats().find(|(_, seat)| seat.nodes.iter().all(|node| dead.contains(node)));
+        lapsed.map(|(key, seat)| (key.clone(), seat.clone()))
+    }
+
+    async fn forget_the_dead(&self, key: &str) -> Result<(), Fault> {
+        let (revision, seat) = self.look_at(key).await?;
+        let lives = |node: &String| *node == self.node || self.nodes.is_alive(node);
+        match seat {
+            Some(seat) if !seat.nodes.iter().any(lives) => {
+                match self.seat_keys.remove(&self.link, key, Some(revision)).await {
+                    Ok(revision) => {
+                        self.seats.view().learn(key, revision, None);
+                        Ok(())
+                    }
+                    // Somebody has come back to it, or another node was faster.
+                    Err(Fault::Raced) => Ok(()),
+                    Err(fault) => Err(fault),
+                }
+            }
+            Some(_) => Ok(()),
+            None => {
+                self.seats.view().0.remove(key);
+                Ok(())
+            }
+        }
+    }
+}

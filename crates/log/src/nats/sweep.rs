@@ -1,0 +1,111 @@
+//! Retention, by the gateways: what a topic's entries add up to is kept first, then those entries are removed that are not to be.
+//!
+//! Every node does this for every topic. What one has done the next finds done.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use salon_protocol::{Timestamp, TopicName};
+
+use super::Shared;
+use super::link::{ANSWER, Fault};
+use super::reader::Extent;
+use super::snapshot::Snapshot;
+use super::topic::Topic;
+
+/// How often retention is looked after.
+pub(super) const INTERVAL: Duration = Duration::from_secs(60);
+
+/// How far a topic may go beyond what was kept of it last.
+const MOST_BEHIND: u64 = 1000;
+
+/// How long a topic that nobody uses is followed.
+const IDLE: Duration = Duration::from_secs(300);
+
+impl Shared {
+    /// Goes through all topics once.
+    pub(super) async fn sweep(self: &Arc<Self>) -> Result<(), Fault> {
+        self.put_away();
+        for (name, info) in self.rooms().await? {
+            let extent = Extent::from(&info);
+            let gone = self.gone(&name, extent).await?;
+            let followed = self.followed(&name);
+            if gone > extent.trimmed {
+                let topic = self.topic(&name).map_err(Fault::unavailable)?;
+                topic.reach(extent.head, ANSWER).await?;
+                if self.keep(&topic, extent, gone).await? >= gone {
+                    self.link.purge(&topic.stream, None, gone + 1).await?;
+                }
+            } else if let Some(topic) = followed
+                && topic.head().is_some_and(|head| head >= topic.kept().map_or(0, |(_, kept)| kept) + MOST_BEHIND)
+            {
+                self.keep(&topic, extent, 0).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The offset of the newest entry that is not to be kept.
+    async fn gone(&self, name: &TopicName, extent: Extent) -> Result<u64, Fault> {
+        let rule = self.options.retention.of(name);
+        let mut gone = extent.trimmed;
+        if let Some(count) = rule.count {
+            gone = gone.max(extent.head.saturating_sub(count));
+        }
+        if let Some(age) = rule.age
+            && extent.head > extent.trimmed
+        {
+            let now = Timestamp::from_system(SystemTime::now());
+            let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+            let horizon = Timestamp(now.0.saturating_sub(age));
+            if extent.oldest >= horizon {
+                return Ok(gone.min(extent.head));
+            }
+            gone = gone.max(self.newest_before(name, extent, horizon).await?);
+        }
+        Ok(gone.min(extent.head))
+    }
+
+    /// Keeps what a topic's entries add up to, unless somebody has kept enough; says as of where.
+    async fn keep(&self, topic: &Topic, extent: Extent, needed: u64) -> Result<u64, Fault> {
+        let (mut revision, mut kept) = topic.kept().unwrap_or_default();
+        loop {
+            let snapshot = Snapshot::new(topic.standing(extent.trimmed));
+            if kept >= snapshot.head || (needed > 0 && kept >= needed) {
+                return Ok(kept);
+            }
+            match snapshot.keep(self, &topic.name, revision).await {
+                Ok(revision) => {
+                    topic.note_kept(revision, snapshot.head);
+                    return Ok(snapshot.head);
+                }
+                Err(Fault::Raced) => {
+                    let newest = Snapshot::load(self, &topic.name).await?;
+                    (revision, kept) = newest.map_or((0, 0), |(revision, newest)| (revision, newest.head));
+                    topic.note_kept(revision, kept);
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// Stops following topics and contexts that nobody has used for a while.
+    fn put_away(&self) {
+        self.topics_mut().retain(|name, topic| {
+            let is_used = self.hub.is_followed(name) || topic.idle_for() < IDLE;
+            if !is_used {
+                topic.close_lane();
+                topic.stop();
+            }
+            is_used
+        });
+        self.contexts_mut().retain(|name, context| {
+            let is_used = self.feeds.is_followed(name) || context.idle_for() < IDLE;
+            if !is_used {
+                context.close_lane();
+                context.stop();
+            }
+            is_used
+        });
+    }
+}

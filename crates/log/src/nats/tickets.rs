@@ -1,0 +1,36 @@
+//! Tickets: small values that are kept for a moment and taken once, by whichever node.
+
+use std::time::Duration;
+
+use super::Nats;
+use super::link::Fault;
+use crate::ReadError;
+
+/// How long a ticket is kept.
+pub(super) const LIFETIME: Duration = Duration::from_secs(30);
+
+impl Nats {
+    /// Keeps a value under a key that has not been used: letters and digits.
+    pub async fn put_ticket(&self, key: &str, value: Vec<u8>) -> Result<(), ReadError> {
+        if let Some(why) = self.shared.trouble() {
+            return Err(ReadError::Unavailable(why));
+        }
+        self.shared.tickets.put(&self.shared.link, key, value.into()).await?;
+        Ok(())
+    }
+
+    /// Takes the value of a key. Of all who try, one gets it.
+    pub async fn take_ticket(&self, key: &str) -> Result<Option<Vec<u8>>, ReadError> {
+        if let Some(why) = self.shared.trouble() {
+            return Err(ReadError::Unavailable(why));
+        }
+        let (bucket, link) = (&self.shared.tickets, &self.shared.link);
+        let kept = bucket.get(link, key).await?;
+        let Some(stored) = kept.value else { return Ok(None) };
+        match bucket.remove(link, key, Some(kept.revision)).await {
+            Ok(_) => Ok(Some(stored.payload.to_vec())),
+            Err(Fault::Raced) => Ok(None),
+            Err(fault) => Err(fault.into()),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! A topic as this node follows it: what its entries add up to, and who waits for one of them.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::consumer::DeliverPolicy;
+use salon_protocol::{Entry, Envelope, Position, TopicName};
+use tokio::sync::{Notify, mpsc, watch};
+
+use super::Shared;
+use super::follow::{Course, Follow};
+use super::lane::Append;
+use super::link::{Fault, Stored};
+use super::snapshot::Snapshot;
+use crate::Standing;
+use crate::folded::Folded;
+
+/// How long to wait before looking again for what was not there, or not reachable.
+const PAUSE: Duration = Duration::from_millis(250);
+/// How often to look for a stream that somebody may have made without telling.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+pub(super) struct Topic {
+    pub(super) name: TopicName,
+    pub(super) stream: String,
+    epoch: u32,
+    /// `None` once nothing more is taken.
+    appends: Mutex<Option<mpsc::UnboundedSender<Append>>>,
+    delivered: mpsc::UnboundedSender<(String, Arc<Entry>)>,
+    state: Mutex<State>,
+    /// How far it has been followed; `None` until that is known.
+    head: watch::Sender<Option<u64>>,
+    /// The stream may be there now.
+    pub(super) made: Notify,
+    used: Mutex<Instant>,
+    stop: watch::Sender<bool>,
+    /// Whether the lane has ended.
+    pub(super) ended: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct State {
+    fold: Folded,
+    /// Entries that the lane waits for, by the last token of their subjects.
+    expected: HashSet<String>,
+    /// What was kept last, as far as this node knows: its revision, and as of where.
+    kept: Option<(u64, u64)>,
+}
+
+impl Topic {
+    pub(super) fn new(
+        shared: &Shared,
+        name: &TopicName,
+        appends: mpsc::UnboundedSender<Append>,
+        delivered: mpsc::UnboundedSender<(String, Arc<Entry>)>,
+    ) -> Self {
+        Self {
+            name: name.clone(),
+            stream: shared.link.names.room(name),
+            epoch: shared.epoch,
+            appends: Mutex::new(Some(appends)),
+            delivered,
+            state: Mutex::default(),
+            head: watch::Sender::new(None),
+            made: Notify::new(),
+            used: Mutex::new(Instant::now()),
+            stop: watch::Sender::new(false),
+            ended: watch::Sender::new(false),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it holds a topic")
+    }
+
+    /// Takes an append; says whether anything is still taken.
+    pub(super) fn submit(&self, append: Append) -> bool {
+        let appends = self.appends.lock().expect("nothing panics while it holds the lane");
+        appends.as_ref().is_some_and(|lane| lane.send(append).is_ok())
+    }
+
+    /// Takes no more appends; those before are finished.
+    pub(super) fn close_lane(&self) {
+        self.appends.lock().expect("nothing panics while it holds the lane").take();
+    }
+
+    pub(super) fn touch(&self) {
+        *self.used.lock().expect("nothing panics while it holds the time") = Instant::now();
+    }
+
+    pub(super) fn idle_for(&self) -> Duration {
+        self.used.lock().expect("nothing panics while it holds the time").elapsed()
+    }
+
+    /// Waits until every append is answered.
+    pub(super) async fn finished(&self) {
+        // The sender lives in this topic, so the wait cannot fail.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    /// Ends following.
+    pub(super) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Wants an entry handed to the lane when it comes.
+    pub(super) fn expect(&self, token: &str) {
+        self.state().expected.insert(token.to_owned());
+    }
+
+    pub(super) fn expect_no_more(&self, token: &str) {
+        self.state().expected.remove(token);
+    }
+
+    pub(super) fn head(&self) -> Option<u64> {
+        *self.head.borrow()
+    }
+
+    /// Waits until everything up to an offset has been folded and handed to the tails.
+    pub(super) async fn reach(&self, offset: u64, patience: Duration) -> Result<(), Fault> {
+        let mut head = self.head.subscribe();
+        let reached = head.wait_for(|head| head.is_some_and(|head| head >= offset));
+        match tokio::time::timeout(patience, reached).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(Fault::unavailable("the newest entries have not come yet")),
+        }
+    }
+
+    /// What the entries so far add up to, once what retention has removed is forgotten.
+    pub(super) fn standing(&self, trimmed: u64) -> Standing {
+        let mut state = self.state();
+        state.fold.forget(trimmed);
+        let head = self.head().unwrap_or_default();
+        state.fold.clone().standing(Position { epoch: self.epoch, offset: head })
+    }
+
+    pub(super) fn is_unanswered(&self, entry: &Entry) -> bool {
+        self.state().fold.is_unanswered(entry.envelope.id())
+    }
+
+    /// What was kept last, as far as this node knows: its revision, and as of where.
+    pub(super) fn kept(&self) -> Option<(u64, u64)> {
+        self.state().kept
+    }
+
+    pub(super) fn note_kept(&self, revision: u64, head: u64) {
+        self.state().kept = Some((revision, head));
+    }
+
+    /// Makes an entry of a message.
+    pub(super) fn entry(&self, stored: &Stored) -> Result<Arc<Entry>, Fault> {
+        entry(self.epoch, stored)
+    }
+
+    /// Follows the topic until it is stopped, whatever happens to the connection.
+    pub(super) async fn follow(self: Arc<Self>, shared: Arc<Shared>) {
+        let mut stop = self.stop.subscribe();
+        let stopped = async { drop(stop.wait_for(|stop| *stop).await) };
+        tokio::pin!(stopped);
+        loop {
+            let pause = tokio::select! { biased;
+                () = &mut stopped => return,
+                ended = self.follow_once(&shared) => match ended {
+                    Fault::Missing => LOOK_AGAIN,
+                    Fault::Unavailable(_) => PAUSE,
+                    fault => {
+                        tracing::warn!(topic = %self.name, %fault, "a topic could not be followed; it is tried again");
+                        LOOK_AGAIN
+                    }
+                },
+            };
+            tokio::select! { biased;
+                () = &mut stopped => return,
+                () = self.made.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Follows until something is odd, and says what.
+    async fn follow_once(&self, shared: &Arc<Shared>) -> Fault {
+        let followed = async {
+            let info = shared.link.info(&self.stream).await?;
+            let trimmed = info.state.first_sequence.saturating_sub(1);
+            let mut head = match self.head() {
+                Some(head) if head >= trimmed => head,
+                known => self.restore(shared, trimmed, known.is_some()).await?,
+            };
+            let from = DeliverPolicy::ByStartSequence { start_sequence: head + 1 };
+            let course = Course { stream: &self.stream, from, filter: None, headers_only: false };
+            let (mut follow, _) = Follow::begin(&shared.link, course).await?;
+            while let Some(messages) = follow.next().await {
+                let expected = head + 1;
+                if messages.first().is_some_and(|first| first.sequence != expected) {
+                    break;
+                }
+                head = self.take(shared, messages);
+            }
+            Ok(())
+        };
+        match followed.await {
+            Ok(()) => Fault::unavailable("it must begin anew"),
+            Err(fault) => fault,
+        }
+    }
+
+    /// Begins from what was kept, or from the oldest entry there is.
+    async fn restore(&self, shared: &Shared, trimmed: u64, has_begun: bool) -> Result<u64, Fault> {
+        let kept = Snapshot::load(shared, &self.name).await?;
+        let (fold, head, kept) = match kept {
+            Some((revision, kept)) => {
+                let head = kept.head;
+                (kept.fold(), head, Some((revision, head)))
+            }
+            None => (Folded::default(), trimmed, None),
+        };
+        if head < trimmed {
+            tracing::warn!(topic = %self.name, "entries were removed before it was kept who was present");
+        }
+        let head = head.max(trimmed);
+        let mut state = self.state();
+        state.fold = fold;
+        state.kept = kept;
+        drop(state);
+        self.head.send_replace(Some(head));
+        if has_begun {
+            shared.hub.sever(&self.name);
+        }
+        Ok(head)
+    }
+
+    /// Folds entries, hands them to the tails, then to whoever waits for them.
+    fn take(&self, shared: &Shared, messages: Vec<Stored>) -> u64 {
+        let mut entries = Vec::with_capacity(messages.len());
+        let mut awaited = Vec::new();
+        let mut head = 0;
+        let mut state = self.state();
+        for message in &messages {
+            head = message.sequence;
+            match self.entry(message) {
+                Ok(entry) => {
+                    state.fold.add(&entry);
+                    if let Some((_, token)) = message.subject.rsplit_once('.')
+                        && state.expected.remove(token)
+                    {
+                        awaited.push((token.to_owned(), entry.clone()));
+                    }
+                    entries.push(entry);
+                }
+                // Somebody else has written to the stream. It is no entry, and nobody is told of it.
+                Err(fault) => tracing::error!(topic = %self.name, sequence = head, %fault, "a message was passed over"),
+            }
+        }
+        state.fold.forget(0);
+        drop(state);
+        if !entries.is_empty() {
+            shared.hub.feed(&self.name, &entries);
+        }
+        self.head.send_replace(Some(head));
+        for awaited in awaited {
+            // A lane that has ended waits for nothing.
+            let _ = self.delivered.send(awaited);
+        }
+        head
+    }
+}
+
+/// Makes an entry of a message.
+pub(super) fn entry(epoch: u32, stored: &Stored) -> Result<Arc<Entry>, Fault> {
+    let damaged = || Fault::Damaged(format!("the message {}", stored.sequence).into());
+    let text = std::str::from_utf8(&stored.payload).map_err(|_| damaged())?;
+    let envelope = Envelope::restore(text).map_err(|_| damaged())?;
+    let position = Position { epoch, offset: stored.sequence };
+    Ok(Arc::new(Entry { position, arrived: stored.time, envelope }))
+}

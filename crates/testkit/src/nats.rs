@@ -1,0 +1,236 @@
+//! Real NATS servers, alone or as a cluster, on free loopback ports, with directories that go when they go.
+//!
+//! The program is the one that `SALON_NATS_SERVER` names, or the one that `scripts/nats-server` has installed. Where there is none,
+//! tests say so and end, unless `SALON_INTEROP=required`.
+
+use std::collections::VecDeque;
+use std::env;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::sync::oneshot;
+
+use crate::{Failure, Scratch, within};
+
+/// How many lines of a server's output are kept for whoever reads a failure.
+const KEPT_LINES: usize = 40;
+
+/// How often a server is started before a port that was free is not to blame.
+const TRIES: usize = 3;
+
+/// Where the program is; `None` where there is none and tests may do without.
+pub fn program() -> Result<Option<PathBuf>, Failure> {
+    let named = env::var_os("SALON_NATS_SERVER").map(PathBuf::from);
+    let target = env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), PathBuf::from);
+    let installed = target.join("nats/bin/nats-server");
+    let found = named.or_else(|| installed.is_file().then_some(installed));
+    if found.is_none() {
+        let why = "there is no nats-server here; `scripts/nats-server` installs one";
+        if env::var_os("SALON_INTEROP").is_some_and(|value| value == "required") {
+            return Err(why.into());
+        }
+    }
+    Ok(found)
+}
+
+/// The server that all tests of this process share, and the thread it is looked after by.
+static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
+
+struct Shared {
+    url: String,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// Where the server is that all tests of this process share; starts it where it does not run. Whoever uses it calls [`stop_shared`] at
+/// the end.
+pub fn shared() -> Result<String, Failure> {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(shared) = &*shared {
+        return Ok(shared.url.clone());
+    }
+    let program = program()?.ok_or("there is no nats-server here; `scripts/nats-server` installs one")?;
+    let (stop, stopped) = oneshot::channel();
+    let (tell, told) = std::sync::mpsc::channel();
+    // A thread of its own, because each test has a runtime that ends with it.
+    let thread = std::thread::spawn(move || {
+        crate::run(async {
+            let servers = Servers::one(&program).await;
+            let _ = tell.send(servers.as_ref().map(Servers::url).map_err(Clone::clone));
+            // Somebody who is gone wants it stopped, too.
+            let _ = stopped.await;
+            drop(servers);
+        });
+    });
+    let url = told.recv().map_err(|_| "the NATS server of all tests does not start")??;
+    *shared = Some(Shared { url: url.clone(), stop, thread });
+    Ok(url)
+}
+
+/// Stops the server that all tests of this process share, where it runs.
+pub fn stop_shared() {
+    let shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(Shared { stop, thread, .. }) = shared {
+        let _ = stop.send(());
+        // A thread that failed has told so.
+        let _ = thread.join();
+    }
+}
+
+/// Some servers that belong together. Dropping them stops them.
+#[derive(Debug)]
+pub struct Servers {
+    servers: Vec<Server>,
+}
+
+#[derive(Debug)]
+struct Server {
+    program: PathBuf,
+    port: u16,
+    child: Option<Child>,
+    output: Arc<Mutex<VecDeque<String>>>,
+    directory: Scratch,
+}
+
+impl Servers {
+    /// One server alone.
+    pub async fn one(program: &Path) -> Result<Self, Failure> {
+        Self::start(program, 1).await
+    }
+
+    /// A cluster of three.
+    pub async fn three(program: &Path) -> Result<Self, Failure> {
+        Self::start(program, 3).await
+    }
+
+    async fn start(program: &Path, count: usize) -> Result<Self, Failure> {
+        let mut failure = String::new();
+        for _ in 0..TRIES {
+            let mut servers = Self::prepare(program, count)?;
+            match servers.run_all().await {
+                Ok(()) => return Ok(servers),
+                // Somebody else may have taken a port since it was free.
+                Err(told) => failure = told,
+            }
+        }
+        Err(failure)
+    }
+
+    fn prepare(program: &Path, count: usize) -> Result<Self, Failure> {
+        // Held until all are chosen, so that no two are the same.
+        let held: Vec<_> = (0..2 * count)
+            .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
+            .collect::<Result<_, _>>()
+            .map_err(|e| format!("no free port: {e}"))?;
+        let ports: Vec<_> = held
+            .iter()
+            .map(|listener| listener.local_addr().map(|address| address.port()))
+            .collect::<Result<_, _>>()
+            .map_err(|e| e.to_string())?;
+        let (clients, routes) = ports.split_at(count);
+        let all_routes: Vec<_> = routes.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
+        let mut servers = Vec::new();
+        for (number, (port, route)) in clients.iter().zip(routes).enumerate() {
+            let directory = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
+            let store = directory.path().join("jetstream");
+            let mut config = format!(
+                "server_name: n{number}\nlisten: 127.0.0.1:{port}\nmax_payload: 2MB\njetstream {{ store_dir: {:?} }}\n",
+                store.display().to_string()
+            );
+            if count > 1 {
+                config += &format!(
+                    "cluster {{ name: salon, listen: 127.0.0.1:{route}, routes: [{}] }}\n",
+                    all_routes.join(", ")
+                );
+            }
+            std::fs::write(directory.path().join("server.conf"), config).map_err(|e| e.to_string())?;
+            servers.push(Server {
+                program: program.to_owned(),
+                port: *port,
+                child: None,
+                output: Arc::default(),
+                directory,
+            });
+        }
+        Ok(Self { servers })
+    }
+
+    async fn run_all(&mut self) -> Result<(), Failure> {
+        // A server of a cluster is ready only when it has met others.
+        futures_util::future::try_join_all(self.servers.iter_mut().map(Server::run)).await.map(drop)
+    }
+
+    /// Where clients connect, with commas between.
+    pub fn url(&self) -> String {
+        let urls: Vec<_> = self.servers.iter().map(|server| format!("nats://127.0.0.1:{}", server.port)).collect();
+        urls.join(",")
+    }
+
+    /// Kills one of them as `kill -9` does, and waits until it is gone.
+    pub async fn kill(&mut self, number: usize) -> Result<(), Failure> {
+        let child = self.servers[number].child.take();
+        match child {
+            Some(mut child) => {
+                within("a NATS server to be gone", child.kill()).await?.map_err(|e| format!("not killed: {e}"))
+            }
+            None => Err(format!("the NATS server {number} does not run")),
+        }
+    }
+
+    /// Starts one of them again, on the same port and what it had stored.
+    pub async fn revive(&mut self, number: usize) -> Result<(), Failure> {
+        self.servers[number].run().await
+    }
+}
+
+impl Server {
+    async fn run(&mut self) -> Result<(), Failure> {
+        let mut child = Command::new(&self.program)
+            .arg("--config")
+            .arg(self.directory.path().join("server.conf"))
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|e| format!("{} does not start: {e}", self.program.display()))?;
+        let (up, is_up) = oneshot::channel();
+        if let Some(stderr) = child.stderr.take() {
+            tokio::spawn(listen(stderr, self.output.clone(), up));
+        }
+        self.child = Some(child);
+        match within("a NATS server to be ready", is_up).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(format!("a NATS server ended before it was ready\n{}", self.output())),
+            Err(told) => Err(format!("{told}\n{}", self.output())),
+        }
+    }
+
+    fn output(&self) -> String {
+        let lines = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().map(|line| format!("  nats: {line}\n")).collect()
+    }
+}
+
+/// Reads lines until the server ends, so that it never waits for somebody to read them.
+async fn listen(pipe: ChildStderr, kept: Arc<Mutex<VecDeque<String>>>, up: oneshot::Sender<()>) {
+    let mut up = Some(up);
+    let mut reader = BufReader::new(pipe).lines();
+    while let Ok(Some(line)) = reader.next_line().await {
+        if line.contains("Server is ready") {
+            let _ = up.take().map(|up| up.send(()));
+        }
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_back(line);
+        if kept.len() > KEPT_LINES {
+            kept.pop_front();
+        }
+    }
+}

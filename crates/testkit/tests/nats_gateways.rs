@@ -1,0 +1,225 @@
+//! Two gateways on one NATS: nobody in a room can tell which one somebody else came by.
+
+use salon_testkit::http::{Answer, Call};
+use salon_testkit::nats::{Servers, program};
+use salon_testkit::{Event, Gateway, Options, Socket, Token, within};
+use serde_json::{Value, json};
+
+async fn two(servers: &Servers) -> (Gateway, Gateway) {
+    let options = || Options::on_nats(&servers.url(), "salon").expect("options");
+    let one = Gateway::start(options()).await.expect("a gateway");
+    let two = one.beside(options()).await.expect("another gateway");
+    (one, two)
+}
+
+async fn connect(gateway: &Gateway, id: &str, further: &str) -> Socket {
+    let token = gateway.token(&Token::new(id)).expect("a token");
+    let call = Call::new("GET", format!("/v0/ws?topic=room:a{further}")).bearer(&token);
+    let mut socket = Socket::connect(gateway.address(), call).await.expect("an answer").expect("a socket");
+    assert_eq!(next(&mut socket).await["payload"]["event"], "welcome");
+    socket
+}
+
+async fn next(socket: &mut Socket) -> Value {
+    match socket.next().await.expect("a frame") {
+        Event::Text(text) => serde_json::from_str(&text).expect("JSON"),
+        other => panic!("instead of a text there was {other:?}"),
+    }
+}
+
+/// What comes next that is not of a kind that was not asked about.
+async fn next_where(socket: &mut Socket, wanted: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let came = next(socket).await;
+        if wanted(&came) {
+            return came;
+        }
+    }
+}
+
+fn presence(event: &'static str, id: &'static str) -> impl Fn(&Value) -> bool {
+    move |came| came["payload"]["event"] == event && came["payload"]["participant"]["id"] == id
+}
+
+fn chat(from: &str, id: &str) -> String {
+    let payload = json!({ "jsonrpc": "2.0", "method": "notifications/chat/message", "params": { "text": id } });
+    json!({ "protocol": "mcp-x/v0", "id": id, "ts": "2025-08-17T14:00:00Z", "from": from, "kind": "mcp", "payload": payload })
+        .to_string()
+}
+
+/// The next chat lines, by their ids.
+async fn lines(socket: &mut Socket, count: usize) -> Vec<String> {
+    let mut found = Vec::new();
+    while found.len() < count {
+        let came = next_where(socket, |came| came["kind"] == "mcp" || came["payload"]["event"] == "error").await;
+        assert_eq!(came["kind"], "mcp", "{came}");
+        found.push(came["id"].as_str().expect("an id").to_owned());
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everybody_reads_one_order_and_a_newer_connection_replaces_an_older_one_elsewhere() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let (one, two) = two(&servers).await;
+    let mut alice = connect(&one, "alice", "").await;
+    let mut bob = connect(&two, "bob", "").await;
+    next_where(&mut alice, presence("join", "bob")).await;
+    for n in 0..50 {
+        alice.text(chat("alice", &format!("a{n}"))).await.expect("sent");
+        bob.text(chat("bob", &format!("b{n}"))).await.expect("sent");
+    }
+    let order = lines(&mut alice, 100).await;
+    assert_eq!(order, lines(&mut bob, 100).await, "two gateways tell different orders");
+
+    // A request across gateways, and one to the host, which is at both and answers once.
+    let request = |id: &str, to: &str| {
+        let payload = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+        json!({ "protocol": "mcp-x/v0", "id": id, "ts": "2025-08-17T14:00:00Z", "from": "alice", "to": [to], "kind": "mcp", "payload": payload })
+    };
+    alice.text(request("r1", "system:gateway").to_string()).await.expect("sent");
+    alice.text(request("r2", "bob").to_string()).await.expect("sent");
+    let asked = next_where(&mut bob, |came| came["id"] == "r2").await;
+    assert_eq!(asked["from"], "alice");
+    let payload = json!({ "jsonrpc": "2.0", "id": 1, "result": {} });
+    let answer = json!({ "protocol": "mcp-x/v0", "id": "r2-answer", "ts": "2025-08-17T14:00:00Z", "from": "bob", "to": ["alice"], "kind": "mcp", "correlation_id": "r2", "payload": payload });
+    bob.text(answer.to_string()).await.expect("sent");
+    // The two are answered in no order.
+    let (mut answers, mut last) = (Vec::new(), String::new());
+    while answers.len() < 2 {
+        let came = next_where(&mut alice, |came| came["correlation_id"].is_string()).await;
+        last = came["id"].as_str().expect("an id").to_owned();
+        answers.push(came["correlation_id"].as_str().expect("an id").to_owned());
+    }
+    answers.sort();
+    assert_eq!(answers, ["r1", "r2"], "each request has one answer");
+
+    // Alice comes by the other gateway, from where she was.
+    let mut again = connect(&two, "alice", &format!("&after={last}")).await;
+    let closed = loop {
+        match alice.next().await.expect("a frame") {
+            Event::Text(_) => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(closed, Event::Closed(4409, _)), "{closed:?}");
+    bob.text(chat("bob", "still")).await.expect("sent");
+    assert_eq!(lines(&mut again, 1).await, ["still"]);
+    let roster =
+        Call::new("GET", "/v0/topics/room:a/participants").bearer(&one.token(&Token::new("carol")).expect("a token"));
+    let told = roster.send(one.address()).await.expect("an answer");
+    assert!(told.body.contains("alice") && told.body.contains("bob"), "{}", told.body);
+    // Her leave, when it comes, comes once: at the end, from where she is.
+    again.close().await.expect("closed");
+    next_where(&mut bob, presence("leave", "alice")).await;
+    bob.text(chat("bob", "end")).await.expect("sent");
+    let after = next_where(&mut bob, |came| came["kind"] == "mcp" || came["kind"] == "presence").await;
+    assert_eq!(after["id"], "end", "{after}");
+    one.stop().await.expect("stopped");
+    two.stop().await.expect("stopped");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ticket_of_one_gateway_opens_the_other_once() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let (one, two) = two(&servers).await;
+    let token = one.token(&Token::new("alice")).expect("a token");
+    let given = Call::new("POST", "/v0/tickets").bearer(&token).body(r#"{"topic":"room:a"}"#);
+    let given = given.send(one.address()).await.expect("an answer");
+    let ticket =
+        serde_json::from_str::<Value>(&given.body).expect("JSON")["ticket"].as_str().expect("a ticket").to_owned();
+    let call = || Call::new("GET", format!("/v0/ws?topic=room:a&ticket={ticket}"));
+    let first = Socket::connect(two.address(), call()).await.expect("an answer");
+    assert!(first.is_ok(), "a ticket of the other gateway was refused");
+    let second = Socket::connect(one.address(), call()).await.expect("an answer");
+    assert_eq!(second.err().map(|answer| answer.status), Some(401), "a ticket works once");
+    one.stop().await.expect("stopped");
+    two.stop().await.expect("stopped");
+}
+
+/// What a browser with the gateway's page asks, with the cookie it has.
+async fn ask(gateway: &Gateway, (method, path): (&str, &str), cookie: &str, body: Value) -> Answer {
+    let call = Call::new(method, path).header("Origin", format!("http://{}", gateway.address()));
+    let call = if cookie.is_empty() { call } else { call.header("Cookie", cookie) };
+    call.body(body.to_string()).send(gateway.address()).await.expect("an answer")
+}
+
+async fn ticket_by_cookie(gateway: &Gateway, cookie: &str) -> String {
+    let given = ask(gateway, ("POST", "/v0/tickets"), cookie, json!({ "topic": "room:a" })).await;
+    assert_eq!(given.status, 201, "{}", given.body);
+    serde_json::from_str::<Value>(&given.body).expect("JSON")["ticket"].as_str().expect("a ticket").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_tickets_of_a_sign_in_open_every_gateway_and_end_with_it() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let (one, two) = two(&servers).await;
+    let token = one.token(&Token::new("alice")).expect("a token");
+    let signed_in = ask(&one, ("POST", "/v0/session"), "", json!({ "token": token })).await;
+    assert_eq!(signed_in.status, 201, "{}", signed_in.body);
+    let cookie = signed_in.header("set-cookie").and_then(|set| set.split(';').next()).expect("a cookie");
+    let enter = |gateway: &Gateway, ticket: &str| {
+        let call = Call::new("GET", format!("/v0/ws?topic=room:a&share=true&ticket={ticket}"));
+        let address = gateway.address();
+        async move { Socket::connect(address, call).await.expect("an answer") }
+    };
+    // Given out by either, used at either.
+    let there = enter(&two, &ticket_by_cookie(&one, cookie).await).await;
+    let mut there = there.expect("a ticket of the other gateway was refused");
+    let here = enter(&one, &ticket_by_cookie(&two, cookie).await).await;
+    let mut here = here.expect("a ticket of the other gateway was refused");
+    assert_eq!(next(&mut there).await["payload"]["event"], "welcome");
+    let kept = ticket_by_cookie(&one, cookie).await;
+    assert_eq!(ask(&one, ("DELETE", "/v0/session"), cookie, json!({})).await.status, 204);
+    // The connection knew that it stood on the sign-in, and so does the ticket.
+    let closed = loop {
+        match here.next().await.expect("a frame") {
+            Event::Text(_) => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(closed, Event::Closed(4401, _)), "{closed:?}");
+    let refused = enter(&one, &kept).await;
+    assert_eq!(refused.err().map(|answer| answer.status), Some(401), "a ticket outlasted its sign-in");
+    one.stop().await.expect("stopped");
+    two.stop().await.expect("stopped");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_nats_nothing_is_accepted_and_afterwards_everything_goes_on() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let mut servers = Servers::one(&program).await.expect("a NATS server");
+    let (one, two) = two(&servers).await;
+    let mut alice = connect(&one, "alice", "").await;
+    let mut bob = connect(&two, "bob", "").await;
+    next_where(&mut alice, presence("join", "bob")).await;
+    alice.text(chat("alice", "before")).await.expect("sent");
+    assert_eq!(lines(&mut bob, 1).await, ["before"]);
+    assert_eq!(lines(&mut alice, 1).await, ["before"]);
+    servers.kill(0).await.expect("killed");
+    let ready = |status: u16| {
+        let address = one.address();
+        async move {
+            while Call::new("GET", "/ready").send(address).await.expect("an answer").status != status {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    within("the gateway to notice", ready(503)).await.expect("in time");
+    alice.text(chat("alice", "during")).await.expect("sent");
+    let refused =
+        next_where(&mut alice, |came| came["payload"]["event"] == "error" || came["payload"]["code"].is_string()).await;
+    assert!(refused.to_string().contains("closing"), "{refused}");
+    servers.revive(0).await.expect("revived");
+    within("the gateway to be ready", ready(200)).await.expect("in time");
+    // The same again, as a client does that was told to try again.
+    alice.text(chat("alice", "during")).await.expect("sent");
+    alice.text(chat("alice", "after")).await.expect("sent");
+    assert_eq!(lines(&mut bob, 2).await, ["during", "after"], "a reader missed something, or had it twice");
+    assert_eq!(lines(&mut alice, 2).await, ["during", "after"]);
+    one.stop().await.expect("stopped");
+    two.stop().await.expect("stopped");
+}

@@ -1,0 +1,308 @@
+//! Several nodes on one NATS: one order, exclusive places, and what becomes of a node, or of NATS, that is gone.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use salon_log::nats::{Nats, OpenError, Options};
+use salon_log::{AppendError, Appended, Claim, Health, Lapse, Lease, Span, Tail, Tailed, TopicLog};
+use salon_protocol::{Entry, Envelope, ParticipantId, TopicName};
+use salon_testkit::nats::{Servers, program};
+use salon_testkit::within;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+
+fn options(servers: &Servers) -> Options {
+    let servers = servers.url().split(',').map(str::to_owned).collect();
+    Options { servers, fingerprint: "one key".into(), ..Options::default() }
+}
+
+async fn node(servers: &Servers) -> Nats {
+    Nats::open(options(servers)).await.expect("a node")
+}
+
+fn room() -> TopicName {
+    TopicName::new("room:a.b").expect("a name")
+}
+
+fn who(id: &str) -> ParticipantId {
+    ParticipantId::new(id).expect("an id")
+}
+
+fn line(id: &str) -> Envelope {
+    Envelope::restore(format!(
+        r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"alice","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"notifications/chat/message","params":{{"text":"{id}"}}}}}}"#
+    ))
+    .expect("an envelope")
+}
+
+fn ids(entries: &[std::sync::Arc<Entry>]) -> Vec<String> {
+    entries.iter().map(|entry| entry.envelope.id().to_string()).collect()
+}
+
+/// The next entries of a tail, at least so many; a gap is a failure.
+async fn follow(tail: &mut Tail, count: usize) -> Vec<String> {
+    let mut found = Vec::new();
+    while found.len() < count {
+        match within("the next entry", tail.next()).await.expect("in time") {
+            Some(Ok(Tailed::Entries(entries))) => found.extend(ids(&entries)),
+            other => panic!("after {found:?} a tail yielded {other:?}"),
+        }
+    }
+    found
+}
+
+/// Claims a place; what comes tells that it was lost.
+async fn claim(log: &Nats, id: &str, claim: Claim) -> (Lease, oneshot::Receiver<()>) {
+    let (tell, lost) = oneshot::channel();
+    let told = Box::new(move || _ = tell.send(()));
+    (log.claim(&room(), &who(id), claim, told).await.expect("a lease"), lost)
+}
+
+async fn roster(log: &Nats, expected: &[&str]) {
+    let shown = async {
+        loop {
+            let mut roster = log.roster(&room()).await.expect("a roster");
+            roster.sort();
+            if roster.iter().map(ParticipantId::as_str).eq(expected.iter().copied()) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    within(&format!("the roster to be {expected:?}"), shown).await.expect("in time");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everybody_has_one_order() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let (one, two) = (node(&servers).await, node(&servers).await);
+    let begin = one.standing(&room()).await.expect("a standing").head;
+    let (mut first, mut second) = (one.tail(&room(), begin), two.tail(&room(), begin));
+    let appends =
+        |log: &Nats, who: &str| (0..200).map(|n| log.append(&room(), line(&format!("{who}{n}")))).collect::<Vec<_>>();
+    let (ones, twos) = (appends(&one, "a"), appends(&two, "b"));
+    for append in ones.into_iter().chain(twos) {
+        append.await.expect("stored");
+    }
+    // The same again through the other node is the first.
+    let again = two.append(&room(), line("a7")).await.expect("the same envelope");
+    assert!(again.repeated);
+    let order = follow(&mut first, 400).await;
+    assert_eq!(order, follow(&mut second, 400).await, "two nodes have different orders");
+    for mark in ["a", "b"] {
+        let of_one: Vec<_> = order.iter().filter(|id| id.starts_with(mark)).cloned().collect();
+        assert_eq!(of_one, (0..200).map(|n| format!("{mark}{n}")).collect::<Vec<_>>(), "calls changed places");
+    }
+    one.close().await;
+    two.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_place_is_one_nodes_unless_it_is_shared() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let (one, two) = (node(&servers).await, node(&servers).await);
+
+    let (older, lost) = claim(&one, "alice", Claim::Exclusive).await;
+    roster(&two, &["alice"]).await;
+    assert!(two.is_elsewhere(&room(), &who("alice")));
+    let (newer, mut kept) = claim(&two, "alice", Claim::Exclusive).await;
+    within("the older holder to hear of it", lost).await.expect("in time").expect("it is told");
+    drop(older);
+    roster(&one, &["alice"]).await;
+    assert!(kept.try_recv().is_err(), "the newer holder lost its place to the older one's drop");
+    drop(newer);
+    roster(&one, &[]).await;
+
+    let (shared, mut beside) = claim(&one, "bob", Claim::Shared).await;
+    let (shared_too, lost_too) = claim(&two, "bob", Claim::Shared).await;
+    assert!(two.is_elsewhere(&room(), &who("bob")), "the other node holds it too");
+    drop(shared_too);
+    assert!(lost_too.await.is_err(), "whoever let go was told that it lost");
+    roster(&one, &["bob"]).await;
+    roster(&two, &["bob"]).await;
+    assert!(beside.try_recv().is_err(), "whoever shares lost its place to another who does");
+    let (_alone, _) = claim(&two, "bob", Claim::Exclusive).await;
+    within("whoever shared to hear of it", beside).await.expect("in time").expect("it is told");
+    drop(shared);
+    one.close().await;
+    two.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_gone_leaves_its_places() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let (one, two) = (node(&servers).await, node(&servers).await);
+    let mut lapses = one.lapses();
+    let (_alice, _) = claim(&two, "alice", Claim::Exclusive).await;
+    let (_bob, _) = claim(&one, "bob", Claim::Exclusive).await;
+    roster(&one, &["alice", "bob"]).await;
+    // Without a goodbye: the lease outlives the log that gave it.
+    drop(two);
+    let lapse = within("the place to lapse", lapses.next()).await.expect("in time");
+    assert_eq!(lapse, Some(Lapse { topic: room(), participant: who("alice") }));
+    roster(&one, &["bob"]).await;
+    // Another node that did not see it off has it from its own list, until it is seen to.
+    let three = node(&servers).await;
+    let mut again = three.lapses();
+    let lapse = within("the place to lapse there too", again.next()).await.expect("in time");
+    assert_eq!(lapse.map(|lapse| lapse.participant), Some(who("alice")));
+    one.close().await;
+    three.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_lost_nats_refuses_and_goes_on() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let mut servers = Servers::one(&program).await.expect("a NATS server");
+    let log = node(&servers).await;
+    let begin = log.standing(&room()).await.expect("a standing").head;
+    let mut tail = log.tail(&room(), begin);
+    for id in ["e0", "e1"] {
+        log.append(&room(), line(id)).await.expect("stored");
+    }
+    assert_eq!(follow(&mut tail, 2).await, ["e0", "e1"]);
+    let (_seat, mut lost) = claim(&log, "alice", Claim::Exclusive).await;
+    let mut health = log.health();
+    servers.kill(0).await.expect("killed");
+    let unreachable = health.wait_for(|health| matches!(health, Health::Unreachable(_)));
+    within("the log to notice", unreachable).await.expect("in time").expect("it says so");
+    let refused = log.append(&room(), line("e2")).await.map(|appended| appended.entry);
+    assert!(matches!(refused, Err(AppendError::Unavailable(_))), "without NATS an append gave {refused:?}");
+    servers.revive(0).await.expect("revived");
+    within("the log to be well", health.wait_for(|health| *health == Health::Writable))
+        .await
+        .expect("in time")
+        .expect("it says so");
+    for id in ["e2", "e3"] {
+        log.append(&room(), line(id)).await.expect("stored");
+    }
+    assert_eq!(follow(&mut tail, 2).await, ["e2", "e3"], "a tail went on elsewhere");
+    let kept = log.read(&room(), Span::Newest, 100).await.expect("a read");
+    assert_eq!(ids(&kept), ["e0", "e1", "e2", "e3"]);
+    roster(&log, &["alice"]).await;
+    assert!(lost.try_recv().is_err(), "a place was lost to nobody");
+    log.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn appends_under_way_when_a_leader_dies_are_stored_once_and_in_order() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let mut servers = Servers::three(&program).await.expect("three NATS servers");
+    let log = std::sync::Arc::new(node(&servers).await);
+    let begin = log.standing(&room()).await.expect("a standing").head;
+    log.append(&room(), line("first")).await.expect("stored");
+    let (acknowledge, mut acknowledged) = mpsc::channel(1);
+    let writer = {
+        let log = log.clone();
+        tokio::spawn(async move {
+            let mut stored = vec!["first".to_owned()];
+            for n in 0..400 {
+                let id = format!("e{n}");
+                // As a client does: the same again until it is taken.
+                loop {
+                    match log.append(&room(), line(&id)).await {
+                        Ok(Appended { .. }) => break,
+                        Err(AppendError::Unavailable(_)) => tokio::task::yield_now().await,
+                        Err(error) => panic!("{id}: {error}"),
+                    }
+                }
+                stored.push(id);
+                let _ = acknowledge.try_send(n);
+            }
+            stored
+        })
+    };
+    // One of the three leads the stream; each in turn is killed while the others hold on.
+    for number in 0..3 {
+        within("more to be stored", acknowledged.recv()).await.expect("in time");
+        servers.kill(number).await.expect("killed");
+        servers.revive(number).await.expect("revived");
+    }
+    let stored = tokio::time::timeout(Duration::from_secs(90), writer).await.expect("in time").expect("no panic");
+    let mut tail = log.tail(&room(), begin);
+    assert_eq!(follow(&mut tail, stored.len()).await, stored, "what was acknowledged is there once and in order");
+    log.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_fit_is_refused_at_the_start() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let log = node(&servers).await;
+    let refused = async |options: Options| match Nats::open(options).await {
+        Ok(_) => "opened".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let other_key = Options { fingerprint: "another".into(), ..options(&servers) };
+    insta::assert_snapshot!(refused(other_key).await, @"the gateways of the log `salon` have another key than this one, so what one signs the other would not take");
+    let other_replicas = Options { replicas: Some(3), ..options(&servers) };
+    insta::assert_snapshot!(refused(other_replicas).await, @"the log `salon` was made with 1 replicas, and 3 are asked for: leave it out, or change every stream of it with `nats stream edit`");
+    let too_many = Options { name: "other".into(), replicas: Some(3), ..options(&servers) };
+    insta::assert_snapshot!(refused(too_many).await, @"NATS would not make `KV_other-meta`: NATS refuses: replicas > 1 not supported in non-clustered mode (code 500, error code 10074)");
+    let name = Options { name: "a.b".into(), ..options(&servers) };
+    insta::assert_snapshot!(refused(name).await, @"`a.b` cannot be the name of a log: it is 1 to 32 letters, digits, `-` or `_`");
+    let nobody = Options { servers: vec!["nats://u:secret@127.0.0.1:1".into()], ..Options::default() };
+    let told = refused(nobody).await;
+    assert!(told.starts_with("NATS at `127.0.0.1:1` cannot be connected to: "), "{told}");
+    log.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_topic_too_many_is_refused_by_the_limit() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let log = Nats::open(Options { topics: 2, ..options(&servers) }).await.expect("a log");
+    let topic = |name: &str| TopicName::new(name).expect("a name");
+    for name in ["one", "two"] {
+        log.append(&topic(name), line("e")).await.expect("stored");
+    }
+    let refused = log.append(&topic("three"), line("e")).await.map(|appended| appended.entry);
+    assert_eq!(refused, Err(AppendError::TooManyTopics(2)));
+    log.append(&topic("two"), line("f")).await.expect("what is there goes on");
+    assert_eq!(log.topics().await.expect("a list").len(), 2);
+    log.close().await;
+}
+
+/// A server that says what an old one says.
+#[tokio::test]
+async fn a_server_that_is_too_old_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let serving = async move {
+        let (socket, _) = listener.accept().await.expect("a client");
+        let (read, mut write) = socket.into_split();
+        let info = r#"INFO {"server_id":"x","server_name":"x","version":"2.9.10","proto":1,"headers":true,"max_payload":1048576,"jetstream":true}"#;
+        write.write_all(format!("{info}\r\n").as_bytes()).await.expect("written");
+        let mut lines = BufReader::new(read).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            if line.starts_with("PING") {
+                write.write_all(b"PONG\r\n").await.expect("written");
+            }
+        }
+    };
+    let options = Options { servers: vec![format!("nats://127.0.0.1:{port}")], ..Options::default() };
+    let opened = tokio::select! {
+        opened = Nats::open(options) => opened,
+        () = serving => panic!("the client has gone"),
+    };
+    let Err(error @ OpenError::TooOld { .. }) = opened else { panic!("an old server was taken") };
+    insta::assert_snapshot!(error, @"the NATS server is version 2.9.10, and at least 2.11 is needed (expiring keys and reading in batches): install a newer nats-server, on every machine of the cluster");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ticket_is_taken_once_by_any_node() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let (one, two) = (node(&servers).await, node(&servers).await);
+    one.put_ticket("abc", b"grant".to_vec()).await.expect("kept");
+    let tries = futures_util::future::join_all((0..8).map(|n| [&one, &two][n % 2].take_ticket("abc"))).await;
+    let taken: Vec<_> = tries.into_iter().filter_map(|taken| taken.expect("an answer")).collect();
+    assert_eq!(taken, [b"grant"]);
+    assert_eq!(two.take_ticket("never").await.expect("an answer"), None);
+    one.close().await;
+    two.close().await;
+}
