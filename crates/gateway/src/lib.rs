@@ -53,8 +53,8 @@ pub use server::{TlsError, listen};
 /// How often the meters are tidied while nobody reads them.
 const UPKEEP: Duration = Duration::from_secs(10);
 
-/// How long the last leaves may take to be stored.
-const CLOSING_TIME: Duration = Duration::from_secs(5);
+/// How long the last leaves may take to be stored: longer than servers take to agree on a leader.
+const CLOSING_TIME: Duration = Duration::from_secs(10);
 
 /// Why a gateway could not start, or had to stop.
 #[derive(Debug, thiserror::Error)]

@@ -81,9 +81,12 @@ pub trait TopicLog: Send + Sync + 'static {
     /// Whether other nodes hold a participant's place, beside this one or instead, as far as is known here. On one machine none does.
     fn is_elsewhere(&self, topic: &TopicName, participant: &ParticipantId) -> bool;
 
-    /// Follows whose places were let go by nobody: those of nodes that are gone. A place is remembered until the next one is asked
-    /// for, so that whoever sees somebody off and fails, or another node, gets it again.
+    /// Follows whose places were let go by nobody: those of nodes that are gone. Places are remembered until the next ones are asked
+    /// for, so that whoever sees somebody off and fails, or another node, gets them again.
     fn lapses(&self) -> Lapses;
+
+    /// Counts the nodes that are gone, however they went, and whether or not they held anything. `None` where there is only one.
+    fn gone(&self) -> Option<watch::Receiver<u64>>;
 
     /// Every topic that has ever been entered and not been forgotten, by name.
     fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>>;
@@ -282,5 +285,5 @@ pub struct Lapse {
     pub participant: ParticipantId,
 }
 
-/// The places of nodes that are gone, as they are found out. Never ends by itself.
-pub type Lapses = Pin<Box<dyn Stream<Item = Lapse> + Send>>;
+/// The places of nodes that are gone, as they are found out, some at a time and never none. Never ends by itself.
+pub type Lapses = Pin<Box<dyn Stream<Item = Vec<Lapse>> + Send>>;

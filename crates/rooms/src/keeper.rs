@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use salon_log::{Health, ReadError, Tail, Tailed};
 use salon_protocol::{CloseReason, Entry, Kind};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::registry::Rooms;
 use crate::room::Room;
@@ -22,6 +22,9 @@ const PRESENCE_PAUSE: Duration = Duration::from_millis(3);
 
 /// How long to wait before leaves are submitted again that could not be stored.
 const SEE_OFF_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often a room looks, where other nodes share its log, whether what the log says of presence is true.
+const LOOK: Duration = Duration::from_secs(3);
 
 /// How often a room looks whether it is still needed.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
@@ -51,12 +54,21 @@ impl Rooms {
         let mut health = self.log().health();
         // Not at once: whoever opened the room has yet to visit it.
         let mut housekeeping = tokio::time::interval_at(Instant::now() + HOUSEKEEPING, HOUSEKEEPING);
+        let mut looking = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
+        looking.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let is_shared = self.log().gone().is_some();
         let mut host = Some(host);
         let failed = loop {
             let outcome = tokio::select! { biased;
                 () = async { drop(closing.wait_for(|closing| *closing).await) } => {
                     room.seating().depart_absent();
-                    let seen_off = room.see_off().await;
+                    // For as long as whoever closes the rooms waits: nobody is left here afterwards who would.
+                    let seen_off = loop {
+                        match room.see_off().await {
+                            Ok(false) => tokio::time::sleep(SEE_OFF_AGAIN).await,
+                            seen_off => break seen_off,
+                        }
+                    };
                     // The leaves are in the log; whoever witnesses what enters a room hears of them too.
                     if let Some(tailed) = tail.next().now_or_never() {
                         drop(take_all(&room, tailed, &mut tail).await);
@@ -83,6 +95,12 @@ impl Rooms {
                         room.reconcile();
                     }
                     Ok(())
+                }
+                _ = looking.tick(), if is_shared => {
+                    match room.repair().await {
+                        Ok(true) => see_off(&room, &mut again).await,
+                        repaired => repaired.map(drop),
+                    }
                 }
                 _ = housekeeping.tick() => {
                     self.0.common.rates.sweep();

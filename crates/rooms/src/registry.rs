@@ -28,6 +28,8 @@ use crate::seating::Seating;
 
 /// How long to wait before somebody is seen off again whose leave could not be stored.
 const SEE_OFF_AGAIN: Duration = Duration::from_secs(1);
+/// How often that is tried.
+const SEE_OFF_TRIES: usize = 10;
 
 /// What all rooms have in common.
 pub struct Settings {
@@ -128,6 +130,11 @@ impl Desk {
         !self.0.seating().is_seated(id) && self.0.log.is_elsewhere(&self.0.topic, id)
     }
 
+    /// Counts the nodes that are gone; `None` where there is only one.
+    pub fn gone(&self) -> Option<watch::Receiver<u64>> {
+        self.0.log.gone()
+    }
+
     /// Reads the room after a position, or from now on. Does not keep the room from being put away.
     pub fn observe(&self, after: Option<Position>, interest: Interest) -> Cursor {
         let began = after.map_or_else(|| self.0.ring().head(), |position| position.offset);
@@ -182,15 +189,22 @@ impl Rooms {
     }
 
     /// Opens every room that the log says somebody is in who has no place on any node, so that those who do not come back are seen
-    /// to leave.
+    /// to leave. One that cannot be read keeps nobody from the others: whoever opens it next sees to it.
     pub async fn recover(&self) -> Result<(), ReadError> {
         for topic in self.0.log.topics().await? {
-            let standing = self.0.log.standing(&topic.name).await?;
-            let seated = self.0.log.roster(&topic.name).await?;
-            let mut present = standing.present.iter().filter_map(|entry| entry.envelope.presence());
-            if present.any(|present| !seated.contains(&present.participant.id)) {
-                self.visit(&topic.name).await?;
+            if let Err(error) = self.recover_one(&topic.name).await {
+                tracing::warn!(topic = %topic.name, %error, "it could not be seen who is in a room");
             }
+        }
+        Ok(())
+    }
+
+    async fn recover_one(&self, topic: &TopicName) -> Result<(), ReadError> {
+        let standing = self.0.log.standing(topic).await?;
+        let seated = self.0.log.roster(topic).await?;
+        let mut present = standing.present.iter().filter_map(|entry| entry.envelope.presence());
+        if present.any(|present| !seated.contains(&present.participant.id)) {
+            self.visit(topic).await?;
         }
         Ok(())
     }
@@ -198,22 +212,44 @@ impl Rooms {
     /// Sees off those whose nodes are gone, for ever.
     pub async fn see_off_lapsed(&self) {
         let mut lapses = self.0.log.lapses();
-        while let Some(Lapse { topic, participant }) = lapses.next().await {
-            tracing::info!(%topic, %participant, "the node of a participant is gone");
-            loop {
-                let seen_off = async {
-                    let visit = self.visit(&topic).await?;
-                    visit.room().seating().depart(&participant, None);
-                    visit.room().see_off().await
-                };
-                match seen_off.await {
-                    Ok(true) => break,
-                    Ok(false) | Err(ReadError::Unavailable(_)) => {}
-                    Err(error) => tracing::error!(%topic, %error, "a participant could not be seen off"),
-                }
+        let lapsing = async {
+            while let Some(lapsed) = lapses.next().await {
+                futures_util::future::join_all(lapsed.into_iter().map(|lapse| self.see_off_one(lapse))).await;
+            }
+        };
+        tokio::join!(lapsing, self.recover_from_ends());
+    }
+
+    /// Looks after the rooms of nodes that are gone. What such a node has let go of without a leave, nothing else tells of: it went in
+    /// between, or could not store the last of them.
+    async fn recover_from_ends(&self) {
+        let Some(mut gone) = self.0.log.gone() else { return };
+        while gone.changed().await.is_ok() {
+            while let Err(error) = self.recover().await {
+                tracing::warn!(%error, "the rooms of a node that is gone could not be looked after; it is tried again");
                 tokio::time::sleep(SEE_OFF_AGAIN).await;
             }
         }
+    }
+
+    /// Sees somebody off whose node is gone. One who cannot be is given up on, so that others need not wait: whoever has that room
+    /// open, or opens it next, finds them without a place.
+    async fn see_off_one(&self, Lapse { topic, participant }: Lapse) {
+        tracing::info!(%topic, %participant, "the node of a participant is gone");
+        for _ in 0..SEE_OFF_TRIES {
+            let seen_off = async {
+                let visit = self.visit(&topic).await?;
+                visit.room().seating().depart(&participant, None);
+                visit.room().see_off().await
+            };
+            match seen_off.await {
+                Ok(true) => return,
+                Ok(false) | Err(ReadError::Unavailable(_)) => {}
+                Err(error) => tracing::error!(%topic, %error, "a participant could not be seen off"),
+            }
+            tokio::time::sleep(SEE_OFF_AGAIN).await;
+        }
+        tracing::warn!(%topic, %participant, "a participant is seen off when the room can be read again");
     }
 
     /// Gives somebody a seat.

@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use salon_log::{AppendError, Appended, ReadError, Standing, TopicLog};
+use salon_log::{AppendError, Appended, Health, ReadError, Standing, TopicLog};
 use salon_protocol::{
     CloseReason, Code, Compose, Entry, EnvelopeId, Kind, Participant, ParticipantId, Position, Presence, PresenceEvent,
     Refusal, Timestamp, TopicName,
@@ -47,6 +48,8 @@ pub(crate) struct Room {
     listeners: Mutex<Listeners>,
     pub(crate) departure: Notify,
     visits: AtomicUsize,
+    /// Joins that nobody waits for and of which it is not known yet whether they are stored.
+    announcements: Mutex<Vec<(ParticipantId, EnvelopeId, Appending)>>,
 }
 
 #[derive(Default)]
@@ -72,6 +75,7 @@ impl Room {
             listeners: Mutex::default(),
             departure: Notify::new(),
             visits: AtomicUsize::new(0),
+            announcements: Mutex::default(),
         }
     }
 
@@ -199,6 +203,7 @@ impl Room {
     /// Has everybody join again who sits here and is not present by the log: it may have been out of reach when that was to be said.
     pub(crate) fn reconcile(&self) {
         let mut seating = self.seating();
+        self.settle(&mut seating);
         let unheard = {
             let fold = self.fold();
             seating.unheard(|id| fold.is_present(id))
@@ -210,12 +215,35 @@ impl Room {
 
     /// Submits a join and does not wait for it.
     fn announce(&self, seating: &mut Seating, participant: Arc<Participant>) {
-        drop(self.submit_join(seating, participant));
+        self.settle(seating);
+        let (id, join) = (participant.id.clone(), random_id());
+        let append = self.submit_join_as(seating, participant, join.clone());
+        self.announcements().push((id, join, append));
+    }
+
+    /// Notes which of the joins that nobody waits for were not stored, so that they are submitted again.
+    fn settle(&self, seating: &mut Seating) {
+        self.announcements().retain_mut(|(id, join, append)| match append.now_or_never() {
+            None => true,
+            Some(outcome) => {
+                if outcome.is_err() {
+                    seating.not_stored(id, join);
+                }
+                false
+            }
+        });
+    }
+
+    fn announcements(&self) -> MutexGuard<'_, Vec<(ParticipantId, EnvelopeId, Appending)>> {
+        self.announcements.lock().expect("no code panics while it holds the announcements")
     }
 
     /// Submits a join.
     pub(crate) fn submit_join(&self, seating: &mut Seating, participant: Arc<Participant>) -> Appending {
-        let id = random_id();
+        self.submit_join_as(seating, participant, random_id())
+    }
+
+    fn submit_join_as(&self, seating: &mut Seating, participant: Arc<Participant>, id: EnvelopeId) -> Appending {
         let append = self.submit_presence(&id, PresenceEvent::Join, &participant, None);
         seating.announce(participant, id);
         append
@@ -248,7 +276,13 @@ impl Room {
         if departed.is_empty() {
             return Ok(true);
         }
-        let elsewhere = self.log.roster(&self.topic).await?;
+        let elsewhere = match self.log.roster(&self.topic).await {
+            Ok(elsewhere) => elsewhere,
+            Err(error) => {
+                self.seating().still_departed(departed);
+                return patiently::<()>(Err(error)).map(|_| false);
+            }
+        };
         let mut leaves = Vec::new();
         {
             let mut seating = self.seating();
@@ -267,9 +301,18 @@ impl Room {
             let id = &announced.participant.id;
             let Err(error) = append.await else { continue };
             self.seating().not_stored(id, &leave);
+            let has_left = match error {
+                AppendError::IdConflict => self.has_left(id, &leave).await,
+                _ => Ok(false),
+            };
             match error {
+                // One that cannot be looked up is no reason to give up on the others.
+                AppendError::IdConflict if has_left.is_err() => {
+                    self.seating().put_back(announced, reason);
+                    is_done = false;
+                }
                 // Another node has said so, or somebody else has taken the id, who cannot keep them here by that.
-                AppendError::IdConflict if self.has_left(id, &leave).await? => {}
+                AppendError::IdConflict if has_left == Ok(true) => {}
                 AppendError::IdConflict => {
                     let other = random_id();
                     let append =
@@ -289,11 +332,31 @@ impl Room {
         Ok(is_done)
     }
 
+    /// Repairs what nobody has seen coming: has those see off who have no place anywhere, and those join again who sit here. Says whether
+    /// somebody is to be seen off.
+    pub(crate) async fn repair(&self) -> Result<bool, ReadError> {
+        // What is known of places is not to be trusted while they cannot be heard of.
+        if *self.log.health().borrow() != Health::Writable {
+            return Ok(false);
+        }
+        self.reconcile();
+        let placed = patiently(self.log.roster(&self.topic).await)?;
+        Ok(placed.is_some_and(|placed| self.seating().depart_homeless(&placed, Instant::now())))
+    }
+
     /// Whether an envelope is somebody's leave.
     async fn has_left(&self, id: &ParticipantId, leave: &EnvelopeId) -> Result<bool, ReadError> {
         let found = self.log.find(&self.topic, leave).await?;
         let presence = found.and_then(|found| found.entry.envelope.presence());
         Ok(presence.is_some_and(|said| said.event == PresenceEvent::Leave && said.participant.id == *id))
+    }
+}
+
+/// What was read, or nothing where the log was out of reach.
+fn patiently<T>(read: Result<T, ReadError>) -> Result<Option<T>, ReadError> {
+    match read {
+        Err(ReadError::Unavailable(_)) => Ok(None),
+        read => read.map(Some),
     }
 }
 

@@ -4,12 +4,15 @@
 //! read. So presence in the log and here never disagree about the order of a leave and the join that follows it: what this node has
 //! submitted outweighs what it reads until it has read that, too.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_log::{Claim, Standing};
 use salon_protocol::{EnvelopeId, Participant, ParticipantId, Presence, PresenceEvent};
+
+/// How long somebody must have been without a place on any node before they are taken to have none: as long as a lease.
+const HOMELESS: Duration = Duration::from_secs(10);
 
 /// After so long something that was submitted and not read back was not stored.
 const LOST: Duration = Duration::from_secs(30);
@@ -26,6 +29,8 @@ pub(crate) struct Seating {
     in_flight: HashMap<ParticipantId, Vec<(EnvelopeId, Instant)>>,
     /// Whether those who were present when the room was opened have time to come back.
     is_waiting: bool,
+    /// Who is present by the log and has no place on any node, and since when that is seen.
+    homeless: HashMap<ParticipantId, Instant>,
 }
 
 /// Somebody of whom the log says, or is about to, that they are present.
@@ -75,7 +80,32 @@ impl Seating {
     pub(crate) fn is_idle(&self) -> bool {
         let mut in_flight = self.in_flight.values().flatten();
         let is_nothing_in_flight = in_flight.all(|(_, since)| since.elapsed() >= LOST);
-        self.seats.is_empty() && self.departed.is_empty() && is_nothing_in_flight && !self.is_waiting
+        let is_nobody_due = self.departed.is_empty() && self.homeless.is_empty();
+        self.seats.is_empty() && is_nobody_due && is_nothing_in_flight && !self.is_waiting
+    }
+
+    /// Looks for those who are present by the log and have no place anywhere, of whom no node may know that it should see them off: two
+    /// let go of a shared place at once, a claim outlived its claimant, a node stopped in between. Whoever stays so for as long as a
+    /// lease has departed; says whether somebody has.
+    pub(crate) fn depart_homeless(&mut self, placed: &[ParticipantId], now: Instant) -> bool {
+        if self.is_waiting {
+            return false;
+        }
+        let placed: HashSet<_> = placed.iter().collect();
+        let absent = self.announced.keys().filter(|id| !self.is_seated(id) && !placed.contains(id));
+        let absent: Vec<_> = absent.cloned().collect();
+        let absent: HashSet<_> = absent.into_iter().filter(|id| !self.is_in_flight(id)).collect();
+        self.homeless.retain(|id, _| absent.contains(id));
+        for id in absent {
+            self.homeless.entry(id).or_insert(now);
+        }
+        let is_over = |since: &Instant| now.duration_since(*since) >= HOMELESS;
+        let over: Vec<_> =
+            self.homeless.iter().filter(|(_, since)| is_over(since)).map(|(id, _)| (id.clone(), None)).collect();
+        let departs = !over.is_empty();
+        self.homeless.retain(|_, since| !is_over(since));
+        self.departed.extend(over);
+        departs
     }
 
     /// Who sits here without the log saying that they are present, and without anything on its way that would.
@@ -176,6 +206,13 @@ impl Seating {
         }
     }
 
+    /// Puts those back on the list of the departed who could not be looked after.
+    pub(crate) fn still_departed(&mut self, departed: Vec<(ParticipantId, Option<String>)>) {
+        for (id, reason) in departed {
+            self.depart(&id, reason);
+        }
+    }
+
     pub(crate) fn take_departed(&mut self) -> Vec<(ParticipantId, Option<String>)> {
         std::mem::take(&mut self.departed)
     }
@@ -199,4 +236,59 @@ fn present(standing: &Standing) -> HashMap<ParticipantId, Announced> {
         Some((participant.id.clone(), Announced { participant, join: entry.envelope.id().clone() }))
     };
     standing.present.iter().filter_map(announced).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alice() -> Arc<Participant> {
+        Arc::new(Participant::new(ParticipantId::new("alice").expect("a name")))
+    }
+
+    fn id(text: &str) -> EnvelopeId {
+        EnvelopeId::new(text).expect("an id")
+    }
+
+    /// Present by the log, by what another node said.
+    fn seating() -> Seating {
+        let mut seating = Seating::default();
+        let presence = Presence { event: PresenceEvent::Join, participant: (*alice()).clone(), reason: None };
+        seating.hear(&id("join"), presence);
+        seating
+    }
+
+    #[test]
+    fn whoever_has_no_place_for_a_lease_departs() {
+        let (mut seating, begin) = (seating(), Instant::now());
+        assert!(seating.is_idle(), "whoever sits elsewhere is no business of this node's");
+        assert!(!seating.depart_homeless(&[], begin));
+        assert!(!seating.is_idle(), "a room is not put away while somebody in it may be nowhere");
+        assert!(!seating.depart_homeless(&[], begin + HOMELESS / 2));
+        assert!(seating.depart_homeless(&[], begin + HOMELESS));
+        assert_eq!(seating.take_departed(), [(alice().id.clone(), None)]);
+    }
+
+    #[test]
+    fn whoever_has_a_place_again_has_not_departed() {
+        let (mut seating, begin) = (seating(), Instant::now());
+        seating.depart_homeless(&[], begin);
+        assert!(!seating.depart_homeless(&[alice().id.clone()], begin + HOMELESS));
+        assert!(!seating.depart_homeless(&[], begin + 2 * HOMELESS), "the time begins anew");
+        seating.sit(&alice().id, Claim::Exclusive);
+        assert!(!seating.depart_homeless(&[], begin + 4 * HOMELESS), "she sits here");
+        seating.rise(&alice().id, None);
+        seating.take_departed();
+        seating.submitted(&alice().id, id("leave"));
+        assert!(!seating.depart_homeless(&[], begin + 5 * HOMELESS));
+        assert!(!seating.depart_homeless(&[], begin + 6 * HOMELESS), "her leave is on its way");
+    }
+
+    #[test]
+    fn whoever_has_time_to_come_back_has_it() {
+        let (mut seating, begin) = (seating(), Instant::now());
+        seating.is_waiting = true;
+        assert!(!seating.depart_homeless(&[], begin));
+        assert!(!seating.depart_homeless(&[], begin + 2 * HOMELESS));
+    }
 }

@@ -68,6 +68,9 @@ impl TopicLog for Late {
     fn lapses(&self) -> Lapses {
         self.log.lapses()
     }
+    fn gone(&self) -> Option<watch::Receiver<u64>> {
+        self.log.gone()
+    }
     fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>> {
         self.log.topics()
     }

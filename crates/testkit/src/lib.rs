@@ -1,4 +1,5 @@
-//! What tests of the whole need: a gateway on port 0, clients that wait for events, scenes, a crash test, and NATS servers.
+//! What tests of the whole need: a gateway on port 0, clients that wait for events, scenes, a crash test, NATS servers, and a way to
+//! them that can be held up.
 //!
 //! A development dependency only. Deliberately absent: sleeping, mocks of our own types, and any network beyond loopback. Whatever
 //! is waited for has a deadline, and missing it is an error that says what was waited for.
@@ -8,6 +9,7 @@ pub mod framed;
 pub mod gateway;
 pub mod http;
 pub mod nats;
+pub mod proxy;
 pub mod scene;
 mod scratch;
 pub mod socket;

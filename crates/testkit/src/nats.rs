@@ -172,6 +172,11 @@ impl Servers {
         urls.join(",")
     }
 
+    /// Where one of them listens for clients.
+    pub fn port(&self, number: usize) -> u16 {
+        self.servers[number].port
+    }
+
     /// Kills one of them as `kill -9` does, and waits until it is gone.
     pub async fn kill(&mut self, number: usize) -> Result<(), Failure> {
         let child = self.servers[number].child.take();

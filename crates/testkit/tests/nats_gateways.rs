@@ -2,6 +2,7 @@
 
 use salon_testkit::http::{Answer, Call};
 use salon_testkit::nats::{Servers, program};
+use salon_testkit::proxy::Proxy;
 use salon_testkit::{Event, Gateway, Options, Socket, Token, within};
 use serde_json::{Value, json};
 
@@ -222,4 +223,32 @@ async fn without_nats_nothing_is_accepted_and_afterwards_everything_goes_on() {
     assert_eq!(lines(&mut alice, 2).await, ["during", "after"]);
     one.stop().await.expect("stopped");
     two.stop().await.expect("stopped");
+}
+
+/// The host answers where its caller sits. When that gateway is gone, the host of the one its caller comes to does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_host_was_asked_at_a_gateway_that_is_gone_is_answered_at_another() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
+    let options = |url: &str| Options::on_nats(url, "salon").expect("options");
+    let one = Gateway::start(options(&servers.url())).await.expect("a gateway");
+    let two = one.beside(options(&proxy.url())).await.expect("another gateway");
+    let mut bob = connect(&one, "bob", "").await;
+    let mut alice = connect(&two, "alice", "").await;
+    next_where(&mut bob, presence("join", "alice")).await;
+    let wait = json!({ "name": "room.wait", "arguments": { "for": ["chat"], "from": ["bob"], "timeout_ms": 60_000 } });
+    let payload = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": wait });
+    let asked = json!({ "protocol": "mcp-x/v0", "id": "w1", "ts": "2025-08-17T14:00:00Z", "from": "alice", "to": ["system:gateway"], "kind": "mcp", "payload": payload });
+    alice.text(asked.to_string()).await.expect("sent");
+    next_where(&mut bob, |came| came["id"] == "w1").await;
+    proxy.hold();
+    let mut again = connect(&one, "alice", "&after=w1").await;
+    bob.text(chat("bob", "said")).await.expect("sent");
+    assert_eq!(lines(&mut again, 1).await, ["said"]);
+    let answer = next_where(&mut again, |came| came["correlation_id"] == "w1").await;
+    assert!(answer["payload"]["result"].to_string().contains("said"), "{answer}");
+    proxy.release();
+    two.stop().await.expect("stopped");
+    one.stop().await.expect("stopped");
 }

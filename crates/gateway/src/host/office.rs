@@ -30,7 +30,7 @@ pub(super) struct Request {
     pub(super) id: RpcId,
     /// What its answer's id is derived for; see [`super::waiting`].
     pub(super) purpose: &'static str,
-    /// Whether it stood in the log before the room was opened.
+    /// Whether it stood in the log before the room was opened, or was another node's to answer.
     pub(super) is_old: bool,
 }
 

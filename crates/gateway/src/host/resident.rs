@@ -5,7 +5,7 @@
 //! name, and changes of what is offered. It is read first, so that a question about the room is answered with all that came before
 //! the question.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -18,7 +18,7 @@ use salon_rooms::{Cursor, Happening, Interest, Residence};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
@@ -37,6 +37,9 @@ const BATCH: usize = 64 * 1024;
 const MOST_ANSWERS: usize = 1024;
 const MOST_OF_ONE: usize = 16;
 const MOST_GATHERINGS: usize = 64;
+
+/// How many requests that the host of another node answers are remembered, in case that node ends before it has.
+const MOST_PASSED: usize = 1024;
 
 /// How often the host goes round before a door's question is answered with what is known, in a room that never falls silent.
 const MOST_ROUNDS: usize = 256;
@@ -62,6 +65,10 @@ pub(super) struct Resident {
     tasks: JoinSet<()>,
     running: HashMap<Id, Running>,
     opened_at: Position,
+    /// The newest requests that are another node's to answer.
+    passed: VecDeque<Arc<Entry>>,
+    /// Counts the nodes that are gone, where there are several.
+    gone: Option<watch::Receiver<u64>>,
 }
 
 impl Resident {
@@ -73,6 +80,8 @@ impl Resident {
     ) -> Self {
         let Residence { cursor, desk, opened_at } = residence;
         Self {
+            passed: VecDeque::new(),
+            gone: desk.gone(),
             named: cursor,
             everything: None,
             context: Context::new(context),
@@ -117,6 +126,7 @@ impl Resident {
                         self.hear(happening).await;
                     }
                 }
+                () = a_node_is_gone(&mut self.gone) => self.serve_passed().await,
                 // Only what has been overheard counts, so this waits until nothing is left to overhear; but not for ever.
                 query = self.library.next(), if !looked_around || rounds > MOST_ROUNDS => {
                     rounds = 0;
@@ -186,9 +196,29 @@ impl Resident {
     async fn serve(&mut self, entry: &Arc<Entry>, id: &RpcId, method: &str) {
         // The host of that node answers.
         if self.office.desk.is_elsewhere(entry.envelope.from()) {
+            if self.passed.len() == MOST_PASSED {
+                self.passed.pop_front();
+            }
+            self.passed.push_back(entry.clone());
             return;
         }
         let is_old = self.opened_at.in_order(entry.position) == Some(false);
+        self.serve_here(entry, id, method, is_old).await;
+    }
+
+    /// Serves what was left to another node, unless it was answered or its caller sits elsewhere: a node is gone that may have been
+    /// the one. Several nodes may do so at once; the ids of what they write are the same, so it is stored once.
+    async fn serve_passed(&mut self) {
+        for entry in std::mem::take(&mut self.passed) {
+            if self.office.desk.is_elsewhere(entry.envelope.from()) {
+                self.passed.push_back(entry);
+            } else if let Some(Message::Request { id, method }) = entry.envelope.message() {
+                self.serve_here(&entry, id, method, true).await;
+            }
+        }
+    }
+
+    async fn serve_here(&mut self, entry: &Arc<Entry>, id: &RpcId, method: &str, is_old: bool) {
         if is_old && self.office.has_answered(entry).await {
             return;
         }
@@ -402,6 +432,17 @@ impl Resident {
                 self.office.answer(&running.request, &Err(RpcError::internal("the gateway failed"))).await;
             }
         }
+    }
+}
+
+/// Waits until one more node is gone; for ever where there is only one.
+async fn a_node_is_gone(gone: &mut Option<watch::Receiver<u64>>) {
+    let is_told = match gone {
+        Some(counted) => counted.changed().await.is_ok(),
+        None => false,
+    };
+    if !is_told {
+        std::future::pending().await
     }
 }
 

@@ -340,6 +340,10 @@ impl TopicLog for Nats {
         self.shared.lapses()
     }
 
+    fn gone(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.shared.nodes.gone())
+    }
+
     fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>> {
         let shared = self.shared.clone();
         Box::pin(async move { shared.topics().await })

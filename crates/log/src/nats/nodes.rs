@@ -20,33 +20,81 @@ const BEAT: Duration = Duration::from_secs(3);
 /// How long a beat may take until the log counts as unreachable.
 const SLOW: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(250);
+/// After so long without a word of anybody, this node's own beats among them, others may have said something that was missed. Whoever
+/// lives has been heard at most a beat before that, so nobody's lease is over by then.
+const STALE: Duration = Duration::from_secs(6);
 
 pub(super) struct Nodes {
     own: String,
     heard: Mutex<Heard>,
     /// Counts what was heard.
     changed: watch::Sender<u64>,
+    /// Counts the nodes that are gone.
+    gone: watch::Sender<u64>,
 }
 
+/// What was heard of nodes.
+///
+/// Invariant: whoever did not say goodbye is gone only once this node has listened for a lease without a break and has heard nothing
+/// of them. A node that was stopped for a while, or cut off, knows of nobody's death, however old what it remembers is.
+#[derive(Default)]
 struct Heard {
-    /// When each node was last heard of.
-    nodes: HashMap<String, Instant>,
-    /// Since when nothing could have been missed.
-    since: Instant,
+    nodes: HashMap<String, Word>,
+    /// Since when nothing could have been missed. `None` while nobody listens.
+    since: Option<Instant>,
+    /// When anything was heard last. This node hears itself too, so that is never long ago.
+    newest: Option<Instant>,
+}
+
+/// The last that is known of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    /// It lived then, or could not have been heard before.
+    Lived(Instant),
+    /// It said goodbye, or its key has expired.
+    Gone,
+}
+
+impl Heard {
+    /// Begins to listen: whatever was said before may have been missed, so everybody's time begins anew.
+    fn listen_anew(&mut self, now: Instant) {
+        (self.since, self.newest) = (Some(now), Some(now));
+        self.nodes.values_mut().for_each(|word| *word = Word::Lived(now));
+    }
+
+    /// Nothing can be heard for now.
+    fn stop_listening(&mut self) {
+        self.since = None;
+    }
+
+    /// Notes what a node said: that it lives, or goodbye. Says whether somebody has gone by it who was thought to live.
+    fn hear(&mut self, node: &str, lives: bool, now: Instant) -> bool {
+        // This process stood still, or the server did.
+        if self.newest.is_none_or(|newest| now.duration_since(newest) >= STALE) {
+            self.listen_anew(now);
+        }
+        self.newest = Some(now);
+        let word = if lives { Word::Lived(now) } else { Word::Gone };
+        let before = self.nodes.insert(node.to_owned(), word);
+        !lives && matches!(before, Some(Word::Lived(_)))
+    }
+
+    fn is_alive(&self, node: &str, now: Instant) -> bool {
+        let is_silent = self.newest.is_none_or(|newest| now.duration_since(newest) >= STALE);
+        let lasts = |since: Instant| now.duration_since(since) < LEASE;
+        match (self.nodes.get(node), self.since.filter(|_| !is_silent)) {
+            (Some(Word::Gone), _) => false,
+            (_, None) => true,
+            (Some(Word::Lived(at)), Some(since)) => lasts(since) || lasts(*at),
+            (None, Some(since)) => lasts(since),
+        }
+    }
 }
 
 impl Nodes {
     pub(super) fn new(own: &str) -> Self {
-        let heard = Heard { nodes: HashMap::new(), since: Instant::now() };
-        Self { own: own.to_owned(), heard: Mutex::new(heard), changed: watch::Sender::new(0) }
-    }
-
-    /// Nothing could be heard until now, so everybody's time begins anew.
-    fn listen_anew(&self) {
-        let mut heard = self.heard();
-        heard.since = Instant::now();
-        let since = heard.since;
-        heard.nodes.values_mut().for_each(|at| *at = since);
+        let (changed, gone) = (watch::Sender::new(0), watch::Sender::new(0));
+        Self { own: own.to_owned(), heard: Mutex::default(), changed, gone }
     }
 
     fn heard(&self) -> MutexGuard<'_, Heard> {
@@ -58,39 +106,59 @@ impl Nodes {
         self.changed.subscribe()
     }
 
-    /// Whether a node lives, as far as is known here. One of which nothing could be heard lives.
-    pub(super) fn is_alive(&self, node: &str) -> bool {
-        let heard = self.heard();
-        node == self.own || heard.nodes.get(node).copied().unwrap_or(heard.since).elapsed() < LEASE
+    /// How many nodes were found to be gone.
+    pub(super) fn gone(&self) -> watch::Receiver<u64> {
+        self.gone.subscribe()
     }
 
-    /// Nodes that were heard of, or hold something, and are gone: their keys have expired.
+    /// Whether a node lives, as far as is known here. One of which nothing could be heard lives.
+    pub(super) fn is_alive(&self, node: &str) -> bool {
+        node == self.own || self.heard().is_alive(node, Instant::now())
+    }
+
+    /// Nodes that were heard of, or hold something, and are gone: they said goodbye, or their keys have expired.
     pub(super) async fn dead(&self, link: &Link, keys: &Bucket) -> Vec<String> {
-        let silent: Vec<_> = {
-            let heard = self.heard();
-            heard.nodes.keys().filter(|node| **node != self.own).cloned().collect::<Vec<_>>()
-        };
-        let mut dead = Vec::new();
-        for node in silent.into_iter().filter(|node| !self.is_alive(node)) {
+        let (mut dead, mut silent) = (Vec::new(), Vec::new());
+        {
+            let (heard, now) = (self.heard(), Instant::now());
+            for (node, word) in heard.nodes.iter().filter(|(node, _)| **node != self.own) {
+                match word {
+                    Word::Gone => dead.push(node.clone()),
+                    Word::Lived(_) if !heard.is_alive(node, now) => silent.push(node.clone()),
+                    Word::Lived(_) => {}
+                }
+            }
+        }
+        for node in silent {
             if matches!(keys.get(link, &node).await, Ok(kept) if kept.value.is_none()) {
-                dead.push(node);
+                let mut heard = self.heard();
+                // It may have been heard while it was asked about.
+                if !heard.is_alive(&node, Instant::now()) {
+                    heard.nodes.insert(node.clone(), Word::Gone);
+                    drop(heard);
+                    self.gone.send_modify(|count| *count += 1);
+                    dead.push(node);
+                }
             }
         }
         dead
     }
 
-    /// Forgets nodes that are gone and hold nothing.
-    pub(super) fn forget(&self, dead: &[String]) {
-        if !dead.is_empty() {
-            self.heard().nodes.retain(|node, _| !dead.contains(node));
+    /// Forgets nodes that are gone and hold nothing. One that still holds something beside others must be known to be gone when they
+    /// go, too.
+    pub(super) fn forget(&self, dead: &[String], holds: impl Fn(&str) -> bool) {
+        let mut heard = self.heard();
+        for node in dead.iter().filter(|node| !holds(node)) {
+            if heard.nodes.get(node) == Some(&Word::Gone) {
+                heard.nodes.remove(node);
+            }
         }
     }
 
     /// Has a node looked after of which only its seats tell.
     pub(super) fn mention(&self, node: &str) {
         let mut heard = self.heard();
-        let since = heard.since;
-        heard.nodes.entry(node.to_owned()).or_insert(since);
+        heard.nodes.entry(node.to_owned()).or_insert_with(|| Word::Lived(Instant::now()));
     }
 }
 
@@ -147,26 +215,79 @@ impl Shared {
                 headers_only: false,
             };
             if let Ok((mut follow, mut waiting)) = Follow::begin(&self.link, course).await {
-                self.nodes.listen_anew();
+                self.nodes.heard().listen_anew(Instant::now());
                 while waiting > 0 || ready.is_none() || ready.take().is_some_and(|ready| ready.send(()).is_ok()) {
                     let Some(messages) = follow.next().await else { break };
                     for message in messages {
                         waiting = waiting.saturating_sub(1);
                         let Some((node, value)) = self.node_keys.read(&message) else { continue };
-                        let mut heard = self.nodes.heard();
-                        match value {
-                            Some(_) => _ = heard.nodes.insert(node.to_owned(), Instant::now()),
-                            // It has said goodbye, or its time is over.
-                            None => {
-                                let long_ago = Instant::now().checked_sub(LEASE).unwrap_or(heard.since);
-                                heard.nodes.insert(node.to_owned(), long_ago);
-                            }
+                        if self.nodes.heard().hear(node, value.is_some(), Instant::now()) {
+                            self.nodes.gone.send_modify(|count| *count += 1);
                         }
                     }
                     self.nodes.changed.send_modify(|count| *count += 1);
                 }
+                self.nodes.heard().stop_listening();
             }
             tokio::time::sleep(PAUSE).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Listens from a moment on, hearing itself and others, for so many seconds.
+    fn hears(heard: &mut Heard, from: Instant, seconds: u32, others: &[&str]) -> Instant {
+        for second in (0..=seconds).step_by(3) {
+            for node in others.iter().chain(&["own"]) {
+                heard.hear(node, true, from + SECOND * second);
+            }
+        }
+        from + SECOND * seconds
+    }
+
+    #[test]
+    fn whoever_is_not_heard_for_a_lease_is_gone() {
+        let (mut heard, begin) = (Heard::default(), Instant::now());
+        assert!(heard.is_alive("other", begin), "nobody has listened yet");
+        heard.listen_anew(begin);
+        let last = hears(&mut heard, begin, 12, &["other"]);
+        let later = hears(&mut heard, last, 9, &[]);
+        assert!(heard.is_alive("other", later), "its lease is not over");
+        assert!(!heard.is_alive("other", later + SECOND));
+        assert!(!heard.is_alive("never", later), "nothing was ever heard of it");
+        heard.hear("other", true, later + SECOND);
+        assert!(heard.is_alive("other", later + SECOND), "it is back");
+        assert!(heard.hear("other", false, later + SECOND));
+        assert!(!heard.is_alive("other", later + SECOND), "it said goodbye");
+    }
+
+    #[test]
+    fn after_standing_still_nobody_is_gone_before_a_lease_of_listening() {
+        let (mut heard, begin) = (Heard::default(), Instant::now());
+        heard.listen_anew(begin);
+        let stopped = hears(&mut heard, begin, 30, &["other"]);
+        let back = stopped + SECOND * 60;
+        assert!(heard.is_alive("other", back), "judged by what was heard before it stood still");
+        let last = hears(&mut heard, back, 9, &[]);
+        assert!(heard.is_alive("other", last), "this node has not listened for a lease");
+        assert!(!heard.is_alive("other", last + SECOND));
+    }
+
+    #[test]
+    fn while_nobody_listens_nobody_is_gone() {
+        let (mut heard, begin) = (Heard::default(), Instant::now());
+        heard.listen_anew(begin);
+        let last = hears(&mut heard, begin, 12, &["other"]);
+        let later = hears(&mut heard, last, 12, &[]);
+        assert!(!heard.is_alive("other", later));
+        heard.stop_listening();
+        assert!(heard.is_alive("other", later), "the connection is lost");
+        heard.listen_anew(later + SECOND);
+        assert!(heard.is_alive("other", later + SECOND * 2));
     }
 }

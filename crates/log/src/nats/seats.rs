@@ -30,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long it is remembered that a key was removed.
 const REMEMBERED: Duration = Duration::from_secs(60);
+/// How many places of nodes that are gone are given at once.
+const LAPSES_AT_ONCE: usize = 32;
 /// How often it is looked whether a node is gone.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -176,7 +178,20 @@ impl Shared {
 
     /// Forgets keys that are not there any more: that they were removed was said while nobody listened here, and not for long.
     fn forget_unseen(&self, seen: &HashSet<String>, before: Instant) {
-        self.seats.view().0.retain(|key, known| known.since >= before || seen.contains(key));
+        let mut removed = Vec::new();
+        self.seats.view().0.retain(|key, known| {
+            let is_there = known.since >= before || seen.contains(key);
+            if !is_there {
+                removed.extend(known.seat.take());
+            }
+            is_there
+        });
+        for Seat { topic, participant, claim, nodes } in removed {
+            // Somebody thought this node gone.
+            if nodes.contains(&self.node) && self.seats.local.is_held(&topic, &participant) {
+                let _ = self.desk.send(Command::Retake(topic, participant, claim));
+            }
+        }
     }
 
     /// Forgets that keys were removed, once that has been everywhere.
@@ -274,21 +289,24 @@ impl Shared {
                     }
                     Lease::new(lease)
                 });
+                let is_taken = lease.is_ok();
                 // Whoever claimed may have gone; dropping the lease lets go.
                 let _ = reply.send(lease.map_err(ReadError::from));
-            }
-            Command::Release(topic, participant) => {
-                if !self.seats.local.is_held(&topic, &participant)
-                    && let Err(fault) = self.let_go(&key).await
-                {
-                    tracing::warn!(%topic, %fault, "a place could not be let go of; it ends with this node");
+                // What was not acknowledged may have been stored all the same.
+                if !is_taken {
+                    self.release(&key, topic, participant).await;
                 }
             }
+            Command::Release(topic, participant) => self.release(&key, topic, participant).await,
             Command::Retake(topic, participant, claim) => {
                 if self.seats.local.is_held(&topic, &participant) {
                     match self.take_seat(&key, &topic, &participant, claim, false).await {
                         Ok(_) => {}
                         Err(Fault::Raced) => self.seats.local.revoke(&topic, &participant),
+                        Err(Fault::Unavailable(_) | Fault::Missing) if !*self.stop.borrow() => {
+                            tokio::time::sleep(PAUSE).await;
+                            let _ = self.desk.send(Command::Retake(topic, participant, claim));
+                        }
                         Err(fault) => tracing::warn!(%topic, %fault, "a place could not be taken again"),
                     }
                 }
@@ -296,6 +314,21 @@ impl Shared {
             Command::Finish(_) => {}
         }
         key
+    }
+
+    /// Lets go of a place that nobody here holds; one that this node is out of reach for is let go of later.
+    async fn release(&self, key: &str, topic: TopicName, participant: ParticipantId) {
+        if self.seats.local.is_held(&topic, &participant) {
+            return;
+        }
+        match self.let_go(key).await {
+            Ok(()) => {}
+            Err(Fault::Unavailable(_) | Fault::Raced | Fault::Missing) if !*self.stop.borrow() => {
+                tokio::time::sleep(PAUSE).await;
+                let _ = self.desk.send(Command::Release(topic, participant));
+            }
+            Err(fault) => tracing::warn!(%topic, %fault, "a place could not be let go of; it ends with this node"),
+        }
     }
 
     /// Makes this node a holder, and gives the key's revision. One that does not supersede yields to whoever lives: `Raced`.
@@ -390,46 +423,56 @@ impl Shared {
         }
     }
 
-    /// The places of nodes that are gone. The key of one is removed when the next is asked for.
+    /// The places of nodes that are gone, some at a time. Their keys are removed when the next are asked for.
     pub(super) fn lapses(self: &Arc<Self>) -> Lapses {
         let stop = self.stop.subscribe();
-        stream::unfold((self.clone(), None, stop), |(shared, given, mut stop)| async move {
+        stream::unfold((self.clone(), Vec::new(), stop), |(shared, given, mut stop)| async move {
             let stopped = async { drop(stop.wait_for(|stop| *stop).await) };
             let next = tokio::select! { biased;
                 () = stopped => return None,
-                next = shared.next_lapse(given) => next,
+                next = shared.next_lapses(given) => next,
             };
-            let lapse = Lapse { topic: next.1.topic.clone(), participant: next.1.participant.clone() };
-            Some((lapse, (shared, Some(next), stop)))
+            let lapse =
+                |(_, seat): &(String, Seat)| Lapse { topic: seat.topic.clone(), participant: seat.participant.clone() };
+            let lapses = next.iter().map(lapse).collect();
+            let given = next.into_iter().map(|(key, _)| key).collect();
+            Some((lapses, (shared, given, stop)))
         })
         .boxed()
     }
 
-    async fn next_lapse(&self, mut given: Option<(String, Seat)>) -> (String, Seat) {
+    async fn next_lapses(&self, mut given: Vec<String>) -> Vec<(String, Seat)> {
         let mut changed: watch::Receiver<u64> = self.nodes.changed();
         loop {
-            if let Some((key, _)) = &given {
-                match self.forget_the_dead(key).await {
-                    Ok(()) => given = None,
-                    Err(fault) => tracing::debug!(%fault, "a place of a node that is gone could not be removed yet"),
-                }
+            let removals = stream::iter(std::mem::take(&mut given)).map(|key| async {
+                let removed = self.forget_the_dead(&key).await;
+                removed.map_err(|fault| (key, fault))
+            });
+            let removals: Vec<_> = removals.buffer_unordered(LAPSES_AT_ONCE).collect().await;
+            for (key, fault) in removals.into_iter().filter_map(Result::err) {
+                tracing::debug!(%fault, "a place of a node that is gone could not be removed yet");
+                given.push(key);
             }
             let dead = self.nodes.dead(&self.link, &self.node_keys).await;
-            if given.is_none() {
-                if let Some(lapsed) = self.lapsed(&dead) {
+            if given.is_empty() {
+                let lapsed = self.lapsed(&dead);
+                if !lapsed.is_empty() {
                     return lapsed;
                 }
-                self.nodes.forget(&dead);
+                let view = self.seats.view();
+                let named: HashSet<_> = view.seats().flat_map(|(_, seat)| &seat.nodes).cloned().collect();
+                drop(view);
+                self.nodes.forget(&dead, |node| named.contains(node));
             }
             let _ = tokio::time::timeout(LOOK, changed.changed()).await;
         }
     }
 
-    /// A place that only nodes hold that are gone.
-    fn lapsed(&self, dead: &[String]) -> Option<(String, Seat)> {
+    /// Some places that only nodes hold that are gone.
+    fn lapsed(&self, dead: &[String]) -> Vec<(String, Seat)> {
         let view = self.seats.view();
-        let lapsed = view.seats().find(|(_, seat)| seat.nodes.iter().all(|node| dead.contains(node)));
-        lapsed.map(|(key, seat)| (key.clone(), seat.clone()))
+        let lapsed = view.seats().filter(|(_, seat)| seat.nodes.iter().all(|node| dead.contains(node)));
+        lapsed.take(LAPSES_AT_ONCE).map(|(key, seat)| (key.clone(), seat.clone())).collect()
     }
 
     async fn forget_the_dead(&self, key: &str) -> Result<(), Fault> {

@@ -304,6 +304,10 @@ impl TopicLog for Sqlite {
         stream::pending().boxed()
     }
 
+    fn gone(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+
     fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>> {
         self.source.topics()
     }

@@ -1,0 +1,221 @@
+//! Presence on several nodes is true again, whatever became of a node, of a place, or of the way to NATS.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use salon_log::nats::{Nats, Options};
+use salon_log::{Claim, Health, Lapse, Lease, Tail, Tailed, TopicLog};
+use salon_protocol::{CloseReason, Envelope, Participant, ParticipantId, Presence, PresenceEvent, TopicName};
+use salon_rooms::{Admission, Arrival, Deliver, Rate, Rooms, Settings};
+use salon_testkit::nats::{Servers, program};
+use salon_testkit::proxy::Proxy;
+use salon_testkit::within;
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+
+async fn node(url: &str) -> Arc<Nats> {
+    let options = Options { servers: vec![url.to_owned()], fingerprint: "one key".into(), ..Options::default() };
+    Arc::new(Nats::open(options).await.expect("a node"))
+}
+
+fn room() -> TopicName {
+    TopicName::new("room:a").expect("a name")
+}
+
+fn who(id: &str) -> ParticipantId {
+    ParticipantId::new(id).expect("an id")
+}
+
+/// Rooms on a node, where whoever is not back at once has gone.
+fn rooms(log: &Arc<Nats>) -> Rooms {
+    let settings = Settings {
+        ring: 1 << 20,
+        rings: 1 << 20,
+        rate: Rate::default(),
+        participants: 0,
+        grace: Duration::ZERO,
+        witness: None,
+    };
+    Rooms::new(log.clone(), settings, Box::new(|_| Box::pin(std::future::pending())))
+}
+
+async fn enter(rooms: &Rooms, id: &str) -> Arrival {
+    let admission = Admission {
+        participant: Participant::new(who(id)),
+        claim: Claim::Exclusive,
+        after: None,
+        recent: None,
+        deliver: Deliver::All,
+        echo: true,
+    };
+    rooms.enter(&room(), admission).await.expect("a seat")
+}
+
+/// Claims a place; what comes tells that it was lost.
+async fn claim(log: &Nats, id: &str, claim: Claim) -> (Lease, oneshot::Receiver<()>) {
+    let (tell, lost) = oneshot::channel();
+    let told = Box::new(move || _ = tell.send(()));
+    (log.claim(&room(), &who(id), claim, told).await.expect("a lease"), lost)
+}
+
+/// What the log says of who comes and goes.
+struct Heard {
+    tail: Tail,
+    waiting: VecDeque<Presence>,
+}
+
+impl Heard {
+    async fn from_now(log: &Nats) -> Self {
+        let begin = log.standing(&room()).await.expect("a standing").head;
+        Self { tail: log.tail(&room(), begin), waiting: VecDeque::new() }
+    }
+
+    /// The next that is said of somebody.
+    async fn next_of(&mut self, id: &str) -> PresenceEvent {
+        let told = async {
+            loop {
+                while let Some(said) = self.waiting.pop_front() {
+                    if said.participant.id.as_str() == id {
+                        return said.event;
+                    }
+                }
+                match self.tail.next().await {
+                    Some(Ok(Tailed::Entries(entries))) => {
+                        self.waiting.extend(entries.iter().filter_map(|entry| entry.envelope.presence()));
+                    }
+                    other => panic!("a tail yielded {other:?}"),
+                }
+            }
+        };
+        within(&format!("something to be said of {id}"), told).await.expect("in time")
+    }
+}
+
+async fn is_gone(log: &Nats, count: u64) {
+    let mut gone = log.gone().expect("several nodes");
+    within("a node to be gone", gone.wait_for(|gone| *gone >= count)).await.expect("in time").expect("a log");
+}
+
+/// A place that another node took for a moment, and let go of without saying so in the log: its client hung up while it was let in, or
+/// had a shared place on both and left both at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_sits_nowhere_is_seen_off() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let (one, two) = (node(&servers.url()).await, node(&servers.url()).await);
+    let mut heard = Heard::from_now(&one).await;
+    let rooms = rooms(&one);
+    let mut alice = enter(&rooms, "alice").await;
+    let _bob = enter(&rooms, "bob").await;
+    assert_eq!(heard.next_of("alice").await, PresenceEvent::Join);
+
+    let (taken, _) = claim(&two, "alice", Claim::Exclusive).await;
+    let ended = within("her seat to end", std::future::poll_fn(|cx| alice.seat.poll_rest(cx))).await;
+    assert_eq!(ended, Ok(CloseReason::Replaced));
+    drop(alice);
+    // Once the room has seen off somebody who left after her, it has seen that she sits elsewhere.
+    let carol = enter(&rooms, "carol").await;
+    drop(carol);
+    assert_eq!(heard.next_of("carol").await, PresenceEvent::Join);
+    assert_eq!(heard.next_of("carol").await, PresenceEvent::Leave);
+    drop(taken);
+    assert_eq!(heard.next_of("alice").await, PresenceEvent::Leave);
+    rooms.close().await;
+    one.close().await;
+    two.close().await;
+}
+
+/// A node that ended after it had let go of a place and before it could store the leave.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whom_a_node_left_behind_is_seen_off_when_it_is_gone() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let (one, two) = (node(&servers.url()).await, node(&servers.url()).await);
+    let mut heard = Heard::from_now(&one).await;
+    let rooms = rooms(&one);
+    let watching = tokio::spawn({
+        let rooms = rooms.clone();
+        async move { rooms.see_off_lapsed().await }
+    });
+    let join = Envelope::restore(
+        r#"{"protocol":"mcp-x/v0","id":"7d444840-9dc0-41d1-b245-5ffdce74fad2","ts":"2025-08-17T14:00:00Z","from":"system:gateway","kind":"presence","payload":{"event":"join","participant":{"id":"alice"}}}"#
+            .to_owned(),
+    );
+    two.append(&room(), join.expect("an envelope")).await.expect("stored");
+    assert_eq!(heard.next_of("alice").await, PresenceEvent::Join);
+    two.close().await;
+    assert_eq!(heard.next_of("alice").await, PresenceEvent::Leave);
+    watching.abort();
+    rooms.close().await;
+    one.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shared_place_lapses_when_the_last_of_its_nodes_is_gone() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let (one, two) = (node(&servers.url()).await, node(&servers.url()).await);
+    let three = node(&servers.url()).await;
+    let mut lapses = one.lapses();
+    let (_beside, _) = claim(&two, "bob", Claim::Shared).await;
+    let (_bob, _) = claim(&three, "bob", Claim::Shared).await;
+    // Without a goodbye, one after the other: the leases outlive the logs that gave them.
+    drop(two);
+    tokio::select! {
+        lapse = lapses.next() => panic!("{lapse:?}, and the other node lives"),
+        () = is_gone(&one, 1) => {}
+    }
+    drop(three);
+    let lapse = within("the place to lapse", lapses.next()).await.expect("in time");
+    assert_eq!(lapse, Some(vec![Lapse { topic: room(), participant: who("bob") }]));
+    one.close().await;
+}
+
+/// A node that was cut off for longer than a lease does not take back what others have taken meanwhile, and declares nobody dead by
+/// what it remembers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_was_cut_off_yields_to_whoever_lives() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
+    let (cut_off, other) = (node(&proxy.url()).await, node(&servers.url()).await);
+    let mut lapses = other.lapses();
+    let (_alice, lost) = claim(&cut_off, "alice", Claim::Exclusive).await;
+    let (_bob, mut kept_bob) = claim(&other, "bob", Claim::Exclusive).await;
+    let mut health = cut_off.health();
+    let is_two = async {
+        while cut_off.roster(&room()).await.expect("a roster").len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("both to be known", is_two).await.expect("in time");
+
+    proxy.hold();
+    let lapse = within("its place to lapse", lapses.next()).await.expect("in time");
+    assert_eq!(lapse, Some(vec![Lapse { topic: room(), participant: who("alice") }]));
+    let (_newer, mut kept) = claim(&other, "alice", Claim::Exclusive).await;
+    assert!(matches!(*health.borrow_and_update(), Health::Unreachable(_)), "it cannot know that it is well");
+    proxy.release();
+
+    // Until it has listened for a lease, it counts nobody as gone.
+    let is_told = async {
+        let mut lost = lost;
+        loop {
+            let roster = cut_off.roster(&room()).await.expect("a roster");
+            assert!(roster.contains(&who("bob")), "a node that lives was taken to be gone: {roster:?}");
+            match lost.try_recv() {
+                Err(TryRecvError::Empty) => tokio::task::yield_now().await,
+                told => return told,
+            }
+        }
+    };
+    assert_eq!(within("the older holder to hear of it", is_told).await.expect("in time"), Ok(()));
+    let well = health.wait_for(|health| *health == Health::Writable);
+    within("it to be well", well).await.expect("in time").expect("it says so");
+    assert_eq!(kept.try_recv(), Err(TryRecvError::Empty), "the newer holder lost its place to the older one");
+    assert_eq!(kept_bob.try_recv(), Err(TryRecvError::Empty));
+    cut_off.close().await;
+    other.close().await;
+}
