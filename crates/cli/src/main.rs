@@ -89,7 +89,8 @@ fn misused(error: &clap::Error) -> ExitCode {
     }
     let text = error.render().to_string();
     let told = text.trim_end().replace("For more information, try '--help'.", "hint: `--help` lists what there is");
-    note(format_args!("{told}"));
+    // A URL in the wrong place may have a password in it.
+    note(format_args!("{}", safe::without_passwords(&told)));
     ExitCode::from(2)
 }
 

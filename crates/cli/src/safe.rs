@@ -21,6 +21,19 @@ pub(crate) fn clipped(text: &str, most: usize) -> String {
     shown
 }
 
+/// A text of ours in which URLs have nothing before their hosts.
+pub(crate) fn without_passwords(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("://") {
+        let end = after.find(char::is_whitespace).unwrap_or(after.len());
+        let host = after[..end].rfind('@').map_or(0, |at| at + 1);
+        shown.extend([before, "://"]);
+        rest = &after[host..];
+    }
+    shown + rest
+}
+
 fn escaped(characters: impl Iterator<Item = char>) -> String {
     let mut shown = String::new();
     for c in characters {
@@ -43,6 +56,13 @@ fn deceives(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_password_in_a_url_is_left_out() {
+        let told = without_passwords("no 'natss://u:p@ss@h:1,tls://v:w@i' and http://a.example, a@b nor x://y");
+        assert_eq!(told, "no 'natss://i' and http://a.example, a@b nor x://y");
+        assert_eq!(without_passwords("nats://u:s'ecret@h"), "nats://h");
+    }
 
     #[test]
     fn nothing_commands_the_terminal() {

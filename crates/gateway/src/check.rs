@@ -10,6 +10,7 @@ use std::path::Path;
 use salon_log::sqlite::{self, Sight};
 
 use crate::ServeError;
+use crate::auth::LocalKey;
 use crate::config::Config;
 use crate::server;
 
@@ -31,9 +32,11 @@ pub fn check(config: &Config) -> Result<Vec<String>, ServeError> {
     Ok(notes)
 }
 
-/// Tries whether the NATS servers of the log can be connected to, where it is there; makes nothing.
+/// Tries whether the log could be opened, where it is on NATS: servers, streams, replicas and the key that all its gateways have. Makes
+/// nothing. A key that is still to be made is none that others have.
 pub async fn check_log(config: &Config) -> Result<(), ServeError> {
-    match config.nats(String::new()) {
+    let key = LocalKey::find(&config.data)?;
+    match config.nats(key.as_ref().map(crate::fingerprint).unwrap_or_default()) {
         Some(options) => Ok(salon_log::nats::Nats::look(&options).await?),
         None => Ok(()),
     }

@@ -21,7 +21,7 @@ pub(crate) struct Feeds(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    by_topic: HashMap<TopicName, broadcast::Sender<Change>>,
+    by_topic: HashMap<TopicName, broadcast::Sender<Changed>>,
     closed: bool,
 }
 
@@ -40,7 +40,7 @@ impl Feeds {
         let feed = state.by_topic.entry(topic.clone()).or_insert_with(|| broadcast::Sender::new(MOST_WAITING));
         Box::pin(stream::unfold(feed.subscribe(), |mut line| async {
             match line.recv().await {
-                Ok(change) => Some((Changed::One(change), line)),
+                Ok(changed) => Some((changed, line)),
                 Err(RecvError::Lagged(_)) => Some((Changed::Missed, line)),
                 Err(RecvError::Closed) => None,
             }
@@ -54,9 +54,18 @@ impl Feeds {
 
     /// Tells a change to everyone who follows its topic.
     pub(crate) fn feed(&self, topic: &TopicName, change: Change) {
+        self.tell(topic, Changed::One(change));
+    }
+
+    /// Tells everyone who follows a topic that they must read, because nobody knows what has changed.
+    pub(crate) fn miss(&self, topic: &TopicName) {
+        self.tell(topic, Changed::Missed);
+    }
+
+    fn tell(&self, topic: &TopicName, changed: Changed) {
         if let Some(feed) = self.state().by_topic.get(topic) {
             // Whoever followed may have gone.
-            let _ = feed.send(change);
+            let _ = feed.send(changed);
         }
     }
 

@@ -47,7 +47,8 @@ impl Folded {
                     }
                     _ => self.joins.remove(&presence.participant.id),
                 };
-                if let Some(older) = older {
+                // The same join once more is no news.
+                if let Some(older) = older.filter(|older| *older != offset) {
                     self.present.remove(&older);
                 }
             }
@@ -89,5 +90,37 @@ impl Folded {
             present: self.present.into_values().collect(),
             unanswered: self.unanswered.into_values().skip(surplus).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use salon_protocol::{Envelope, Timestamp};
+
+    use super::*;
+
+    fn entry(offset: u64, event: &str) -> Arc<Entry> {
+        let envelope = Envelope::restore(format!(
+            r#"{{"protocol":"mcp-x/v0","id":"p{offset}","ts":"2025-08-17T14:00:00Z","from":"system:gateway","kind":"presence","payload":{{"event":"{event}","participant":{{"id":"alice"}}}}}}"#
+        ));
+        let envelope = envelope.expect("an envelope");
+        Arc::new(Entry { position: Position { epoch: 1, offset }, arrived: Timestamp(0), envelope })
+    }
+
+    fn present(folded: &Folded) -> Vec<u64> {
+        let standing = folded.clone().standing(Position { epoch: 1, offset: 9 });
+        standing.present.iter().map(|entry| entry.position.offset).collect()
+    }
+
+    #[test]
+    fn a_join_that_is_folded_twice_is_one_join() {
+        let mut folded = Folded::default();
+        folded.add(&entry(3, "join"));
+        folded.add(&entry(3, "join"));
+        assert_eq!(present(&folded), [3]);
+        folded.add(&entry(5, "join"));
+        assert_eq!(present(&folded), [5], "a later one takes its place");
+        folded.add(&entry(6, "leave"));
+        assert_eq!(present(&folded), [0; 0]);
     }
 }

@@ -149,6 +149,9 @@ impl EventStream {
             if !kind.starts_with("text/event-stream") {
                 return Err(format!("the stream has content type {kind}, not text/event-stream"));
             }
+            if response.headers().get("x-accel-buffering").is_none_or(|value| value != "no") {
+                return Err("proxies may gather the stream: it has no `X-Accel-Buffering: no`".into());
+            }
             Ok(Ok(Self::of(response)))
         })
         .await?

@@ -126,7 +126,8 @@ fn explain(error: ServeError, data: &str) -> Trouble {
                 "nothing unstored was acknowledged; mend what holds `{data}` (is the disk full?) and start again"
             ),
         ),
-        ServeError::Nats(NatsError::OtherKey { .. }) => Trouble::hinted(
+        ServeError::Nats(NatsError::OtherKey { .. }) => Trouble::coded(
+            2,
             error,
             format_args!("copy `auth.key` from the data directory of another of its gateways to `{data}`"),
         ),

@@ -55,7 +55,17 @@ fn known() -> BTreeSet<String> {
 /// Names the variable that a refused value came from; clap names its flag, which nobody may have typed.
 pub(crate) fn blame(error: clap::Error) -> clap::Error {
     let typed: Vec<_> = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    blame_for(error, &typed, |name| env::var_os(name).is_some())
+    blame_for(hush(error), &typed, |name| env::var_os(name).is_some())
+}
+
+/// Keeps a value that may have a password in it from being repeated.
+fn hush(mut error: clap::Error) -> clap::Error {
+    let is_secret =
+        matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(shown)) if shown.starts_with("--log "));
+    if is_secret && error.get(ContextKind::InvalidValue).is_some() {
+        error.insert(ContextKind::InvalidValue, ContextValue::String("(not shown)".into()));
+    }
+    error
 }
 
 fn blame_for(mut error: clap::Error, typed: &[String], is_set: impl Fn(&str) -> bool) -> clap::Error {

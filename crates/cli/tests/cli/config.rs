@@ -161,6 +161,11 @@ fn a_bad_variable_is_told_by_its_own_name() {
         let told = check_with(&home, &[variable], arguments);
         told.lines().next().and_then(|line| line.split("' for '").nth(1)?.split('\'').next().map(str::to_owned))
     };
+    let secret = check_with(&home, &[("SALON_LOG", "natss://u:s3cret@h")], "");
+    assert!(
+        secret.starts_with("error: invalid value '(not shown)' for 'SALON_LOG': ") && !secret.contains("s3cret"),
+        "{secret}"
+    );
     assert_eq!(bad(("SALON_DEV", "perhaps"), "").as_deref(), Some("SALON_DEV"));
     assert_eq!(bad(("SALON_ALLOW_HOST", "a b"), "").as_deref(), Some("SALON_ALLOW_HOST"));
     // What was typed is told as it was typed, whatever the variable says.

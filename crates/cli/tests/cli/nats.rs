@@ -89,11 +89,13 @@ fn what_a_start_on_nats_needs_is_told() {
         error: the gateways of the log `salon` have another key than this one, so what one signs the other would not take
 
         hint: copy `auth.key` from the data directory of another of its gateways to `HOME/.local/share/salon`
-        exit: 1
+        exit: 2
         ");
+        let told = other.told(&format!("serve --check {serve}")).await;
+        assert!(told.contains("have another key than this one") && told.ends_with("exit: 2"), "{told}");
         let told = other.told("serve --listen 127.0.0.1:0 --log-filter off --log info").await;
         insta::assert_snapshot!(told, @"
-        error: invalid value 'info' for '--log <URL>': NATS servers are named like `nats://host:4222` or `tls://host:4222`, several with commas between; which log lines there are, `--log-filter` says
+        error: invalid value '(not shown)' for '--log <URL>': NATS servers are named like `nats://host:4222` or `tls://host:4222`, several with commas between; which log lines there are, `--log-filter` says
 
         hint: `--help` lists what there is
         exit: 2
@@ -103,9 +105,29 @@ fn what_a_start_on_nats_needs_is_told() {
         error: NATS at `127.0.0.1:1` cannot be connected to: IO error: Connection refused (os error 111)
         exit: 1
         ");
-        let told = other.told(&format!("serve --check {serve}")).await;
+        let told = beside(&home).told(&format!("serve --check {serve}")).await;
         assert!(told.contains("`salon` on NATS at 127.0.0.1:"), "{told}");
         one.signal("TERM").await;
         assert_eq!(one.end().await.code, Some(0));
+    });
+}
+
+#[test]
+fn a_password_in_a_mistyped_url_is_never_told() {
+    run(async {
+        let home = Home::new();
+        let given =
+            ["--log natss://u:s3cret@h:4222", "--log u:s3cret@h", "--log=nats://u:s3cret@h/x", "natss://u:s3cret@h"];
+        for given in given {
+            let told = home.told(&format!("serve {given}")).await;
+            assert!(!told.contains("s3cret") && told.ends_with("exit: 2"), "{given}: {told}");
+        }
+        let told = home.told("serve --log natss://u:s3cret@h:4222").await;
+        insta::assert_snapshot!(told, @"
+        error: invalid value '(not shown)' for '--log <URL>': NATS servers are named like `nats://host:4222` or `tls://host:4222`, several with commas between
+
+        hint: `--help` lists what there is
+        exit: 2
+        ");
     });
 }

@@ -67,7 +67,9 @@ pub(super) async fn follow(
         let piece = follower.next().await?;
         Some((Ok(Bytes::from(piece)), follower))
     });
-    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+    // Proxies that gather an answer before they pass it on would gather this one for ever.
+    let unbuffered = (header::HeaderName::from_static("x-accel-buffering"), "no");
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store"), unbuffered];
     Ok((headers, Body::from_stream(futures_util::StreamExt::chain(opening, following))).into_response())
 }
 

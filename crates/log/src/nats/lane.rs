@@ -6,13 +6,13 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use salon_protocol::{Entry, Envelope};
+use salon_protocol::{Entry, Envelope, Position, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Shared;
@@ -31,10 +31,14 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// How long an acknowledged append waits for its entry to come by before it is asked for.
 const LATE: Duration = Duration::from_secs(5);
 
+const LATE_ANSWER: &str = "NATS did not acknowledge in time";
+
 type Outcome = Result<Appended, AppendError>;
 
 pub(super) struct Append {
     pub(super) envelope: Envelope,
+    /// When it was submitted: its time runs from there, however long others are in front of it.
+    pub(super) since: Instant,
     pub(super) reply: oneshot::Sender<Outcome>,
 }
 
@@ -43,7 +47,6 @@ struct Pending {
     append: Append,
     /// Which call of this lane it was.
     call: u64,
-    since: Instant,
     is_tried_again: bool,
     /// Where it is stored, and whether it had been before.
     stored: Option<(u64, bool)>,
@@ -128,7 +131,7 @@ impl Lane {
         if let Some(first) = self.pending.get_mut(&token) {
             return first.others.push(append);
         }
-        let refused = match self.make().await {
+        let refused = match self.ready(&append).await {
             Err(refused) => Some(refused),
             Ok(()) => (append.envelope.text().len() > self.shared.longest())
                 .then(|| AppendError::TooLarge(self.shared.longest())),
@@ -139,18 +142,23 @@ impl Lane {
             return;
         }
         self.calls += 1;
-        let pending = Pending {
-            append,
-            call: self.calls,
-            since: Instant::now(),
-            is_tried_again: false,
-            stored: None,
-            entry: None,
-            others: Vec::new(),
-        };
+        let pending =
+            Pending { append, call: self.calls, is_tried_again: false, stored: None, entry: None, others: Vec::new() };
         self.topic.expect(&token);
         self.pending.insert(token.clone(), pending);
         self.send(token).await;
+    }
+
+    /// Whether an append can be sent: one that waited behind others for too long is refused, and so is every one while NATS cannot be
+    /// reached, because working off a queue of them would take the patience of each.
+    async fn ready(&mut self, append: &Append) -> Result<(), AppendError> {
+        if append.since.elapsed() >= PATIENCE {
+            return Err(AppendError::Unavailable(LATE_ANSWER.into()));
+        }
+        match self.shared.trouble() {
+            Some(why) => Err(AppendError::Unavailable(why)),
+            None => self.make().await,
+        }
     }
 
     /// Sees to it that the stream is there.
@@ -225,6 +233,13 @@ impl Lane {
         let Some(pending) = self.pending.get_mut(token) else { return };
         let entry = match found {
             Ok(Some(stored)) => self.topic.entry(&stored),
+            // It was acknowledged, so it was there: retention was faster. To send it again would be to say it twice.
+            Ok(None) if pending.stored.is_some() => {
+                let offset = pending.stored.map_or(0, |(offset, _)| offset);
+                let position = Position { epoch: self.shared.epoch, offset };
+                let arrived = Timestamp::from_system(SystemTime::now());
+                Ok(Arc::new(Entry { position, arrived, envelope: pending.append.envelope.clone() }))
+            }
             Ok(None) | Err(Fault::Unavailable(_)) => {
                 self.unsettled.insert(pending.call, token.to_owned());
                 return;
@@ -248,7 +263,7 @@ impl Lane {
                 }
                 // What has been passed already will not come by, and nobody waits for ever.
                 let is_passed = self.topic.head().is_some_and(|head| head >= offset);
-                if is_passed || pending.since.elapsed() >= PATIENCE {
+                if is_passed || pending.append.since.elapsed() >= PATIENCE {
                     pending.entry.get_or_insert(entry);
                 }
                 self.finish_if_known(token);
@@ -256,36 +271,56 @@ impl Lane {
         }
     }
 
-    /// Finds out what became of everything that was not acknowledged, and sends again what may be.
+    /// Finds out what became of everything that was not acknowledged, and then sends again what may be. Nothing is decided before
+    /// everything is known: what is looked up last may be what an earlier one must not be put behind.
     async fn settle(&mut self) {
         let oldest = self.unsettled.first_key_value().and_then(|(_, token)| self.pending.get(token));
-        let deadline = oldest.map_or_else(Instant::now, |oldest| oldest.since) + PATIENCE;
+        let deadline = oldest.map_or_else(Instant::now, |oldest| oldest.append.since) + PATIENCE;
         let mut connection = self.shared.link.connection.clone();
         let connected = connection.wait_for(|connection| connection.is_up);
         let _ = tokio::time::timeout_at(deadline.into(), connected).await;
 
+        let (mut asked, mut unanswered) = (Vec::new(), BTreeMap::new());
         for (call, token) in std::mem::take(&mut self.unsettled) {
             let Some(pending) = self.pending.get_mut(&token) else { continue };
-            if pending.since.elapsed() >= PATIENCE {
-                let why = "NATS did not acknowledge in time";
-                self.finish(&token, Err(AppendError::Unavailable(why.into())));
+            if pending.append.since.elapsed() >= PATIENCE {
+                self.finish(&token, Err(AppendError::Unavailable(LATE_ANSWER.into())));
                 continue;
             }
             pending.is_tried_again = true;
             let subject = self.shared.link.names.entry(&self.topic.name, pending.append.envelope.id());
-            match self.shared.link.newest(&self.topic.stream, &subject).await {
-                Ok(None) if call < self.latest_stored => {
-                    let why = "it was lost on its way, and what followed it was not";
-                    self.finish(&token, Err(AppendError::Unavailable(why.into())));
+            let (link, stream) = (self.shared.link.clone(), self.topic.stream.clone());
+            unanswered.insert(call, token);
+            asked.push(async move { (call, link.newest(&stream, &subject).await) });
+        }
+        // All at once, because a server that is silent is so to each of them.
+        let mut answers: FuturesUnordered<_> = asked.into_iter().collect();
+        let mut absent = BTreeMap::new();
+        while let Ok(Some((call, answer))) = tokio::time::timeout_at(deadline.into(), answers.next()).await {
+            let Some(token) = unanswered.remove(&call) else { continue };
+            match answer {
+                Ok(None) if self.pending.get(&token).is_some_and(|pending| pending.stored.is_none()) => {
+                    absent.insert(call, token);
                 }
-                Ok(None) => match self.make().await {
-                    Ok(()) => self.send(token).await,
-                    Err(AppendError::Unavailable(_)) => _ = self.unsettled.insert(call, token),
-                    Err(refused) => self.finish(&token, Err(refused)),
-                },
                 Ok(found) => self.find(&token, Ok(found)),
                 Err(Fault::Unavailable(_)) => _ = self.unsettled.insert(call, token),
                 Err(fault) => self.finish(&token, Err(fault.into())),
+            }
+        }
+        self.unsettled.append(&mut unanswered);
+        for (call, token) in absent {
+            if call < self.latest_stored {
+                let why = "it was lost on its way, and what followed it was not";
+                self.finish(&token, Err(AppendError::Unavailable(why.into())));
+            } else if !self.unsettled.is_empty() {
+                // Not before what was called earlier, and not behind what was called later.
+                self.unsettled.insert(call, token);
+            } else {
+                match self.make().await {
+                    Ok(()) => self.send(token).await,
+                    Err(AppendError::Unavailable(_)) => _ = self.unsettled.insert(call, token),
+                    Err(refused) => self.finish(&token, Err(refused)),
+                }
             }
         }
         if !self.unsettled.is_empty() {
@@ -295,8 +330,10 @@ impl Lane {
 
     /// Asks for entries that are stored and did not come by: following may have been interrupted, or retention been faster.
     fn look_for_the_late(&mut self) {
-        let late =
-            self.pending.iter().filter(|(_, pending)| pending.stored.is_some() && pending.since.elapsed() >= LATE);
+        let late = self
+            .pending
+            .iter()
+            .filter(|(_, pending)| pending.stored.is_some() && pending.append.since.elapsed() >= LATE);
         for token in late.map(|(token, _)| token.clone()).collect::<Vec<_>>() {
             self.look_up(token);
         }

@@ -100,6 +100,7 @@ impl From<PublishError> for Fault {
     fn from(error: PublishError) -> Self {
         match error.kind() {
             PublishErrorKind::WrongLastSequence => Self::Raced,
+            // Nobody answered: there is no such stream, or nobody leads it now.
             PublishErrorKind::StreamNotFound => Self::Missing,
             PublishErrorKind::MaxPayloadExceeded => Self::Refused(error.to_string().into()),
             _ => match error.source().and_then(|source| source.downcast_ref::<jetstream::Error>()) {
@@ -208,9 +209,16 @@ impl Link {
         Ok(Box::pin(async move { Ok(acknowledgement.await?.sequence) }))
     }
 
-    /// Stores a message.
+    /// Stores a message in a stream that the opening has made. That nobody answers for it is an election, which ends.
     pub(super) async fn store(&self, subject: String, headers: HeaderMap, payload: Bytes) -> Result<u64, Fault> {
-        self.send(subject, headers, payload).await?.await
+        let stored = match self.send(subject, headers, payload).await {
+            Ok(acknowledgement) => acknowledgement.await,
+            Err(fault) => Err(fault),
+        };
+        stored.map_err(|fault| match fault {
+            Fault::Missing => Fault::unavailable("no server answers for a stream of the log"),
+            other => other,
+        })
     }
 
     /// The newest message of a subject, as the leader has it.

@@ -6,6 +6,7 @@
 //! stream a topic serves some hundreds of topics, and the limit is enforced.
 
 mod bucket;
+mod connect;
 mod context;
 mod follow;
 mod lane;
@@ -22,7 +23,7 @@ mod topic;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
@@ -54,6 +55,8 @@ const TOPIC: &str = "salon-topic";
 /// What a message has beside its payload, generously.
 const ENVELOPE_OVERHEAD: usize = 1024;
 
+/// How long everything that was submitted may take to be answered: as long as each is tried, and an answer.
+const FINISHING: Duration = Duration::from_secs(15);
 /// How long goodbyes may take.
 const GOODBYE: Duration = Duration::from_secs(3);
 /// How long to wait before a read for a tail is tried again.
@@ -195,13 +198,18 @@ impl Shared {
         }
     }
 
+    /// Looks after retention, at once and then now and then.
     async fn sweep_now_and_then(self: Arc<Self>) {
         loop {
-            tokio::time::sleep(sweep::INTERVAL).await;
-            self.forget_removed_seats();
             if let Err(fault) = self.sweep().await {
                 tracing::warn!(%fault, "retention could not be looked after; it is tried again");
             }
+            // A connection may have moved to another server of the cluster.
+            if let Err(error) = connect::new_enough(&self.link.client) {
+                tracing::error!("{error}");
+            }
+            tokio::time::sleep(sweep::INTERVAL).await;
+            self.forget_removed_seats();
         }
     }
 }
@@ -277,8 +285,8 @@ impl TopicLog for Nats {
         if let Some(why) = self.shared.trouble().filter(|_| !*self.shared.stop.borrow()) {
             return std::future::ready(Err(AppendError::Unavailable(why))).boxed();
         }
-        let (reply, outcome) = oneshot::channel();
-        let submitted = self.shared.with_topic(topic, |topic| topic.submit(Append { envelope, reply }));
+        let (since, (reply, outcome)) = (Instant::now(), oneshot::channel());
+        let submitted = self.shared.with_topic(topic, |topic| topic.submit(Append { envelope, since, reply }));
         if submitted != Some(true) {
             return std::future::ready(closed()).boxed();
         }
@@ -370,18 +378,22 @@ impl TopicLog for Nats {
         contexts.iter().for_each(|context| context.close_lane());
         Box::pin(async move {
             // A lane ends when it has an answer for everyone; until then their topics are followed.
-            for topic in &topics {
-                topic.finished().await;
-                topic.stop();
+            let finished = async {
+                futures_util::future::join_all(topics.iter().map(|topic| topic.finished())).await;
+                futures_util::future::join_all(contexts.iter().map(|context| context.finished())).await;
+            };
+            if tokio::time::timeout(FINISHING, finished).await.is_err() {
+                tracing::warn!("NATS did not answer in time; what was not acknowledged may be stored or not");
             }
-            for context in &contexts {
-                context.finished().await;
-                context.stop();
-            }
+            topics.iter().for_each(|topic| topic.stop());
+            contexts.iter().for_each(|context| context.stop());
             shared.hub.close();
             shared.feeds.close();
             let mut lanes = std::mem::take(&mut *lanes.lock().expect("nothing panics while it holds the lanes"));
-            while lanes.join_next().await.is_some() {}
+            let ended = async { while lanes.join_next().await.is_some() {} };
+            if tokio::time::timeout(GOODBYE, ended).await.is_err() {
+                lanes.abort_all();
+            }
             let goodbye = async {
                 let (done, finished) = oneshot::channel();
                 let _ = shared.desk.send(Command::Finish(done));

@@ -1,43 +1,40 @@
-//! Opening: connecting, and seeing to it that everything in NATS is as it must be.
+//! Opening: seeing to it that everything in NATS is as it must be.
 //!
 //! What is missing is made; what is there is compared with what would be made, and nothing of it is changed. The first node decides what
 //! all have in common (the epoch, the replicas, whose key), and the others are held to it.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType};
-use async_nats::{ConnectOptions, Event, HeaderMap, ServerAddr};
+use async_nats::HeaderMap;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, PersistenceMode, RetentionPolicy, StorageType};
 use salon_protocol::TopicName;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::bucket::Bucket;
-use super::link::{Connection, Fault, Link};
+use super::connect::{LEAST_PAYLOAD, OLDEST, reach};
+use super::link::{Fault, Link};
 use super::names::{Names, token};
 use super::nodes::{LEASE, Nodes};
+use super::reader::rooms;
 use super::seats::Seats;
 use super::topic::Topic;
 use super::{Nats, Shared, TOPIC, context, tickets};
 use crate::changes::Feeds;
 use crate::tail::Hub;
-use crate::{AppendError, Health, RetentionRules};
+use crate::{AppendError, Health, Retention, RetentionRules};
 
-/// The oldest server that can do what is asked of it here.
-const OLDEST: (u64, u64) = (2, 11);
 /// How the record of a log is written. Another number is another form.
 const FORMAT: u32 = 1;
+/// Where the record is.
+const RECORD: &str = "log";
 /// How long the server remembers message ids. None are sent: what is doubled is known by its subject, for as long as it is kept.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
-/// How long connecting may take.
-const CONNECTING: Duration = Duration::from_secs(5);
 /// How long everything after that may take.
 const OPENING: Duration = Duration::from_secs(30);
-/// How often the connection is tried, so that one that is only silent is noticed.
-const PING: Duration = Duration::from_secs(5);
-const RECONNECTING: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// How many topics there may be, unless it is said.
@@ -98,6 +95,11 @@ pub enum OpenError {
     /// What was given is no URL.
     #[error("a NATS server is named like `nats://host:4222` or `tls://host:4222`, several of them with commas between")]
     Url,
+    /// The URLs name different users.
+    #[error(
+        "the URLs of the NATS servers name different users or passwords; all servers of a cluster are shown the same"
+    )]
+    Users,
     /// A file could not be read, or is not what it must be.
     #[error("`{}` cannot be used: {why}", path.display())]
     File {
@@ -122,6 +124,14 @@ pub enum OpenError {
     TooOld {
         /// Its version.
         found: String,
+    },
+    /// Its messages are too short.
+    #[error(
+        "the NATS server takes messages of at most {found} bytes, and at least {LEAST_PAYLOAD} are needed: raise its `max_payload`, to 2MB for the usual limits"
+    )]
+    TooShort {
+        /// The most it takes.
+        found: usize,
     },
     /// Nobody answers for JetStream.
     #[error(
@@ -183,6 +193,9 @@ struct Record {
     format: u32,
     epoch: u32,
     fingerprint: String,
+    /// What the gateway that was opened last keeps, and how many topics it allows: those who differ should know.
+    #[serde(default)]
+    rules: String,
 }
 
 impl Nats {
@@ -192,17 +205,37 @@ impl Nats {
         let (client, connection) = reach(&options).await?;
         let is_clustered = client.server_info().cluster.is_some();
         let link = Arc::new(Link::new(client, names, connection));
-        if let Err(fault) = patiently(|| link.ask::<serde_json::Value>("INFO".into(), &())).await {
-            return Err(OpenError::NoJetStream(fault.to_string()));
-        }
+        answers(&link).await?;
         let opened = tokio::time::timeout(OPENING, Self::begin(link, options, is_clustered)).await;
         opened.unwrap_or_else(|_| Err(OpenError::Unavailable("the log could not be opened".into())))
     }
 
     /// Looks whether a log could be opened, and makes nothing.
     pub async fn look(options: &Options) -> Result<(), OpenError> {
-        Names::new(&options.name).ok_or_else(|| OpenError::Name(options.name.clone()))?;
-        reach(options).await.map(drop)
+        let names = Names::new(&options.name).ok_or_else(|| OpenError::Name(options.name.clone()))?;
+        let (client, connection) = reach(options).await?;
+        let is_clustered = client.server_info().cluster.is_some();
+        let link = Link::new(client, names, connection);
+        answers(&link).await?;
+        let looked = async {
+            let meta = Bucket::new(&link.names, "meta");
+            let replicas = replicas(&link, &meta, options, is_clustered).await?;
+            for wanted in streams(&link.names, replicas) {
+                match patiently(|| link.info(&wanted.name)).await {
+                    Ok(info) => settled(&wanted, &info.config)?,
+                    Err(Fault::Missing) => {}
+                    Err(fault) => return Err(OpenError::Unavailable(fault.to_string())),
+                }
+            }
+            let kept = patiently(|| meta.get(&link, RECORD)).await;
+            let kept = kept.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
+            if let Some(stored) = kept.value {
+                judge(&stored.payload, options)?;
+            }
+            check_rooms(&link, replicas).await
+        };
+        let looked = tokio::time::timeout(OPENING, looked).await;
+        looked.unwrap_or_else(|_| Err(OpenError::Unavailable("the log could not be looked at".into())))
     }
 
     async fn begin(link: Arc<Link>, options: Options, is_clustered: bool) -> Result<Self, OpenError> {
@@ -211,13 +244,12 @@ impl Nats {
         let replicas = replicas(&link, &meta, &options, is_clustered).await?;
         make(&link, meta.config(replicas, Duration::ZERO)).await?;
         let record = record(&link, &meta, &options).await?;
+        for wanted in streams(&link.names, replicas) {
+            make(&link, wanted).await?;
+        }
+        check_rooms(&link, replicas).await?;
         let (standings, seat_keys, node_keys) = (bucket("standing"), bucket("seats"), bucket("nodes"));
-        make(&link, context::config(link.names.context(), replicas)).await?;
-        make(&link, standings.config(replicas, Duration::ZERO)).await?;
-        make(&link, seat_keys.config(replicas, Duration::ZERO)).await?;
-        make(&link, node_keys.config(replicas, LEASE)).await?;
         let tickets = bucket("tickets");
-        make(&link, tickets.config(replicas, tickets::LIFETIME)).await?;
 
         let node = token(&format!("{:?}{}", SystemTime::now(), link.client.new_inbox()));
         let (desk, commands) = mpsc::unbounded_channel();
@@ -254,10 +286,6 @@ impl Nats {
         log.spawn(shared.clone().hear_of_rooms());
         log.spawn(shared.clone().sweep_now_and_then());
         let _ = tokio::join!(seats_seen, nodes_heard);
-        // As much as is due. What cannot be done now is tried again later.
-        if let Err(fault) = shared.sweep().await {
-            tracing::warn!(%fault, "retention could not be looked after");
-        }
         log.spawn(shared.beat());
         Ok(log)
     }
@@ -267,14 +295,20 @@ impl Shared {
     /// Makes a topic's stream where there is none.
     pub(super) async fn make_room(&self, topic: &Topic) -> Result<(), AppendError> {
         match self.link.info(&topic.stream).await {
-            Ok(_) => return Ok(()),
+            Ok(info) => {
+                let settled = settled(&room(&self.link.names, &topic.name, self.replicas), &info.config);
+                return settled.map_err(|error| {
+                    tracing::error!(topic = %topic.name, "{error}");
+                    AppendError::Unavailable(error.to_string().into())
+                });
+            }
             Err(Fault::Missing) => {}
             Err(fault) => return Err(fault.into()),
         }
         if self.count_rooms().await? >= self.options.topics {
             return Err(AppendError::TooManyTopics(self.options.topics));
         }
-        match make(&self.link, self.room(&topic.name)).await {
+        match make(&self.link, room(&self.link.names, &topic.name, self.replicas)).await {
             Ok(_) => {}
             Err(error) => return Err(AppendError::Unavailable(error.to_string().into())),
         }
@@ -282,25 +316,6 @@ impl Shared {
         // Whoever does not hear it looks now and then.
         let _ = self.link.client.publish(self.link.names.made(), topic.name.as_str().to_owned().into()).await;
         Ok(())
-    }
-
-    fn room(&self, topic: &TopicName) -> Config {
-        // Positions in a stream of this name that was removed are all before those of a later one.
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
-        Config {
-            name: self.link.names.room(topic),
-            subjects: vec![self.link.names.entries(topic)],
-            retention: RetentionPolicy::Limits,
-            storage: StorageType::File,
-            discard: DiscardPolicy::Old,
-            num_replicas: self.replicas,
-            duplicate_window: DUPLICATE_WINDOW,
-            deny_delete: true,
-            allow_direct: true,
-            first_sequence: Some(u64::try_from(now).unwrap_or(1)),
-            metadata: [(TOPIC.to_owned(), topic.as_str().to_owned())].into(),
-            ..Config::default()
-        }
     }
 
     async fn count_rooms(&self) -> Result<u64, Fault> {
@@ -313,69 +328,10 @@ impl Shared {
     }
 }
 
-/// Connects to a server that can do what is asked of it here.
-async fn reach(options: &Options) -> Result<(async_nats::Client, watch::Receiver<Connection>), OpenError> {
-    let (client, connection) = connect(options).await?;
-    let server = client.server_info();
-    if version(&server.version) < OLDEST {
-        return Err(OpenError::TooOld { found: server.version });
-    }
-    Ok((client, connection))
-}
-
-async fn connect(options: &Options) -> Result<(async_nats::Client, watch::Receiver<Connection>), OpenError> {
-    let parsed = options.servers.iter().map(|url| url.parse::<ServerAddr>());
-    let servers = parsed.collect::<Result<Vec<_>, _>>().map_err(|_| OpenError::Url)?;
-    if servers.is_empty() {
-        return Err(OpenError::Url);
-    }
-    let named: Vec<_> = servers.iter().map(|server| format!("`{}:{}`", server.host(), server.port())).collect();
-    let readable =
-        |path: &Path| std::fs::metadata(path).map(drop).map_err(|why| OpenError::File { path: path.to_owned(), why });
-    let state = watch::Sender::new(Connection { is_up: true, count: 0 });
-    let told = state.subscribe();
-    let mut connecting = ConnectOptions::new()
-        .name("salon")
-        .connection_timeout(CONNECTING)
-        .ping_interval(PING)
-        .reconnect_delay_callback(|tries| if tries == 0 { Duration::ZERO } else { RECONNECTING })
-        .require_tls(servers.iter().any(ServerAddr::tls_required))
-        .event_callback(move |event| {
-            match event {
-                Event::Connected => state.send_modify(|now| *now = Connection { is_up: true, count: now.count + 1 }),
-                Event::Disconnected | Event::Closed => state.send_modify(|now| now.is_up = false),
-                Event::ServerError(error) => tracing::warn!(%error, "NATS says"),
-                Event::ClientError(error) => tracing::debug!(%error, "NATS"),
-                Event::SlowConsumer(_) | Event::LameDuckMode | Event::Draining => {}
-            }
-            async {}
-        });
-    if let Some(path) = &options.credentials {
-        let read = connecting.credentials_file(path).await;
-        connecting = read.map_err(|why| OpenError::File { path: path.clone(), why })?;
-    }
-    if let Some(path) = &options.ca {
-        readable(path)?;
-        connecting = connecting.add_root_certificates(path.clone());
-    }
-    if let Some((certificate, key)) = &options.certificate {
-        readable(certificate)?;
-        readable(key)?;
-        connecting = connecting.add_client_certificate(certificate.clone(), key.clone());
-    }
-    match connecting.connect(servers).await {
-        Ok(client) => Ok((client, told)),
-        Err(why) => Err(OpenError::Connect { servers: named.join(", "), why: why.to_string() }),
-    }
-}
-
-/// The first two numbers of a version; of one that cannot be read, as high as there is.
-fn version(text: &str) -> (u64, u64) {
-    let mut numbers = text.split(['.', '-']).map_while(|number| number.parse().ok());
-    match (numbers.next(), numbers.next()) {
-        (Some(major), Some(minor)) => (major, minor),
-        _ => (u64::MAX, 0),
-    }
+/// Whether JetStream answers.
+async fn answers(link: &Link) -> Result<(), OpenError> {
+    let told = patiently(|| link.ask::<serde_json::Value>("INFO".into(), &())).await;
+    told.map(drop).map_err(|fault| OpenError::NoJetStream(fault.to_string()))
 }
 
 /// How many replicas everything has.
@@ -410,9 +366,53 @@ pub(super) async fn make(link: &Link, config: Config) -> Result<Info, OpenError>
         Fault::Unavailable(why) => OpenError::Unavailable(why.to_string()),
         fault => OpenError::Refused { what: config.name.clone(), why: fault.to_string() },
     })?;
-    match differences(&config, &info.config) {
-        what if what.is_empty() => Ok(info),
-        what => Err(OpenError::Settings { stream: config.name, what: what.join("; ") }),
+    settled(&config, &info.config)?;
+    Ok(info)
+}
+
+/// Whether a stream is as it would be made.
+fn settled(wanted: &Config, found: &Config) -> Result<(), OpenError> {
+    match differences(wanted, found) {
+        what if what.is_empty() => Ok(()),
+        what => Err(OpenError::Settings { stream: wanted.name.clone(), what: what.join("; ") }),
+    }
+}
+
+/// Whether the streams of all topics are as they would be made.
+async fn check_rooms(link: &Link, replicas: usize) -> Result<(), OpenError> {
+    let rooms = patiently(|| rooms(link)).await.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
+    rooms.iter().try_for_each(|found| settled(&room(&link.names, &found.name, replicas), &found.info.config))
+}
+
+/// How everything is made that is there from the beginning, but for the record's bucket.
+fn streams(names: &Names, replicas: usize) -> Vec<Config> {
+    let bucket = |purpose, age| Bucket::new(names, purpose).config(replicas, age);
+    vec![
+        context::config(names.context(), replicas),
+        bucket("standing", Duration::ZERO),
+        bucket("seats", Duration::ZERO),
+        bucket("nodes", LEASE),
+        bucket("tickets", tickets::LIFETIME),
+    ]
+}
+
+/// How a topic's stream is made.
+fn room(names: &Names, topic: &TopicName, replicas: usize) -> Config {
+    // Positions in a stream of this name that was removed are all before those of a later one.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
+    Config {
+        name: names.room(topic),
+        subjects: vec![names.entries(topic)],
+        retention: RetentionPolicy::Limits,
+        storage: StorageType::File,
+        discard: DiscardPolicy::Old,
+        num_replicas: replicas,
+        duplicate_window: DUPLICATE_WINDOW,
+        deny_delete: true,
+        allow_direct: true,
+        first_sequence: Some(u64::try_from(now).unwrap_or(1)),
+        metadata: [(TOPIC.to_owned(), topic.as_str().to_owned())].into(),
+        ..Config::default()
     }
 }
 
@@ -437,6 +437,21 @@ fn differences(wanted: &Config, found: &Config) -> Vec<String> {
     compare("deny_delete", wanted.deny_delete.to_string(), found.deny_delete.to_string());
     compare("deny_purge", wanted.deny_purge.to_string(), found.deny_purge.to_string());
     compare("allow_direct", wanted.allow_direct.to_string(), found.allow_direct.to_string());
+    compare("allow_rollup_hdrs", wanted.allow_rollup.to_string(), found.allow_rollup.to_string());
+    compare("allow_msg_ttl", wanted.allow_message_ttl.to_string(), found.allow_message_ttl.to_string());
+    compare("discard", format!("{:?}", wanted.discard), format!("{:?}", found.discard));
+    compare("sealed", wanted.sealed.to_string(), found.sealed.to_string());
+    compare("no_ack", wanted.no_ack.to_string(), found.no_ack.to_string());
+    let longest = |config: &Config| unlimited(config.max_message_size.into());
+    compare("max_msg_size", longest(wanted), longest(found));
+    let consumers = |config: &Config| unlimited(config.max_consumers.into());
+    compare("max_consumers", consumers(wanted), consumers(found));
+    let is_copy = |config: &Config| config.mirror.is_some() || config.sources.iter().any(|all| !all.is_empty());
+    compare("mirror or sources", is_copy(wanted).to_string(), is_copy(found).to_string());
+    let changes = |config: &Config| config.subject_transform.is_some().to_string();
+    compare("subject_transform", changes(wanted), changes(found));
+    let is_late = |config: &Config| matches!(config.persist_mode, Some(PersistenceMode::Async)).to_string();
+    compare("persist_mode async", is_late(wanted), is_late(found));
     if wanted.duplicate_window > Duration::ZERO {
         let window = |config: &Config| format!("{:?}", config.duplicate_window);
         compare("duplicate_window", window(wanted), window(found));
@@ -446,29 +461,65 @@ fn differences(wanted: &Config, found: &Config) -> Vec<String> {
 
 /// What all nodes have in common, as the first of them decided.
 async fn record(link: &Link, meta: &Bucket, options: &Options) -> Result<Record, OpenError> {
-    const KEY: &str = "log";
-    let own = Record { format: FORMAT, epoch: fresh_epoch(), fingerprint: options.fingerprint.clone() };
+    let own = Record {
+        format: FORMAT,
+        epoch: fresh_epoch(),
+        fingerprint: options.fingerprint.clone(),
+        rules: rules(options),
+    };
     let found = patiently(|| async {
         loop {
-            let kept = meta.get(link, KEY).await?;
+            let kept = meta.get(link, RECORD).await?;
             if let Some(stored) = kept.value {
-                return Ok(stored.payload);
+                return Ok((kept.revision, stored.payload));
             }
             let value: bytes::Bytes = serde_json::to_vec(&own).expect("a record is plain JSON").into();
-            match meta.replace(link, KEY, kept.revision, value.clone(), HeaderMap::new()).await {
-                Ok(_) => return Ok(value),
+            match meta.replace(link, RECORD, kept.revision, value.clone(), HeaderMap::new()).await {
+                Ok(revision) => return Ok((revision, value)),
                 Err(Fault::Raced) => {}
                 Err(fault) => return Err(fault),
             }
         }
     });
-    let found = found.await.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
+    let (revision, found) = found.await.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
+    let record = judge(&found, options)?;
+    if record.rules != own.rules {
+        tracing::warn!(
+            before = record.rules,
+            now = own.rules,
+            "another gateway of this log was started with other rules; retention is every gateway's work, so the shortest wins"
+        );
+        let newer = Record { rules: own.rules, fingerprint: own.fingerprint, ..record };
+        let value = serde_json::to_vec(&newer).expect("a record is plain JSON").into();
+        // Only so that the next one is told. Whoever was faster is told as much.
+        let _ = meta.replace(link, RECORD, revision, value, HeaderMap::new()).await;
+        return Ok(newer);
+    }
+    Ok(record)
+}
+
+/// What a gateway keeps and allows, in words that are the same for the same.
+fn rules(options: &Options) -> String {
+    let words = |rule: Retention| {
+        let age = rule.age.map_or("any age".into(), |age| format!("{} s", age.as_secs_f64()));
+        let count = rule.count.map_or("any number".into(), |count| count.to_string());
+        format!("{age}, {count}")
+    };
+    let mut topics: Vec<_> =
+        options.retention.topics.iter().map(|(name, rule)| (name.as_str(), words(*rule))).collect();
+    topics.sort();
+    let topics: String = topics.into_iter().map(|(name, rule)| format!("; {name}: {rule}")).collect();
+    format!("at most {} topics; kept: {}{topics}", options.topics, words(options.retention.default))
+}
+
+/// Reads what all nodes have in common, and whether this one has it too.
+fn judge(found: &[u8], options: &Options) -> Result<Record, OpenError> {
     #[derive(Deserialize)]
     struct Form {
         format: u32,
     }
-    let form = serde_json::from_slice::<Form>(&found).map_or(0, |form| form.format);
-    let record = serde_json::from_slice::<Record>(&found).ok().filter(|record| record.format == FORMAT);
+    let form = serde_json::from_slice::<Form>(found).map_or(0, |form| form.format);
+    let record = serde_json::from_slice::<Record>(found).ok().filter(|record| record.format == FORMAT);
     let record = record.ok_or_else(|| OpenError::Newer { name: options.name.clone(), found: form })?;
     if record.fingerprint != options.fingerprint {
         return Err(OpenError::OtherKey { name: options.name.clone() });
@@ -494,16 +545,4 @@ async fn patiently<T, F: Future<Output = Result<T, Fault>>>(mut ask: impl FnMut(
         tokio::time::sleep(PAUSE).await;
     }
     Err(Fault::Unavailable(last.unwrap_or_else(|| "nobody answers".into())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_compared_by_their_numbers() {
-        let old = |text| version(text) < OLDEST;
-        assert!(old("2.9.10") && old("2.10.29") && old("1.99.0"));
-        assert!(!old("2.11.0") && !old("2.15.1") && !old("2.12.0-RC.1") && !old("3.0.0") && !old("edge"));
-    }
 }

@@ -4,12 +4,13 @@
 //! replica that lacks part of it shows.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_nats::jetstream::stream::Info;
 use salon_protocol::{Entry, EnvelopeId, Message, Position, Timestamp, TopicName};
 use serde::{Deserialize, Serialize};
 
-use super::link::{ANSWER, Batch, Fault, millis};
+use super::link::{ANSWER, Batch, Fault, Link, Stored, millis};
 use super::{Shared, topic};
 use crate::{Found, MOST_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
 
@@ -19,6 +20,8 @@ const FIRST_LOOK: u64 = 16;
 const MOST_ASKED: u64 = 1024;
 /// How often a replica is asked for what it lacks before the leader is.
 const TRIES: usize = 3;
+/// How long to wait before reading again.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is kept of a topic: everything after `trimmed` up to and with `head`.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +70,27 @@ fn page<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>, limit: usize) -> usiz
     count
 }
 
+fn text_bytes(entries: &[Arc<Entry>]) -> usize {
+    entries.iter().map(|entry| entry.envelope.text().len()).sum()
+}
+
+/// What was read; `None` where something was missing.
+fn there(read: Result<Vec<Arc<Entry>>, Fault>) -> Result<Option<Vec<Arc<Entry>>>, ReadError> {
+    match read {
+        Ok(entries) => Ok(Some(entries)),
+        Err(Fault::Missing) => Ok(None),
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// A topic's stream as its leader describes it.
+pub(super) struct Room {
+    pub(super) name: TopicName,
+    pub(super) info: Info,
+    /// What time it is there.
+    pub(super) now: Option<Timestamp>,
+}
+
 impl Shared {
     /// What is kept of a topic; `None` when nobody ever entered it.
     pub(super) async fn extent(&self, name: &TopicName) -> Result<Option<Extent>, Fault> {
@@ -81,18 +105,44 @@ impl Shared {
         Position { epoch: self.epoch, offset }
     }
 
+    /// Reads. What retention removes meanwhile is read for again: by what is kept then, it is a gap, or not wanted.
     pub(super) async fn read(&self, name: &TopicName, span: Span, limit: usize) -> Result<Vec<Arc<Entry>>, ReadError> {
-        let extent = self.extent(name).await?;
-        let (trimmed, head) = extent.map_or((0, 0), |extent| (extent.trimmed, extent.head));
+        for _ in 0..TRIES {
+            match self.read_once(name, span, limit).await? {
+                Some(entries) => return Ok(entries),
+                None => tokio::time::sleep(PAUSE).await,
+            }
+        }
+        Err(ReadError::Unavailable("no server has these entries yet".into()))
+    }
+
+    /// One try; `None` where entries were not there that should have been.
+    async fn read_once(
+        &self,
+        name: &TopicName,
+        span: Span,
+        limit: usize,
+    ) -> Result<Option<Vec<Arc<Entry>>>, ReadError> {
+        let mut extent = self.extent(name).await?;
+        let trimmed = extent.map_or(0, |extent| extent.trimmed);
         let gap = Err(ReadError::Gap { resume: self.position(trimmed) });
+        let head = extent.map_or(0, |extent| extent.head);
         let through = match span {
             Span::After(position) => {
+                if let Some(extent) = &mut extent {
+                    // What has come by here may be more than the leader counts yet, and nobody is fed it again.
+                    let followed = self.followed(name).and_then(|topic| topic.head()).unwrap_or_default();
+                    extent.head = extent.head.max(followed);
+                }
                 let after = match extent {
                     Some(extent) => extent.after(position.offset),
                     None => Some(0).filter(|_| position.offset == 0),
                 };
                 return match after.filter(|_| position.epoch == self.epoch) {
-                    Some(after) => Ok(self.read_forward(name, after, head, limit).await?),
+                    Some(after) => {
+                        let head = extent.map_or(0, |extent| extent.head);
+                        there(self.read_forward(name, after, head, limit).await)
+                    }
                     None => gap,
                 };
             }
@@ -104,7 +154,7 @@ impl Shared {
                 None => head,
             },
         };
-        Ok(self.read_back(name, trimmed, through, limit).await?)
+        there(self.read_back(name, trimmed, through, limit).await)
     }
 
     /// The offset of the newest entry that arrived before a time. Times are the servers'.
@@ -130,14 +180,14 @@ impl Shared {
         head: u64,
         limit: usize,
     ) -> Result<Vec<Arc<Entry>>, Fault> {
-        let limit = u64::try_from(limit).unwrap_or(u64::MAX);
-        let mut found = Vec::new();
-        let (mut at, through) = (after, head.min(after.saturating_add(limit)));
-        let mut bytes = 0;
-        while at < through && bytes < MOST_PAGE_BYTES {
-            let more = self.range(name, at, through, MOST_PAGE_BYTES - bytes).await?;
-            bytes += more.iter().map(|entry| entry.envelope.text().len()).sum::<usize>();
-            at = more.last().map_or(through, |last| last.position.offset);
+        let mut found: Vec<Arc<Entry>> = Vec::new();
+        let (mut at, mut bytes) = (after, 0);
+        while at < head && found.len() < limit && bytes < MOST_PAGE_BYTES {
+            let wanted = u64::try_from(limit - found.len()).unwrap_or(u64::MAX);
+            let row = self.range(name, at, head.min(at.saturating_add(wanted)), MOST_PAGE_BYTES - bytes).await?;
+            at = row.last().map_or(head, |last| last.sequence);
+            let more = self.entries(&row);
+            bytes += text_bytes(&more);
             found.extend(more);
         }
         let count = page(found.iter(), usize::MAX);
@@ -152,25 +202,26 @@ impl Shared {
         through: u64,
         limit: usize,
     ) -> Result<Vec<Arc<Entry>>, Fault> {
-        let oldest = through.saturating_sub(u64::try_from(limit).unwrap_or(u64::MAX)).max(trimmed);
         let mut pieces: Vec<Vec<Arc<Entry>>> = Vec::new();
-        let (mut end, mut count, mut bytes) = (through, 0_u64, 0);
-        while end > oldest && bytes < MOST_PAGE_BYTES {
+        let (mut end, mut seen, mut count, mut bytes) = (through, 0_u64, 0, 0);
+        while end > trimmed && count < limit && bytes < MOST_PAGE_BYTES {
             // As many as would fill the page if they are as long as those so far.
-            let guess = match count {
+            let fitting = match seen {
                 0 => FIRST_LOOK,
-                count => ((MOST_PAGE_BYTES - bytes) as u64 * count / (bytes as u64).max(1)).clamp(1, MOST_ASKED),
+                seen => ((MOST_PAGE_BYTES - bytes) as u64).saturating_mul(seen) / (bytes as u64).max(1),
             };
-            let begin = end.saturating_sub(guess).max(oldest);
+            let guess = fitting.min(u64::try_from(limit - count).unwrap_or(u64::MAX)).clamp(1, MOST_ASKED);
+            let begin = end.saturating_sub(guess).max(trimmed);
             let mut piece = Vec::new();
             let mut at = begin;
             while at < end {
-                let more = self.range(name, at, end, MOST_PAGE_BYTES).await?;
-                at = more.last().map_or(end, |last| last.position.offset);
-                piece.extend(more);
+                let row = self.range(name, at, end, MOST_PAGE_BYTES).await?;
+                at = row.last().map_or(end, |last| last.sequence);
+                piece.extend(self.entries(&row));
             }
-            count += end - begin;
-            bytes += piece.iter().map(|entry| entry.envelope.text().len()).sum::<usize>();
+            seen += end - begin;
+            count += piece.len();
+            bytes += text_bytes(&piece);
             pieces.push(piece);
             end = begin;
         }
@@ -180,24 +231,27 @@ impl Shared {
         Ok(found)
     }
 
-    /// Some entries after an offset, at least one unless all of them are gone.
-    async fn range(&self, name: &TopicName, after: u64, through: u64, bytes: usize) -> Result<Vec<Arc<Entry>>, Fault> {
+    /// Those of some messages that are entries. Another one was told of when it came by.
+    fn entries(&self, row: &[Stored]) -> Vec<Arc<Entry>> {
+        row.iter().filter_map(|stored| topic::entry(self.epoch, stored).ok()).collect()
+    }
+
+    /// Some messages after an offset, at least one, and each the next. `Missing` where the first of them is not there.
+    async fn range(&self, name: &TopicName, after: u64, through: u64, bytes: usize) -> Result<Vec<Stored>, Fault> {
         let stream = self.link.names.room(name);
         let count = usize::try_from((through - after).min(MOST_ASKED)).expect("few");
         let batch = Batch { from: Some(after + 1), count, bytes: Some(bytes.max(1)), ..Batch::default() };
-        let mut found = Vec::new();
         for _ in 0..TRIES {
-            found = self.link.batch(&stream, &batch).await?;
+            let mut found = self.link.batch(&stream, &batch).await?;
+            let in_a_row = (after + 1..=through).zip(&found).take_while(|(next, stored)| *next == stored.sequence);
+            let in_a_row = in_a_row.count();
+            found.truncate(in_a_row);
             if !found.is_empty() {
-                break;
+                return Ok(found);
             }
         }
-        if found.is_empty() {
-            found.extend(self.link.by_sequence(&stream, after + 1).await?);
-        }
-        // One that was removed meanwhile is a gap, which whoever reads on finds.
-        let wanted = found.iter().filter(|stored| (after + 1..=through).contains(&stored.sequence));
-        Ok(wanted.filter_map(|stored| topic::entry(self.epoch, stored).ok()).collect())
+        let first = self.link.by_sequence(&stream, after + 1).await?;
+        Ok(vec![first.ok_or(Fault::Missing)?])
     }
 
     pub(super) async fn find(self: &Arc<Self>, name: &TopicName, id: &EnvelopeId) -> Result<Option<Found>, ReadError> {
@@ -232,48 +286,51 @@ impl Shared {
         Ok(topic.standing(extent.trimmed))
     }
 
-    /// Every topic's stream, as their leaders describe them.
-    pub(super) async fn rooms(&self) -> Result<Vec<(TopicName, Info)>, Fault> {
-        #[derive(Serialize)]
-        struct Wanted<'a> {
-            subject: &'a str,
-            offset: usize,
-        }
-        #[derive(Deserialize)]
-        struct Listed {
-            total: usize,
-            streams: Option<Vec<Info>>,
-        }
-        let subject = self.link.names.rooms();
-        let mut found = Vec::new();
-        let mut offset = 0;
-        loop {
-            let wanted = Wanted { subject: &subject, offset };
-            let listed: Listed = self.link.ask("STREAM.LIST".into(), &wanted).await?;
-            let streams = listed.streams.unwrap_or_default();
-            offset += streams.len();
-            let is_all = streams.is_empty() || offset >= listed.total;
-            for info in streams {
-                let name = info.config.metadata.get(super::TOPIC).and_then(|name| TopicName::new(name).ok());
-                match name {
-                    Some(name) => found.push((name, info)),
-                    None => tracing::warn!(stream = info.config.name, "a stream does not say which topic it is of"),
-                }
-            }
-            if is_all {
-                return Ok(found);
-            }
-        }
-    }
-
     pub(super) async fn topics(&self) -> Result<Vec<TopicSummary>, ReadError> {
-        let summary = |(name, info): (TopicName, Info)| TopicSummary {
+        let summary = |Room { name, info, .. }: Room| TopicSummary {
             name,
             entries: info.state.messages,
             newest: (info.state.messages > 0).then(|| millis(info.state.last_timestamp.unix_timestamp_nanos())),
         };
-        let mut topics: Vec<_> = self.rooms().await?.into_iter().map(summary).collect();
+        let mut topics: Vec<_> = rooms(&self.link).await?.into_iter().map(summary).collect();
         topics.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         Ok(topics)
+    }
+}
+
+/// Every topic's stream, as their leaders describe them.
+pub(super) async fn rooms(link: &Link) -> Result<Vec<Room>, Fault> {
+    #[derive(Serialize)]
+    struct Wanted<'a> {
+        subject: &'a str,
+        offset: usize,
+    }
+    #[derive(Deserialize)]
+    struct Listed {
+        total: usize,
+        streams: Option<Vec<serde_json::Value>>,
+    }
+    let subject = link.names.rooms();
+    let mut found = Vec::new();
+    let mut offset = 0;
+    loop {
+        let wanted = Wanted { subject: &subject, offset };
+        let listed: Listed = link.ask("STREAM.LIST".into(), &wanted).await?;
+        let streams = listed.streams.unwrap_or_default();
+        offset += streams.len();
+        let is_all = streams.is_empty() || offset >= listed.total;
+        for described in streams {
+            let now = described.get("ts").and_then(|now| Timestamp::parse(now.as_str()?));
+            let info: Info =
+                serde_json::from_value(described).map_err(|_| Fault::Damaged("a list of streams".into()))?;
+            let name = info.config.metadata.get(super::TOPIC).and_then(|name| TopicName::new(name).ok());
+            match name {
+                Some(name) => found.push(Room { name, info, now }),
+                None => tracing::warn!(stream = info.config.name, "a stream does not say which topic it is of"),
+            }
+        }
+        if is_all {
+            return Ok(found);
+        }
     }
 }

@@ -16,7 +16,7 @@ use super::names::token;
 use crate::folded::Folded;
 use crate::{OpenRequest, Standing};
 
-/// How many bytes a part has.
+/// How many bytes a part has, where the servers take so many.
 const PART: usize = 512 * 1024;
 
 /// Names the further parts: how many, and what they are called by.
@@ -81,11 +81,12 @@ impl Snapshot {
         let (bucket, link) = (&shared.standings, &shared.link);
         let bytes = Bytes::from(self.write());
         let mut headers = HeaderMap::new();
-        let further = bytes.len().saturating_sub(1) / PART;
+        let most = PART.min(shared.longest()).max(1);
+        let further = bytes.len().saturating_sub(1) / most;
         // No two that are kept are as of the same position by the same node.
         let mark = format!("{}-{}", shared.node, self.head);
         for part in 1..=further {
-            let slice = bytes.slice(part * PART..bytes.len().min((part + 1) * PART));
+            let slice = bytes.slice(part * most..bytes.len().min((part + 1) * most));
             bucket.put(link, &format!("{key}.{mark}.{part}"), slice).await?;
         }
         if further > 0 {
@@ -95,7 +96,7 @@ impl Snapshot {
         if before.revision != revision {
             return Err(Fault::Raced);
         }
-        let kept = bucket.replace(link, &key, revision, bytes.slice(..bytes.len().min(PART)), headers).await?;
+        let kept = bucket.replace(link, &key, revision, bytes.slice(..bytes.len().min(most)), headers).await?;
         let older = before.value.and_then(|older| older.headers.get(PARTS).map(|parts| parts.as_str().to_owned()));
         if let Some((count, mark)) = older.as_deref().and_then(|parts| parts.split_once(' ')) {
             for part in 1..=count.parse::<usize>().unwrap_or_default() {

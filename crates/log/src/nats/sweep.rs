@@ -3,13 +3,14 @@
 //! Every node does this for every topic. What one has done the next finds done.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use salon_protocol::{Timestamp, TopicName};
+use futures_util::{StreamExt, stream};
+use salon_protocol::Timestamp;
 
 use super::Shared;
 use super::link::{ANSWER, Fault};
-use super::reader::Extent;
+use super::reader::{Extent, Room, rooms};
 use super::snapshot::Snapshot;
 use super::topic::Topic;
 
@@ -19,35 +20,50 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(60);
 /// How far a topic may go beyond what was kept of it last.
 const MOST_BEHIND: u64 = 1000;
 
+/// How many topics are looked after at once.
+const AT_ONCE: usize = 8;
+
 /// How long a topic that nobody uses is followed.
 const IDLE: Duration = Duration::from_secs(300);
 
 impl Shared {
-    /// Goes through all topics once.
+    /// Goes through all topics once. What cannot be done for one is told at the end, and keeps nobody else waiting for long.
     pub(super) async fn sweep(self: &Arc<Self>) -> Result<(), Fault> {
         self.put_away();
-        for (name, info) in self.rooms().await? {
-            let extent = Extent::from(&info);
-            let gone = self.gone(&name, extent).await?;
-            let followed = self.followed(&name);
-            if gone > extent.trimmed {
-                let topic = self.topic(&name).map_err(Fault::unavailable)?;
-                topic.reach(extent.head, ANSWER).await?;
-                if self.keep(&topic, extent, gone).await? >= gone {
-                    self.link.purge(&topic.stream, None, gone + 1).await?;
-                }
-            } else if let Some(topic) = followed
-                && topic.head().is_some_and(|head| head >= topic.kept().map_or(0, |(_, kept)| kept) + MOST_BEHIND)
-            {
-                self.keep(&topic, extent, 0).await?;
+        let rooms = rooms(&self.link).await?;
+        let tended = stream::iter(rooms).map(|room| async move {
+            let tended = self.tend(&room).await;
+            if let Err(fault) = &tended {
+                tracing::warn!(topic = %room.name, %fault, "a topic's retention could not be looked after; it is tried again");
             }
+            tended
+        });
+        let tended: Vec<_> = tended.buffer_unordered(AT_ONCE).collect().await;
+        tended.into_iter().collect()
+    }
+
+    /// Does for one topic what is due.
+    async fn tend(self: &Arc<Self>, room: &Room) -> Result<(), Fault> {
+        let extent = Extent::from(&room.info);
+        let gone = self.gone(room, extent).await?;
+        if gone > extent.trimmed {
+            let topic = self.topic(&room.name).map_err(Fault::unavailable)?;
+            topic.reach(extent.head, ANSWER).await?;
+            if self.keep(&topic, extent, gone).await? >= gone {
+                self.link.purge(&topic.stream, None, gone + 1).await?;
+            }
+        } else if let Some(topic) = self.followed(&room.name)
+            && topic.head().is_some_and(|head| head >= topic.kept().map_or(0, |(_, kept)| kept) + MOST_BEHIND)
+        {
+            self.keep(&topic, extent, 0).await?;
         }
         Ok(())
     }
 
-    /// The offset of the newest entry that is not to be kept.
-    async fn gone(&self, name: &TopicName, extent: Extent) -> Result<u64, Fault> {
-        let rule = self.options.retention.of(name);
+    /// The offset of the newest entry that is not to be kept. Ages are by the servers' clock, which gave the entries their times: what
+    /// time it is here must not decide for all.
+    async fn gone(&self, room: &Room, extent: Extent) -> Result<u64, Fault> {
+        let rule = self.options.retention.of(&room.name);
         let mut gone = extent.trimmed;
         if let Some(count) = rule.count {
             gone = gone.max(extent.head.saturating_sub(count));
@@ -55,13 +71,13 @@ impl Shared {
         if let Some(age) = rule.age
             && extent.head > extent.trimmed
         {
-            let now = Timestamp::from_system(SystemTime::now());
+            let now = room.now.ok_or_else(|| Fault::Damaged("what the server says of its clock".into()))?;
             let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
             let horizon = Timestamp(now.0.saturating_sub(age));
             if extent.oldest >= horizon {
                 return Ok(gone.min(extent.head));
             }
-            gone = gone.max(self.newest_before(name, extent, horizon).await?);
+            gone = gone.max(self.newest_before(&room.name, extent, horizon).await?);
         }
         Ok(gone.min(extent.head))
     }

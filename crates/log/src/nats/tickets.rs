@@ -1,6 +1,6 @@
 //! Tickets: small values that are kept for a moment and taken once, by whichever node.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Nats;
 use super::link::Fault;
@@ -8,6 +8,20 @@ use crate::ReadError;
 
 /// How long a ticket is kept.
 pub(super) const LIFETIME: Duration = Duration::from_secs(30);
+/// How long an election is waited for, and how often is asked.
+const PATIENCE: Duration = Duration::from_secs(8);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Asks again while nobody answers, for as long as whoever shows a ticket waits.
+async fn waiting<T, F: Future<Output = Result<T, Fault>>>(mut ask: impl FnMut() -> F) -> Result<T, Fault> {
+    let by = Instant::now() + PATIENCE;
+    loop {
+        match ask().await {
+            Err(Fault::Unavailable(_)) if Instant::now() < by => tokio::time::sleep(PAUSE).await,
+            answer => return answer,
+        }
+    }
+}
 
 impl Nats {
     /// Keeps a value under a key that has not been used: letters and digits.
@@ -15,7 +29,9 @@ impl Nats {
         if let Some(why) = self.shared.trouble() {
             return Err(ReadError::Unavailable(why));
         }
-        self.shared.tickets.put(&self.shared.link, key, value.into()).await?;
+        let value = bytes::Bytes::from(value);
+        // The same key and value again are the same ticket.
+        waiting(|| self.shared.tickets.put(&self.shared.link, key, value.clone())).await?;
         Ok(())
     }
 
@@ -25,7 +41,7 @@ impl Nats {
             return Err(ReadError::Unavailable(why));
         }
         let (bucket, link) = (&self.shared.tickets, &self.shared.link);
-        let kept = bucket.get(link, key).await?;
+        let kept = waiting(|| bucket.get(link, key)).await?;
         let Some(stored) = kept.value else { return Ok(None) };
         match bucket.remove(link, key, Some(kept.revision)).await {
             Ok(_) => Ok(Some(stored.payload.to_vec())),

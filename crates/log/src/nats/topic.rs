@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::stream::Info;
 use salon_protocol::{Entry, Envelope, Position, TopicName};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -20,6 +21,8 @@ use crate::folded::Folded;
 const PAUSE: Duration = Duration::from_millis(250);
 /// How often to look for a stream that somebody may have made without telling.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How long a leader may lack what has come by here before it counts as lost: one that was just elected may be late.
+const ELECTED: Duration = Duration::from_secs(5);
 
 pub(super) struct Topic {
     pub(super) name: TopicName,
@@ -42,6 +45,8 @@ pub(super) struct Topic {
 #[derive(Default)]
 struct State {
     fold: Folded,
+    /// As of where: what is folded and how far are changed together, and read together.
+    folded: u64,
     /// Entries that the lane waits for, by the last token of their subjects.
     expected: HashSet<String>,
     /// What was kept last, as far as this node knows: its revision, and as of where.
@@ -131,7 +136,7 @@ impl Topic {
     pub(super) fn standing(&self, trimmed: u64) -> Standing {
         let mut state = self.state();
         state.fold.forget(trimmed);
-        let head = self.head().unwrap_or_default();
+        let head = state.folded;
         state.fold.clone().standing(Position { epoch: self.epoch, offset: head })
     }
 
@@ -181,11 +186,16 @@ impl Topic {
     /// Follows until something is odd, and says what.
     async fn follow_once(&self, shared: &Arc<Shared>) -> Fault {
         let followed = async {
-            let info = shared.link.info(&self.stream).await?;
-            let trimmed = info.state.first_sequence.saturating_sub(1);
+            let state = self.look(shared, self.head().unwrap_or_default()).await?.state;
+            let (trimmed, last) = (state.first_sequence.saturating_sub(1), state.last_sequence);
             let mut head = match self.head() {
-                Some(head) if head >= trimmed => head,
-                known => self.restore(shared, trimmed, known.is_some()).await?,
+                Some(head) if (trimmed..=last).contains(&head) => head,
+                known => {
+                    if known.is_some_and(|head| head > last) {
+                        tracing::error!(topic = %self.name, "NATS has lost entries that were stored; what it has is read anew");
+                    }
+                    self.restore(shared, trimmed, known.is_some()).await?
+                }
             };
             let from = DeliverPolicy::ByStartSequence { start_sequence: head + 1 };
             let course = Course { stream: &self.stream, from, filter: None, headers_only: false };
@@ -205,10 +215,27 @@ impl Topic {
         }
     }
 
+    /// What the leader says of the stream, once it has everything up to an offset, or after a while without.
+    async fn look(&self, shared: &Shared, offset: u64) -> Result<Info, Fault> {
+        let by = Instant::now() + ELECTED;
+        loop {
+            let info = shared.link.info(&self.stream).await?;
+            if info.state.last_sequence >= offset || Instant::now() >= by {
+                return Ok(info);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
     /// Begins from what was kept, or from the oldest entry there is.
     async fn restore(&self, shared: &Shared, trimmed: u64, has_begun: bool) -> Result<u64, Fault> {
         let kept = Snapshot::load(shared, &self.name).await?;
         let (fold, head, kept) = match kept {
+            // Nothing can be built on what stood on entries that are lost.
+            Some((revision, kept)) if self.look(shared, kept.head).await?.state.last_sequence < kept.head => {
+                tracing::error!(topic = %self.name, "NATS has lost entries; who was present is read anew");
+                (Folded::default(), trimmed, Some((revision, 0)))
+            }
             Some((revision, kept)) => {
                 let head = kept.head;
                 (kept.fold(), head, Some((revision, head)))
@@ -221,6 +248,7 @@ impl Topic {
         let head = head.max(trimmed);
         let mut state = self.state();
         state.fold = fold;
+        state.folded = head;
         state.kept = kept;
         drop(state);
         self.head.send_replace(Some(head));
@@ -253,6 +281,7 @@ impl Topic {
             }
         }
         state.fold.forget(0);
+        state.folded = head;
         drop(state);
         if !entries.is_empty() {
             shared.hub.feed(&self.name, &entries);

@@ -31,6 +31,8 @@ use crate::{ContextStore, MOST_PAGE_BYTES, ReadError};
 /// How long a write is tried.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long a leader may lack what has come by here before it counts as lost.
+const ELECTED: Duration = Duration::from_secs(5);
 /// How many old versions are asked for at once.
 const AT_ONCE: usize = 8;
 /// Stands for a scope or a key where something is forgotten. No digest is that short.
@@ -41,6 +43,8 @@ const EXPECTED_SUBJECTS: &str = "Nats-Expected-Last-Subject-Sequence-Subject";
 pub(super) struct Writing {
     address: Address,
     write: Write,
+    /// When it was submitted.
+    since: Instant,
     reply: oneshot::Sender<Result<Written, WriteError>>,
 }
 
@@ -145,12 +149,23 @@ impl Context {
     }
 
     async fn follow_once(&self, shared: &Arc<Shared>) {
-        let head = *self.head.borrow();
+        let (stream, _) = shared.link.names.context();
+        let mut head = *self.head.borrow();
+        match self.is_lost(shared, &stream, head.unwrap_or_default()).await {
+            Ok(false) => {}
+            Ok(true) => {
+                tracing::error!(topic = %self.topic, "NATS has lost values that were stored; what it has is read anew");
+                *self.index() = Index::default();
+                self.head.send_replace(None);
+                shared.feeds.miss(&self.topic);
+                head = None;
+            }
+            Err(_) => return,
+        }
         let from = match head {
             None => DeliverPolicy::LastPerSubject,
             Some(head) => DeliverPolicy::ByStartSequence { start_sequence: head + 1 },
         };
-        let (stream, _) = shared.link.names.context();
         let filter = Some(format!("{}.>", shared.link.names.context_of(&self.topic)));
         let course = Course { stream: &stream, from, filter, headers_only: true };
         let Ok((mut follow, mut waiting)) = Follow::begin(&shared.link, course).await else { return };
@@ -181,14 +196,39 @@ impl Context {
         }
     }
 
+    /// Whether the stream has less than has come by here, also after a while: a leader that was just elected may be late.
+    async fn is_lost(&self, shared: &Shared, stream: &str, head: u64) -> Result<bool, Fault> {
+        let by = Instant::now() + ELECTED;
+        loop {
+            if shared.link.info(stream).await?.state.last_sequence >= head {
+                return Ok(false);
+            }
+            if Instant::now() >= by {
+                return Ok(true);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
     /// Writes, one after the other, until nobody can any more.
     pub(super) async fn write_all(
         self: Arc<Self>,
         shared: Arc<Shared>,
         mut writings: mpsc::UnboundedReceiver<Writing>,
     ) {
-        while let Some(Writing { address, write, reply }) = writings.recv().await {
-            let written = self.write(&shared, &address, &write).await;
+        // Whoever waited behind a write that was given up on has waited for as long, and in vain.
+        let mut gave_up: Option<Instant> = None;
+        while let Some(Writing { address, write, since, reply }) = writings.recv().await {
+            let written = match shared.trouble() {
+                Some(why) => Err(WriteError::Unavailable(why)),
+                None if gave_up.is_some_and(|then| since <= then) => {
+                    Err(WriteError::Unavailable("NATS did not answer in time".into()))
+                }
+                None => self.write(&shared, &address, &write).await,
+            };
+            if matches!(written, Err(WriteError::Unavailable(_))) {
+                gave_up = Some(Instant::now());
+            }
             // Whoever wrote may have gone.
             let _ = reply.send(written);
         }
@@ -403,9 +443,10 @@ impl ContextStore for Nats {
         if let Some(why) = self.shared.trouble().filter(|_| !*self.shared.stop.borrow()) {
             return std::future::ready(Err(WriteError::Unavailable(why))).boxed();
         }
-        let (reply, outcome) = oneshot::channel();
+        let (since, (reply, outcome)) = (Instant::now(), oneshot::channel());
         let topic = address.topic.clone();
-        let submitted = self.shared.with_context(&topic, |context| context.submit(Writing { address, write, reply }));
+        let submitted =
+            self.shared.with_context(&topic, |context| context.submit(Writing { address, write, since, reply }));
         if submitted != Some(true) {
             return std::future::ready(closed()).boxed();
         }
