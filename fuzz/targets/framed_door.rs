@@ -153,11 +153,11 @@ impl Door {
             *next += 1;
             *next
         });
-        if !self.open.contains_key(&number) {
-            self.open.insert(number, 0);
+        let heard = self.open.entry(number).or_insert_with(|| {
             self.dialect.handle_event(Event::StreamOpened(StreamId(number), Opening::Duplex), now);
-        }
-        *self.open.entry(number).or_default() += 1;
+            0
+        });
+        *heard += 1;
         self.dialect.handle_frame(StreamId(number), Frame::Binary(frame.into()), now);
         self.collect();
     }

@@ -1,0 +1,303 @@
+//! A room for one door: any events between anything the client says, and the rules that every door keeps to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use salon_dialects::mcp::listing::{Listing, read_page};
+use salon_dialects::{Action, Dialect, Event, Form, Frame, History, Joined, Listen, Opening, Stamps, StreamId, Ticket};
+use salon_protocol::{
+    CloseReason, Code, Compose, Draft, Entry, Envelope, EnvelopeId, Kind, Limits, McpVersion, Message, Participant,
+    ParticipantId, Position, Refusal, RpcId, Timestamp, TopicName,
+};
+use serde_json::value::RawValue;
+
+pub const LIMITS: Limits = Limits { message: 4096, depth: 16, recipients: 4 };
+
+/// Parts the input into pieces: the byte after each says what comes next.
+const SEPARATOR: u8 = 0xff;
+
+/// The pieces of an input that are text, each with the byte before it.
+pub fn pieces(bytes: &[u8]) -> impl Iterator<Item = (u8, &str)> {
+    bytes.split(|byte| *byte == SEPARATOR).filter_map(|piece| {
+        let (what, body) = piece.split_first()?;
+        Some((*what, std::str::from_utf8(body).ok()?))
+    })
+}
+
+pub fn id(text: &str) -> ParticipantId {
+    ParticipantId::new(text).expect("a name")
+}
+
+pub fn topic() -> TopicName {
+    TopicName::new("room:a").expect("a name")
+}
+
+pub fn is_json(text: &str) {
+    assert!(serde_json::from_str::<&RawValue>(text).is_ok(), "{text}");
+}
+
+/// What one door has for itself.
+pub trait Rules {
+    /// What participants answer when they are asked to initialize, or anything else.
+    const ANSWER: &str;
+    /// How much time passes at the least when some does.
+    const STEP: Duration;
+    /// How the request begins that a message comes with, where each has its own.
+    fn opening(&self, what: u8) -> Opening;
+    /// The door wants this published.
+    fn published(&self, draft: &Draft);
+    /// The door says this to its client.
+    fn said(&self, text: &str);
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Open,
+    Begun(Form),
+    Finished,
+}
+
+pub struct Room<D, R> {
+    door: D,
+    rules: R,
+    now: Instant,
+    duplex: bool,
+    streams: HashMap<StreamId, Stream>,
+    next: u32,
+    said: u32,
+    /// Requests of the door's: the envelope and whom it asks.
+    open: Vec<(EnvelopeId, ParticipantId)>,
+    /// What becomes of the next draft, unless it is accepted.
+    refuses: Option<Code>,
+    tickets: u64,
+    closed: bool,
+}
+
+impl<D: Dialect, R: Rules> Room<D, R> {
+    pub fn open(duplex: bool, rules: R, door: impl FnOnce(Stamps, Instant) -> D) -> Self {
+        let now = Instant::now();
+        let mut door = door(Stamps::new("s", now, Timestamp(0)), now);
+        if duplex {
+            door.handle_event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex), now);
+        }
+        let (streams, open, refuses) = (HashMap::new(), Vec::new(), None);
+        let mut room =
+            Self { door, rules, now, duplex, streams, next: 0, said: 0, open, refuses, tickets: 0, closed: false };
+        room.acts();
+        room
+    }
+
+    /// Everything the input says, and then the end.
+    pub fn live<'a>(mut self, pieces: impl Iterator<Item = (u8, &'a str)>) {
+        for (what, text) in pieces {
+            self.happens(what, text);
+            if self.closed {
+                return self.is_over();
+            }
+        }
+        self.door.handle_event(Event::Closing(CloseReason::Shutdown), self.now);
+        self.acts();
+        assert!(self.closed, "what is to close has closed");
+        self.is_over();
+    }
+
+    fn is_over(&self) {
+        assert!(self.streams.values().all(|stream| *stream == Stream::Finished), "its streams have ended too");
+    }
+
+    fn happens(&mut self, what: u8, text: &str) {
+        match what % 12 {
+            0 => self.passes(R::STEP * u32::from(what)),
+            1 => self.overhears("bob", None, text),
+            2 => self.overhears("carol", self.open.last().map(|(id, _)| id.clone()), text),
+            3 => self.answers(what, text),
+            4 => self.answers(what, R::ANSWER),
+            5 => self.presence(if what & 16 == 0 { "join" } else { "leave" }),
+            6 => self.loses(),
+            7 => {
+                if let Some(stream) = self.streams.iter().find(|(_, stream)| **stream != Stream::Finished) {
+                    let stream = *stream.0;
+                    self.streams.insert(stream, Stream::Finished);
+                    self.door.handle_event(Event::StreamClosed(stream), self.now);
+                }
+            }
+            8 if !self.duplex => {
+                let stream = self.stream();
+                let listen = Listen { after: Some(text.into()).filter(|_| what & 16 == 0), endpoint: None };
+                self.door.handle_event(Event::StreamOpened(stream, Opening::Listen(listen)), self.now);
+            }
+            9 if text.is_empty() => {
+                self.refuses = Some(if what & 16 == 0 { Code::RateLimited } else { Code::RecipientNotFound });
+            }
+            _ => return self.hears(what, text),
+        }
+        self.acts();
+    }
+
+    /// The client says something.
+    pub fn hears(&mut self, what: u8, text: &str) {
+        let mut stream = StreamId::ONLY;
+        if !self.duplex {
+            stream = self.stream();
+            let opening = self.rules.opening(what);
+            self.door.handle_event(Event::StreamOpened(stream, opening), self.now);
+        }
+        self.door.handle_frame(stream, Frame::Text(text.into()), self.now);
+        self.acts();
+    }
+
+    fn stream(&mut self) -> StreamId {
+        self.next += 1;
+        self.streams.insert(StreamId(self.next), Stream::Open);
+        StreamId(self.next)
+    }
+
+    fn entry(&mut self, from: &str, kind: Kind, correlation: Option<&EnvelopeId>, payload: Box<RawValue>) {
+        self.said += 1;
+        let text = Compose {
+            id: &format!("e{}", self.said),
+            ts: Timestamp(0),
+            from: &id(from),
+            to: &[id("alice")],
+            kind,
+            correlation_id: correlation.map(EnvelopeId::as_str),
+            payload,
+        }
+        .text();
+        if let Ok(envelope) = Envelope::restore(text) {
+            self.door.handle_event(Event::Entry(stored(envelope)), self.now);
+        }
+    }
+
+    fn overhears(&mut self, from: &str, correlation: Option<EnvelopeId>, text: &str) {
+        if let Ok(payload) = RawValue::from_string(text.into()) {
+            self.entry(from, Kind::Mcp, correlation.as_ref(), payload);
+        }
+    }
+
+    fn answers(&mut self, what: u8, result: &str) {
+        if self.open.is_empty() {
+            return;
+        }
+        let (request, from) = self.open.remove(usize::from(what) % self.open.len());
+        let quoted = serde_json::Value::from(request.as_str());
+        let payload = format!(r#"{{"jsonrpc":"2.0","id":{quoted},"result":{result}}}"#);
+        self.overhears(from.as_str(), Some(request), &payload);
+    }
+
+    fn presence(&mut self, event: &str) {
+        let presence =
+            format!(r#"{{"event":"{event}","participant":{{"id":"bob","mcp":{{"version":"2025-06-18"}}}}}}"#);
+        let presence = RawValue::from_string(presence).expect("an object");
+        self.entry("system:gateway", Kind::Presence, None, presence);
+    }
+
+    fn loses(&mut self) {
+        let event = match self.open.pop() {
+            Some((request, callee)) => {
+                Event::CallFailed { id: RpcId::String(request.as_str().into()), request, callee }
+            }
+            None => Event::Gap,
+        };
+        self.door.handle_event(event, self.now);
+    }
+
+    fn passes(&mut self, time: Duration) {
+        self.now += time;
+        self.door.handle_timeout(self.now);
+        assert!(self.door.poll_timeout().is_none_or(|due| due > self.now), "what was due has been seen to");
+    }
+
+    /// Does what the door wants, and sees that it keeps to the rules.
+    fn acts(&mut self) {
+        while let Some(action) = self.door.poll_action() {
+            assert!(!self.closed, "nothing comes after the end: {action:?}");
+            match action {
+                Action::Join(_) => self.door.handle_event(Event::Joined(joined()), self.now),
+                Action::Publish(ticket, draft) | Action::Reply(ticket, draft) => self.publishes(ticket, *draft),
+                Action::Consult(who, listing) => {
+                    let items = read_page(listing, &page(listing)).map(|(items, _)| items.into());
+                    self.door.handle_event(Event::Consulted { who, listing, items }, self.now);
+                }
+                Action::Permissions { who, request } => {
+                    let granted = if who.as_str() == "bob" { vec!["p".to_owned()] } else { Vec::new() };
+                    self.door.handle_event(Event::Permissions { request, granted: granted.into() }, self.now);
+                }
+                Action::Begin(stream, head) => {
+                    let before = self.streams.insert(stream, Stream::Begun(head.form));
+                    assert_eq!(before, Some(Stream::Open), "a stream begins once");
+                }
+                Action::Send(stream, frame) | Action::Refuse(stream, _, frame) => self.sends(stream, &frame),
+                Action::Finish(stream) => {
+                    let before = self.streams.insert(stream, Stream::Finished);
+                    assert!(matches!(before, Some(Stream::Begun(_))), "what ends has begun: {before:?}");
+                }
+                Action::Close(_) => self.closed = true,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn publishes(&mut self, ticket: Ticket, draft: Draft) {
+        assert!(ticket.0 > self.tickets, "a ticket is never used again");
+        self.tickets = ticket.0;
+        let envelope = draft.envelope();
+        assert_eq!(envelope.from().as_str(), "alice");
+        self.rules.published(&draft);
+        let event = if let Some(code) = self.refuses.take() {
+            Event::Refused { ticket, refusal: Refusal::new(code, "no").regarding(Some(envelope.id().clone())) }
+        } else {
+            if let (Some(Message::Request { .. }), [to]) = (envelope.message(), envelope.to()) {
+                self.open.push((envelope.id().clone(), to.clone()));
+            }
+            Event::Accepted { ticket, entry: stored(draft.trust()), repeated: false }
+        };
+        self.door.handle_event(event, self.now);
+    }
+
+    fn sends(&self, stream: StreamId, frame: &Frame) {
+        let text = match (frame, self.streams.get(&stream)) {
+            (Frame::Text(text), None) if self.duplex => text,
+            (Frame::Text(text), Some(Stream::Begun(Form::Json))) => text,
+            // An id to resume after, and nothing said yet.
+            (Frame::Event(event), Some(Stream::Begun(Form::Events))) if event.data.is_empty() => return,
+            (Frame::Event(event), Some(Stream::Begun(Form::Events))) => &event.data,
+            other => panic!("{other:?}"),
+        };
+        is_json(text);
+        self.rules.said(text);
+    }
+}
+
+fn stored(envelope: Envelope) -> Arc<Entry> {
+    Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), envelope })
+}
+
+fn somebody(who: &str, versions: &[&str]) -> Arc<Participant> {
+    let versions: Vec<_> = versions.iter().map(|date| (*date).to_owned()).collect();
+    let mcp = McpVersion { versions, ..McpVersion::default() };
+    Arc::new(Participant { mcp, ..Participant::new(id(who)) })
+}
+
+fn joined() -> Joined {
+    Joined {
+        topic: topic(),
+        participant: somebody("alice", &[]),
+        roster: vec![
+            somebody("bob", &[]),
+            somebody("carol", &["2026-07-28"]),
+            somebody("dave", &["2025-11-25", "2026-07-28"]),
+        ],
+        history: History { enabled: true, limit: 100, recent: None },
+        durability: None,
+    }
+}
+
+fn page(listing: Listing) -> Box<RawValue> {
+    let page = format!(
+        r#"{{"{}":[{{"name":"t","uri":"a:1","uriTemplate":"a:{{x}}"}},{{"name":"a.b","uri":"b:1","uriTemplate":"b:{{x}}"}}]}}"#,
+        listing.key()
+    );
+    RawValue::from_string(page).expect("an object")
+}
