@@ -148,7 +148,7 @@ pub async fn serve(
     let ui = config.ui.enabled.then(|| Ui::open(&config, &local, std::mem::take(&mut entrances.links), clock::now()));
     let ui = ui.transpose().map_err(|why| ServeError::Data { path: config.data.display().to_string(), why })?;
     fit_messages(&mut config, nats.as_deref());
-    let settings = settings(&config, witness(audit.clone(), meters.clone()));
+    let settings = settings(&config, &local, witness(audit.clone(), meters.clone()));
     let library = Arc::new(host::Library::default());
     let (history_off, longest) = (config.history_off.clone(), config.limits.message);
     let host = host::host((log.clone(), context), history_off, longest, local.derive("host"), library.clone());
@@ -276,13 +276,14 @@ async fn upkeep(meters: &Meters) {
     }
 }
 
-fn settings(config: &Config, witness: Witness) -> Settings {
+fn settings(config: &Config, local: &LocalKey, witness: Witness) -> Settings {
     Settings {
         ring: config.ring_per_room,
         rings: config.ring_total,
         rate: Rate { per_second: config.limits.rate, burst: config.limits.burst },
         participants: config.limits.participants,
         grace: config.times.crash_grace,
+        leaves: local.derive("leaves"),
         witness: Some(witness),
     }
 }

@@ -176,6 +176,9 @@ pub enum WriteError {
     /// What the store writes to could not be reached. It may have been written all the same: the same cause again tells.
     #[error("the log cannot be reached: {0}")]
     Unavailable(Arc<str>),
+    /// What the store writes to was reached, and does not take it.
+    #[error("the log was refused: {0}")]
+    Refused(Arc<str>),
 }
 
 /// A version of a key.

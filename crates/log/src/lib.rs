@@ -125,6 +125,9 @@ pub enum AppendError {
     /// What the log writes to could not be reached. The envelope may have been stored all the same: the same again tells.
     #[error("the log cannot be reached: {0}")]
     Unavailable(Arc<str>),
+    /// What the log writes to was reached, and does not take it.
+    #[error("the log was refused: {0}")]
+    Refused(Arc<str>),
     /// The topic would be new, and there are as many as the engine takes.
     #[error("there are {0} topics, which is the limit")]
     TooManyTopics(u64),

@@ -43,6 +43,8 @@ pub struct Settings {
     pub participants: usize,
     /// How long those whom the log says are present have to come back after a start.
     pub grace: Duration,
+    /// What the ids of leaves are derived with: the same at all gateways of a log, and known to nobody else.
+    pub leaves: [u8; 16],
     /// Is told of everything that enters a room.
     pub witness: Option<Witness>,
 }

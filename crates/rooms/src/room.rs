@@ -288,7 +288,7 @@ impl Room {
             let mut seating = self.seating();
             for (id, reason) in departed.into_iter().filter(|(id, _)| !elsewhere.contains(id)) {
                 if let Some(announced) = seating.withdraw(&id) {
-                    let leave = leave_of(&announced.join);
+                    let leave = leave_of(&announced.join, self.common.settings.leaves);
                     let append =
                         self.submit_presence(&leave, PresenceEvent::Leave, &announced.participant, reason.clone());
                     seating.submitted(&id, leave.clone());
@@ -367,13 +367,11 @@ fn random_id() -> EnvelopeId {
     EnvelopeId::new(uuid::Uuid::new_v4().to_string()).expect("a UUID is an id")
 }
 
-/// The id of the leave that ends a join: one and the same on every node, so that however many see somebody off, it is told once.
-fn leave_of(join: &EnvelopeId) -> EnvelopeId {
-    /// Leaves alone what says that a UUID is a random one.
-    const LEAVE: u128 = 0x6c65_6176_652d_0f66_2d6a_6f69_6e2d_6964;
-    const KEPT: u128 = 0x0000_0000_0000_f000_c000_0000_0000_0000;
-    let id = uuid::Uuid::parse_str(join.as_str()).map(|join| uuid::Uuid::from_u128(join.as_u128() ^ (LEAVE & !KEPT)));
-    id.map_or_else(|_| random_id(), |id| EnvelopeId::new(id.to_string()).expect("a UUID is an id"))
+/// The id of the leave that ends a join: one and the same on every node, so that however many see somebody off, it is told once. Nobody
+/// else can foresee it, and take it first.
+fn leave_of(join: &EnvelopeId, secret: [u8; 16]) -> EnvelopeId {
+    let id = uuid::Uuid::new_v5(&uuid::Uuid::from_bytes(secret), format!("leave {join}").as_bytes());
+    EnvelopeId::new(id.to_string()).expect("a UUID is an id")
 }
 
 /// Where an envelope stands.
@@ -397,6 +395,10 @@ pub(crate) fn unwritable(error: &AppendError) -> Refusal {
         AppendError::IdConflict => Refusal::new(Code::IdConflict, "the id is taken by another envelope in this topic"),
         AppendError::Stopped(_) => Refusal::new(Code::Closing, "the gateway cannot store messages any more"),
         AppendError::Unavailable(_) => Refusal::new(Code::Closing, UNREACHABLE),
+        AppendError::Refused(_) => {
+            tracing::error!(%error, "a message could not be stored");
+            Refusal::new(Code::Internal, "the gateway's log does not take this message")
+        }
         AppendError::TooManyTopics(limit) => Refusal::new(
             Code::RateLimited,
             format!("there are {limit} topics, which is the limit of this gateway's log"),
@@ -430,5 +432,19 @@ impl Visit {
 impl Drop for Visit {
     fn drop(&mut self) {
         self.0.visits.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leave_has_the_same_id_everywhere_and_nobody_else_knows_it() {
+        let join = random_id();
+        let leave = leave_of(&join, [1; 16]);
+        assert_eq!(leave, leave_of(&join, [1; 16]), "two gateways would tell it twice");
+        assert_ne!(leave, leave_of(&join, [2; 16]), "it can be derived without the key");
+        assert_ne!(leave, leave_of(&random_id(), [1; 16]));
     }
 }

@@ -99,6 +99,7 @@ fn settings() -> Settings {
         rate: Rate::default(),
         participants: 0,
         grace: Duration::from_secs(45),
+        leaves: [7; 16],
         witness: None,
     }
 }

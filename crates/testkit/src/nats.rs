@@ -12,7 +12,9 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use tokio::io::{AsyncBufReadExt, BufReader};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::oneshot;
 
@@ -189,6 +191,30 @@ impl Servers {
         self.servers[number].port
     }
 
+    /// Asks JetStream's API, as its own tools do, where nobody has to show anything to get in.
+    pub async fn ask(&self, subject: &str, body: &Value) -> Result<Value, Failure> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let sent = format!("SUB told 1\r\nPUB $JS.API.{subject} told {}\r\n{body}\r\n", body.len());
+        let mut wire = self.wire(&sent).await?;
+        loop {
+            let next = within("an answer of NATS", frame(&mut wire)).await?;
+            let (line, body) = next.ok_or("NATS has closed the connection")?;
+            if line.starts_with("MSG") {
+                return serde_json::from_slice(&body).map_err(|e| format!("no JSON from NATS: {e}"));
+            }
+        }
+    }
+
+    /// A connection on which something was said.
+    pub async fn wire(&self, said: &str) -> Result<BufReader<TcpStream>, Failure> {
+        let up = self.servers.iter().find(|server| server.child.is_some()).ok_or("no NATS server runs")?;
+        let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, up.port)).await;
+        let mut wire = BufReader::new(socket.map_err(|e| format!("no connection to NATS: {e}"))?);
+        let said = format!("CONNECT {{\"verbose\":false,\"headers\":true}}\r\n{said}");
+        wire.write_all(said.as_bytes()).await.map_err(|e| format!("not sent to NATS: {e}"))?;
+        Ok(wire)
+    }
+
     /// Kills one of them as `kill -9` does, and waits until it is gone.
     pub async fn kill(&mut self, number: usize) -> Result<(), Failure> {
         let child = self.servers[number].child.take();
@@ -234,6 +260,22 @@ impl Server {
         let lines = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().map(|line| format!("  nats: {line}\n")).collect()
     }
+}
+
+/// One frame of NATS: its line, and what follows it. `None` where the connection ends.
+pub async fn frame(from: &mut (impl AsyncBufReadExt + Unpin)) -> Option<(String, Vec<u8>)> {
+    let mut line = String::new();
+    if from.read_line(&mut line).await.ok()? == 0 {
+        return None;
+    }
+    let verb = line.split_whitespace().next().unwrap_or_default();
+    let mut body = Vec::new();
+    if ["PUB", "HPUB", "MSG", "HMSG"].contains(&verb) {
+        let bytes: usize = line.split_whitespace().last()?.parse().ok()?;
+        body.resize(bytes + 2, 0);
+        from.read_exact(&mut body).await.ok()?;
+    }
+    Some((line, body))
 }
 
 /// Reads lines until the server ends, so that it never waits for somebody to read them.

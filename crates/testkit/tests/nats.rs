@@ -84,3 +84,10 @@ async fn three_servers_keep_the_contract() {
     let servers = Servers::three(&program).await.expect("three NATS servers");
     contract::run(&OnServers::new(servers)).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_servers_keep_the_contract_of_contexts() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::three(&program).await.expect("three NATS servers");
+    contract::context::run(&OnServers::new(servers)).await;
+}

@@ -36,6 +36,7 @@ fn rooms(log: &Arc<Nats>) -> Rooms {
         rate: Rate::default(),
         participants: 0,
         grace: Duration::ZERO,
+        leaves: [7; 16],
         witness: None,
     };
     Rooms::new(log.clone(), settings, Box::new(|_| Box::pin(std::future::pending())))

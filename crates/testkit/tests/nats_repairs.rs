@@ -1,4 +1,4 @@
-//! What the log on NATS makes of messages that are lost on their way, of entries that are gone, and of servers that are not as they must be.
+//! What the log on NATS makes of messages that are lost on their way, and of what is gone, refused, or left over.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,11 +10,11 @@ use salon_log::context::{Address, Key, Scope, Write, WriteError};
 use salon_log::nats::{Nats, Options};
 use salon_log::{AppendError, ContextStore, Retention, RetentionRules, Span, Tailed, TopicLog};
 use salon_protocol::{Envelope, ParticipantId, Position, TopicName};
-use salon_testkit::nats::{Servers, program};
+use salon_testkit::nats::{Servers, frame, program};
 use salon_testkit::proxy::Proxy;
 use salon_testkit::within;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 fn options(servers: &Servers) -> Options {
@@ -37,50 +37,12 @@ async fn ids(log: &Nats) -> Vec<String> {
     kept.iter().map(|entry| entry.envelope.id().to_string()).collect()
 }
 
-async fn refusal(options: Options) -> String {
-    match within("an answer", Nats::open(options)).await.expect("in time") {
-        Ok(_) => "opened".into(),
-        Err(error) => error.to_string(),
-    }
-}
-
-/// One frame of NATS: its line, and what follows it.
-async fn frame(from: &mut (impl AsyncBufReadExt + Unpin)) -> Option<(String, Vec<u8>)> {
-    let mut line = String::new();
-    if from.read_line(&mut line).await.ok()? == 0 {
-        return None;
-    }
-    let verb = line.split_whitespace().next().unwrap_or_default();
-    let mut body = Vec::new();
-    if ["PUB", "HPUB", "MSG", "HMSG"].contains(&verb) {
-        let bytes: usize = line.split_whitespace().last()?.parse().ok()?;
-        body.resize(bytes + 2, 0);
-        from.read_exact(&mut body).await.ok()?;
-    }
-    Some((line, body))
-}
-
 fn has(body: &[u8], text: &str) -> bool {
     body.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
-/// Asks JetStream's API, as its own tools do.
 async fn ask(servers: &Servers, subject: &str, body: &Value) -> Value {
-    let url = servers.url();
-    let host = url.split(',').next().and_then(|url| url.strip_prefix("nats://")).expect("a URL");
-    let mut socket = BufReader::new(TcpStream::connect(host).await.expect("a connection"));
-    let body = if body.is_null() { String::new() } else { body.to_string() };
-    let sent = format!(
-        "CONNECT {{\"verbose\":false}}\r\nSUB told 1\r\nPUB $JS.API.{subject} told {}\r\n{body}\r\n",
-        body.len()
-    );
-    socket.write_all(sent.as_bytes()).await.expect("sent");
-    loop {
-        let (line, body) = within("an answer", frame(&mut socket)).await.expect("in time").expect("an answer");
-        if line.starts_with("MSG") {
-            return serde_json::from_slice(&body).expect("JSON");
-        }
-    }
+    servers.ask(subject, body).await.expect("an answer")
 }
 
 /// The only topic's stream.
@@ -94,74 +56,6 @@ async fn change(servers: &Servers, stream: &Value, name: &str, to: Value) {
     config[name] = to;
     let told = ask(servers, &format!("STREAM.UPDATE.{}", config["name"].as_str().expect("a name")), &config).await;
     assert!(told["error"].is_null(), "{told}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_and_password_of_the_url_are_shown() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let more = r#"authorization { user: "al@ice", password: "s3cr:t" }"#;
-    let servers = Servers::configured(&program, more).await.expect("a NATS server");
-    let with = |user: &str| {
-        let url = servers.url().replace("nats://", &format!("nats://{user}"));
-        Options { servers: vec![url], ..Options::default() }
-    };
-    let log = Nats::open(with("al%40ice:s3cr%3At@")).await.expect("a log");
-    log.append(&room(), line("e1")).await.expect("stored");
-    assert_eq!(ids(&log).await, ["e1"]);
-    log.close().await;
-    for wrong in ["", "al%40ice:wr0ng@", "t0ken@"] {
-        let told = refusal(with(wrong)).await;
-        assert!(told.contains("cannot be connected to: ") && told.contains("authorization"), "{told}");
-        assert!(!told.contains("wr0ng") && !told.contains("t0ken"), "{told}");
-    }
-    let two = Options { servers: ["u:p", "u:q"].map(|user| format!("nats://{user}@h:1")).into(), ..Options::default() };
-    insta::assert_snapshot!(refusal(two).await, @"the URLs of the NATS servers name different users or passwords; all servers of a cluster are shown the same");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_of_the_url_is_shown() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::configured(&program, r#"authorization { token: "t0ken" }"#).await.expect("a NATS server");
-    let url = servers.url().replace("nats://", "nats://t0ken@");
-    let log = Nats::open(Options { servers: vec![url], ..Options::default() }).await.expect("a log");
-    log.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_not_as_it_must_be_is_refused() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::configured(&program, "max_payload: 64KB").await.expect("a NATS server");
-    insta::assert_snapshot!(refusal(options(&servers)).await, @"the NATS server takes messages of at most 65536 bytes, and at least 131072 are needed: raise its `max_payload`, to 2MB for the usual limits");
-    let servers = Servers::configured(&program, "jetstream: disabled").await.expect("a NATS server");
-    let told = refusal(options(&servers)).await;
-    assert!(told.starts_with("the NATS server answers, but JetStream does not: start it with `--jetstream`"), "{told}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_that_was_changed_is_told_at_the_start() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
-    Nats::look(&options(&servers)).await.expect("nothing is there, and nothing wrong");
-    let listed = ask(&servers, "STREAM.NAMES", &json!({})).await;
-    assert_eq!(listed["total"], 0, "looking made something: {listed}");
-    let log = Nats::open(options(&servers)).await.expect("a log");
-    log.append(&room(), line("e1")).await.expect("stored");
-    log.close().await;
-    Nats::look(&options(&servers)).await.expect("as it was made");
-    let other_key = Options { fingerprint: "another".into(), ..options(&servers) };
-    let told = Nats::look(&other_key).await.expect_err("another key").to_string();
-    assert!(told.contains("have another key"), "{told}");
-
-    let made = stream(&servers).await;
-    change(&servers, &made, "max_msgs", json!(5)).await;
-    let told = refusal(options(&servers)).await;
-    assert!(told.ends_with("was changed: `max_msgs` is 5 and must be 0"), "{told}");
-    let looked = Nats::look(&options(&servers)).await.expect_err("it was changed").to_string();
-    assert_eq!(looked, told, "a look says what a start would");
-    change(&servers, &made, "max_msgs", json!(-1)).await;
-    let context = ask(&servers, "STREAM.INFO.salon-context", &json!({})).await;
-    change(&servers, &context, "max_msg_size", json!(1000)).await;
-    insta::assert_snapshot!(refusal(options(&servers)).await, @"the stream `salon-context` was changed: `max_msg_size` is 1000 and must be 0");
 }
 
 /// Passes everything on, but for one message of the client's, once, and the acknowledgement of another.
@@ -196,10 +90,15 @@ async fn forgetful(server: String, lost: &'static str, unacknowledged: &'static 
     port
 }
 
-async fn pass(from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, is_dropped: impl Fn(&str, &[u8]) -> bool) {
+/// Passes frames on, which may be changed on the way but for their lengths, or dropped.
+async fn pass(
+    from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    is_dropped: impl Fn(&str, &mut [u8]) -> bool,
+) {
     let mut from = BufReader::new(from);
-    while let Some((line, body)) = frame(&mut from).await {
-        if is_dropped(&line, &body) {
+    while let Some((line, mut body)) = frame(&mut from).await {
+        if is_dropped(&line, &mut body) {
             continue;
         }
         if to.write_all(line.as_bytes()).await.is_err() || to.write_all(&body).await.is_err() {
@@ -240,11 +139,8 @@ async fn what_is_gone_is_a_gap_and_not_a_hole() {
     }
     // Something that is no entry, in the middle and more of it than is read at once.
     let name = stream(&servers).await["config"]["subjects"][0].as_str().expect("a subject").replace('*', "stranger");
-    let host = servers.url().trim_start_matches("nats://").to_owned();
-    let mut stranger = TcpStream::connect(host).await.expect("a connection");
     let said: String = (0..40).map(|n| format!("PUB {name}{n} 1\r\nx\r\n")).collect();
-    stranger.write_all(format!("CONNECT {{\"verbose\":false}}\r\n{said}PING\r\n").as_bytes()).await.expect("sent");
-    let mut answers = BufReader::new(stranger);
+    let mut answers = servers.wire(&format!("{said}PING\r\n")).await.expect("a connection");
     while !within("a pong", frame(&mut answers)).await.expect("in time").expect("a frame").0.starts_with("PONG") {}
     log.append(&room(), line("last")).await.expect("stored");
     let newest = log.read(&room(), Span::Newest, 2).await.expect("a read");
@@ -446,4 +342,137 @@ async fn everybody_is_answered_while_nats_is_silent() {
     assert!(appends.iter().all(|append| matches!(append, Err(AppendError::Unavailable(_)))));
     assert!(writes.iter().all(|write| matches!(write, Err(WriteError::Unavailable(_)))), "{writes:?}");
     within("the log to close without NATS", log.close()).await.expect("in time");
+}
+
+/// A server that counts something that then does not come, because it was removed in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_what_was_removed_before_it_came() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let server = servers.port(0);
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let counted = Arc::new(Mutex::new(0));
+    let count = counted.clone();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { return };
+            let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+            let count = count.clone();
+            tokio::spawn(pass(from_client, to_server, |_, _| false));
+            tokio::spawn(pass(from_server, to_client, move |_, body| {
+                let name = br#""num_pending":"#;
+                if let Some(at) = body.windows(name.len()).position(|part| part == name) {
+                    body[at + name.len()] = b'7';
+                    *count.lock().expect("unpoisoned") += 1;
+                }
+                false
+            }));
+        }
+    });
+    let through = Options { servers: vec![format!("nats://127.0.0.1:{port}")], ..Options::default() };
+    let log = within("the log to open", Nats::open(through)).await.expect("in time").expect("a log");
+    let key = Address { topic: room(), scope: Scope::Topic, key: Key::new("k").expect("a key") };
+    let author = ParticipantId::new("alice").expect("an id");
+    let write = Write { value: Some("1".into()), expected: None, author, cause: "c".into() };
+    within("a write", log.write(key, write)).await.expect("in time").expect("written");
+    assert!(*counted.lock().expect("unpoisoned") >= 3, "nothing was counted that did not come");
+    log.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_goodbye_is_not_taken_back() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let going = Nats::open(options(&servers)).await.expect("a node");
+    let mut said = servers.wire("SUB $KV.salon-nodes.> 1\r\n").await.expect("a connection");
+    let mut next = async || loop {
+        let (line, _) = within("a beat", frame(&mut said)).await.expect("in time").expect("a frame");
+        let mut words = line.split_whitespace().map(str::to_owned);
+        // With headers comes who has gone.
+        match (words.next().as_deref(), words.next()) {
+            (Some("HMSG"), Some(node)) => return (node, false),
+            (Some("MSG"), Some(node)) => return (node, true),
+            _ => {}
+        }
+    };
+    let staying = Nats::open(options(&servers)).await.expect("a node");
+    going.close().await;
+    let gone = loop {
+        if let (node, false) = next().await {
+            break node;
+        }
+    };
+    // As long as it takes another to beat three times, it would have beaten, too.
+    let mut beats = 0;
+    while beats < 3 {
+        let (node, lives) = next().await;
+        assert!(node != gone, "it says {lives} after its goodbye");
+        beats += 1;
+    }
+    drop(going);
+    staying.close().await;
+}
+
+/// What is kept of a topic is long enough to be cut into parts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_that_nobody_needs_are_removed() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::configured(&program, "max_payload: 128KB").await.expect("a NATS server");
+    let retention = RetentionRules { default: Retention { age: None, count: Some(2500) }, topics: HashMap::new() };
+    let options = Options { retention, ..options(&servers) };
+    let nodes = [Nats::open(options.clone()).await.expect("a node"), Nats::open(options).await.expect("a node")];
+    let request = |n: usize| {
+        let text = format!(
+            r#"{{"protocol":"mcp-x/v0","id":"request-{n:032}","ts":"2025-08-17T14:00:00Z","from":"alice","to":["bob"],"kind":"mcp","payload":{{"jsonrpc":"2.0","id":{n},"method":"m"}}}}"#
+        );
+        Envelope::restore(text).expect("an envelope")
+    };
+    let mut sent = 0;
+    let mut parts = Vec::new();
+    for _ in 0..3 {
+        let until = sent + 3000;
+        for appended in join_all((sent..until).map(|n| nodes[0].append(&room(), request(n)))).await {
+            appended.expect("stored");
+        }
+        sent = until;
+        let token = stream(&servers).await["config"]["name"].as_str().map(|name| name.replace("salon-room-", ""));
+        let stray = format!("$KV.salon-standing.{}.somebody-7.1", token.expect("a name"));
+        let mut answers = servers.wire(&format!("PUB {stray} 1\r\nx\r\nPING\r\n")).await.expect("a connection");
+        while !within("a pong", frame(&mut answers)).await.expect("in time").expect("a frame").0.starts_with("PONG") {}
+        // Both at once: one of them may find that the other was faster.
+        let trimmed = within("retention", join_all(nodes.iter().map(Nats::trim_now))).await.expect("in time");
+        assert_eq!(trimmed, [Ok(()), Ok(())]);
+        let filter = json!({ "subjects_filter": "$KV.salon-standing.>" });
+        let kept = ask(&servers, "STREAM.INFO.KV_salon-standing", &filter).await;
+        let subjects = kept["state"]["subjects"].as_object().expect("subjects");
+        assert!(!subjects.contains_key(&stray), "one that nobody names is still there: {subjects:?}");
+        parts.push(subjects.len());
+    }
+    assert!(parts[0] > 2, "it was not cut: {parts:?}");
+    // Those of whoever was too late go with the next.
+    assert!(parts.iter().all(|count| *count < 2 * parts[0]), "{parts:?}");
+    for node in nodes {
+        node.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nats_does_not_take_is_not_out_of_reach() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let log = Nats::open(options(&servers)).await.expect("a log");
+    log.append(&room(), line("e1")).await.expect("stored");
+    change(&servers, &stream(&servers).await, "max_msg_size", json!(10)).await;
+    let refused = within("an answer", log.append(&room(), line("e2"))).await.expect("in time");
+    let refused = refused.map(|appended| appended.entry).expect_err("longer than it takes");
+    assert!(matches!(&refused, AppendError::Refused(why) if why.contains("message size")), "{refused:?}");
+    let context = ask(&servers, "STREAM.INFO.salon-context", &json!({})).await;
+    change(&servers, &context, "max_msg_size", json!(10)).await;
+    let key = Address { topic: room(), scope: Scope::Topic, key: Key::new("k").expect("a key") };
+    let author = ParticipantId::new("alice").expect("an id");
+    let write = Write { value: Some("1".into()), expected: None, author, cause: "c".into() };
+    let refused = within("an answer", log.write(key, write)).await.expect("in time").expect_err("longer than it takes");
+    assert!(matches!(&refused, WriteError::Refused(why) if why.contains("message size")), "{refused:?}");
+    log.close().await;
 }

@@ -102,7 +102,7 @@ fn what_a_start_on_nats_needs_is_told() {
         ");
         let told = other.told("serve --listen 127.0.0.1:0 --log-filter off --log nats://127.0.0.1:1").await;
         insta::assert_snapshot!(told, @"
-        error: NATS at `127.0.0.1:1` cannot be connected to: IO error: Connection refused (os error 111)
+        error: NATS at `127.0.0.1:1` cannot be connected to: IO error: Connection refused (os error 111); see that they run, and that `log.url` names them
         exit: 1
         ");
         let told = beside(&home).told(&format!("serve --check {serve}")).await;

@@ -111,6 +111,7 @@ impl Stage {
             rate: Rate { per_second: 0, burst: 0 },
             participants,
             grace: Duration::ZERO,
+            leaves: [7; 16],
             witness: None,
         };
         let rooms = Rooms::new(log, settings, Box::new(|_| Box::pin(std::future::pending())));

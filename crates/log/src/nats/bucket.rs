@@ -40,9 +40,14 @@ impl Bucket {
         Self { stream: format!("KV_{bucket}"), prefix: format!("$KV.{bucket}.") }
     }
 
+    /// The subject of a key, or of several.
+    pub(super) fn subject(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix)
+    }
+
     /// The subjects of all keys.
     pub(super) fn subjects(&self) -> String {
-        format!("{}>", self.prefix)
+        self.subject(">")
     }
 
     /// How the bucket is made.
@@ -71,13 +76,13 @@ impl Bucket {
     }
 
     pub(super) async fn get(&self, link: &Link, key: &str) -> Result<Kept, Fault> {
-        let newest = link.newest(&self.stream, &format!("{}{key}", self.prefix)).await?;
+        let newest = link.newest(&self.stream, &self.subject(key)).await?;
         let revision = newest.as_ref().map_or(0, |stored| stored.sequence);
         Ok(Kept { revision, value: newest.filter(|stored| !is_removed(stored)) })
     }
 
     pub(super) async fn put(&self, link: &Link, key: &str, value: Bytes) -> Result<u64, Fault> {
-        link.store(format!("{}{key}", self.prefix), HeaderMap::new(), value).await
+        link.store(self.subject(key), HeaderMap::new(), value).await
     }
 
     /// Replaces a revision.
@@ -95,7 +100,7 @@ impl Bucket {
                 headers.insert(name.clone(), value.clone());
             }
         }
-        link.store(format!("{}{key}", self.prefix), headers, value).await
+        link.store(self.subject(key), headers, value).await
     }
 
     /// Removes a key, if it has that revision where one is named.
@@ -104,7 +109,7 @@ impl Bucket {
         headers.insert(OPERATION, "PURGE");
         headers.insert(ROLLUP, "sub");
         headers.insert(TTL, format!("{}s", REMEMBERED.as_secs()));
-        link.store(format!("{}{key}", self.prefix), headers, Bytes::new()).await
+        link.store(self.subject(key), headers, Bytes::new()).await
     }
 }
 

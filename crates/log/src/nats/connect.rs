@@ -2,10 +2,16 @@
 //!
 //! Invariant: what a URL has before its host is shown to the servers and to nobody else.
 
+use std::error::Error;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::{ConnectOptions, Event, ServerAddr};
+use async_nats::rustls::pki_types::pem::{self, PemObject};
+use async_nats::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use async_nats::rustls::{self, AlertDescription};
+use async_nats::{ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
 use tokio::sync::watch;
 
 use super::link::Connection;
@@ -22,7 +28,9 @@ const RECONNECTING: Duration = Duration::from_millis(500);
 pub(super) const LEAST_PAYLOAD: usize = 128 * 1024;
 
 /// Connects to a server that can do what is asked of it here.
-pub(super) async fn reach(options: &Options) -> Result<(async_nats::Client, watch::Receiver<Connection>), OpenError> {
+pub(super) async fn reach(
+    options: &Options,
+) -> Result<(async_nats::Client, Arc<watch::Sender<Connection>>), OpenError> {
     let (client, connection) = connect(options).await?;
     new_enough(&client)?;
     let found = client.max_payload();
@@ -76,7 +84,7 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-async fn connect(options: &Options) -> Result<(async_nats::Client, watch::Receiver<Connection>), OpenError> {
+async fn connect(options: &Options) -> Result<(async_nats::Client, Arc<watch::Sender<Connection>>), OpenError> {
     let parsed = options.servers.iter().map(|url| url.parse::<ServerAddr>());
     let servers = parsed.collect::<Result<Vec<_>, _>>().map_err(|_| OpenError::Url)?;
     if servers.is_empty() {
@@ -90,10 +98,8 @@ async fn connect(options: &Options) -> Result<(async_nats::Client, watch::Receiv
         return Err(OpenError::Users);
     }
     let named: Vec<_> = servers.iter().map(|server| format!("`{}:{}`", server.host(), server.port())).collect();
-    let readable =
-        |path: &Path| std::fs::metadata(path).map(drop).map_err(|why| OpenError::File { path: path.to_owned(), why });
-    let state = watch::Sender::new(Connection { is_up: true, count: 0 });
-    let told = state.subscribe();
+    let told = Arc::new(watch::Sender::new(Connection { is_up: true, count: 0 }));
+    let state = told.clone();
     let mut connecting = ConnectOptions::new()
         .name("salon")
         .connection_timeout(CONNECTING)
@@ -102,7 +108,7 @@ async fn connect(options: &Options) -> Result<(async_nats::Client, watch::Receiv
         .require_tls(servers.iter().any(ServerAddr::tls_required))
         .event_callback(move |event| {
             match event {
-                Event::Connected => state.send_modify(|now| *now = Connection { is_up: true, count: now.count + 1 }),
+                Event::Connected => state.send_modify(Connection::note_new),
                 Event::Disconnected | Event::Closed => state.send_modify(|now| now.is_up = false),
                 Event::ServerError(error) => tracing::warn!(%error, "NATS says"),
                 Event::ClientError(error) => tracing::debug!(%error, "NATS"),
@@ -120,17 +126,69 @@ async fn connect(options: &Options) -> Result<(async_nats::Client, watch::Receiv
         connecting = read.map_err(|why| OpenError::File { path: path.clone(), why })?;
     }
     if let Some(path) = &options.ca {
-        readable(path)?;
+        has_certificates(path)?;
         connecting = connecting.add_root_certificates(path.clone());
     }
     if let Some((certificate, key)) = &options.certificate {
-        readable(certificate)?;
-        readable(key)?;
+        has_certificates(certificate)?;
+        PrivateKeyDer::from_pem_file(key).map_err(|why| unusable(key, why))?;
         connecting = connecting.add_client_certificate(certificate.clone(), key.clone());
     }
     match connecting.connect(servers).await {
         Ok(client) => Ok((client, told)),
-        Err(why) => Err(OpenError::Connect { servers: named.join(", "), why: why.to_string() }),
+        Err(why) => Err(OpenError::Connect { servers: named.join(", "), why: why.to_string(), advice: advice(&why) }),
+    }
+}
+
+/// Whether a file has certificates in it. The client would take one without for none to trust, and none to show.
+fn has_certificates(path: &Path) -> Result<(), OpenError> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read.map_err(|why| unusable(path, why))? {
+        some if !some.is_empty() => Ok(()),
+        _ => Err(unusable(path, pem::Error::NoItemsFound)),
+    }
+}
+
+fn unusable(path: &Path, why: pem::Error) -> OpenError {
+    let why = match why {
+        pem::Error::Io(why) => why,
+        pem::Error::NoItemsFound => io::Error::new(io::ErrorKind::InvalidData, "nothing of its kind is in it, as PEM"),
+        other => io::Error::new(io::ErrorKind::InvalidData, other.to_string()),
+    };
+    OpenError::File { path: path.to_owned(), why }
+}
+
+/// What can be done where there is no connection.
+fn advice(why: &ConnectError) -> &'static str {
+    let failed = why.source().and_then(|source| source.downcast_ref::<io::Error>());
+    let tls = failed.and_then(io::Error::get_ref).and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match (why.kind(), tls) {
+        (ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication, _) => {
+            "see that the servers know what they are shown: the user and password or the token in `log.url`, or the file `log.credentials`"
+        }
+        (ConnectErrorKind::Tls, _) => "see that `log.key` is the key of `log.cert`",
+        (_, Some(rustls::Error::InvalidCertificate(_))) => {
+            "see that their certificates are for these names, and that what signed them is in `log.ca`"
+        }
+        (
+            _,
+            Some(rustls::Error::AlertReceived(AlertDescription::UserCanceled | AlertDescription::HandshakeFailure)),
+        ) => "see that they take the versions and ciphers of TLS that are common now",
+        (_, Some(rustls::Error::AlertReceived(_))) => {
+            "see that they are shown a certificate they trust: `log.cert` and `log.key`"
+        }
+        (_, Some(rustls::Error::InvalidMessage(_))) => {
+            "see that they speak TLS, or name them with `nats://` where they need not"
+        }
+        _ if failed.is_some_and(|failed| failed.kind() == io::ErrorKind::ConnectionRefused) => {
+            "see that they run, and that `log.url` names them"
+        }
+        // One that wants a certificate may close before it can be heard why.
+        (ConnectErrorKind::Io, _) => {
+            "see that they run, that `log.url` names them, and, if they ask for one, that they are shown a certificate they trust: \
+             `log.cert` and `log.key`"
+        }
+        _ => "see that they run, and that `log.url` names them",
     }
 }
 

@@ -38,15 +38,16 @@ pub(super) struct Follow {
     messages: Subscriber,
     /// How many messages this consumer has brought.
     count: u64,
+    /// How many there still are to bring of those that were there at the beginning.
+    waiting: u64,
     connection: watch::Receiver<Connection>,
     /// Which connection it was made on.
     made_on: u64,
 }
 
 impl Follow {
-    /// Begins; also says how many messages there were to bring.
-    pub(super) async fn begin(link: &Arc<Link>, course: Course<'_>) -> Result<(Self, u64), Fault> {
-        let connection = link.connection.clone();
+    pub(super) async fn begin(link: &Arc<Link>, course: Course<'_>) -> Result<Self, Fault> {
+        let connection = link.connection.subscribe();
         let made_on = connection.borrow().count;
         let inbox = link.client.new_inbox();
         let messages = link.client.subscribe(inbox.clone()).await.map_err(Fault::unavailable)?;
@@ -69,10 +70,21 @@ impl Follow {
             _ => Fault::unavailable(error),
         })?;
         let waiting = made.cached_info().num_pending;
-        Ok((Self { link: link.clone(), messages, count: 0, connection, made_on }, waiting))
+        Ok(Self { link: link.clone(), messages, count: 0, waiting, connection, made_on })
     }
 
-    /// What comes next, never nothing. `None` when following must begin anew, after what was yielded last.
+    /// How many messages are still to be yielded of those that were there at the beginning.
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
+    /// Whether all of them have been yielded.
+    pub(super) fn has_caught_up(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// What comes next; nothing only where that is how it has caught up. `None` when following must begin anew, after what was yielded
+    /// last.
     pub(super) async fn next(&mut self) -> Option<Vec<Stored>> {
         loop {
             let reconnected = self.connection.wait_for(|now| now.count != self.made_on);
@@ -81,11 +93,15 @@ impl Follow {
                 message = tokio::time::timeout(SILENCE, self.messages.next()) => message.ok()??,
             };
             let mut found = Vec::new();
-            let mut bytes = 0;
+            let (mut bytes, mut caught_up) = (0, false);
             let mut next = Some(message);
             while let Some(message) = next.take() {
                 match message.status {
-                    Some(StatusCode::IDLE_HEARTBEAT) => self.tend(&message).await.ok()?,
+                    Some(StatusCode::IDLE_HEARTBEAT) => {
+                        let is_idle = self.tend(&message).await.ok()?;
+                        // What was counted and did not come was removed before its turn.
+                        caught_up |= is_idle && std::mem::take(&mut self.waiting) > 0;
+                    }
                     Some(_) => return None,
                     None => {
                         let stored = self.read(message)?;
@@ -97,7 +113,7 @@ impl Follow {
                     next = self.messages.next().now_or_never().flatten();
                 }
             }
-            if !found.is_empty() {
+            if caught_up || !found.is_empty() {
                 return Some(found);
             }
         }
@@ -111,6 +127,7 @@ impl Follow {
             return None;
         }
         self.count = counted;
+        self.waiting = self.waiting.saturating_sub(1);
         let message = message.message;
         Some(Stored {
             sequence,
@@ -121,17 +138,18 @@ impl Follow {
         })
     }
 
-    /// Answers what the server wants answered, and compares what it has sent with what came.
-    async fn tend(&self, message: &Message) -> Result<(), ()> {
+    /// Answers what the server wants answered, and compares what it has sent with what came. Says whether it has no more to send.
+    async fn tend(&self, message: &Message) -> Result<bool, ()> {
         let header =
             |name: &str| message.headers.as_ref().and_then(|headers| headers.get(name)).map(ToString::to_string);
         let stalled = header("Nats-Consumer-Stalled");
+        let is_idle = stalled.is_none() && message.reply.is_none();
         if let Some(reply) = message.reply.as_ref().map(ToString::to_string).or(stalled) {
             self.link.client.publish(reply, bytes::Bytes::new()).await.map_err(drop)?;
         }
         match header("Nats-Last-Consumer").and_then(|count| count.parse::<u64>().ok()) {
             Some(count) if count != self.count => Err(()),
-            _ => Ok(()),
+            count => Ok(is_idle && count.is_some()),
         }
     }
 }

@@ -276,7 +276,7 @@ impl Lane {
     async fn settle(&mut self) {
         let oldest = self.unsettled.first_key_value().and_then(|(_, token)| self.pending.get(token));
         let deadline = oldest.map_or_else(Instant::now, |oldest| oldest.append.since) + PATIENCE;
-        let mut connection = self.shared.link.connection.clone();
+        let mut connection = self.shared.link.connection.subscribe();
         let connected = connection.wait_for(|connection| connection.is_up);
         let _ = tokio::time::timeout_at(deadline.into(), connected).await;
 

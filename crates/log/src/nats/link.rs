@@ -6,6 +6,7 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind, RequestErrorKind};
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::response::Response;
@@ -37,7 +38,7 @@ pub(super) enum Fault {
     #[error("{0}")]
     Unavailable(Arc<str>),
     /// There is no such stream or message.
-    #[error("it does not exist")]
+    #[error("NATS has no such stream or message")]
     Missing,
     /// Something else is newest than what was expected.
     #[error("something else came first")]
@@ -69,7 +70,9 @@ impl From<Fault> for AppendError {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Unavailable(why) => Self::Unavailable(why),
-            other => Self::Unavailable(other.to_string().into()),
+            // Another time it may be otherwise.
+            Fault::Missing | Fault::Raced => Self::Unavailable(fault.to_string().into()),
+            Fault::Refused(_) | Fault::Damaged(_) => Self::Refused(fault.to_string().into()),
         }
     }
 }
@@ -78,7 +81,9 @@ impl From<Fault> for WriteError {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Unavailable(why) => Self::Unavailable(why),
-            other => Self::Unavailable(other.to_string().into()),
+            // Another time it may be otherwise.
+            Fault::Missing | Fault::Raced => Self::Unavailable(fault.to_string().into()),
+            Fault::Refused(_) | Fault::Damaged(_) => Self::Refused(fault.to_string().into()),
         }
     }
 }
@@ -145,16 +150,32 @@ pub(super) struct Connection {
     pub(super) count: u64,
 }
 
+impl Connection {
+    /// There is a new one.
+    pub(super) fn note_new(&mut self) {
+        *self = Self { is_up: true, count: self.count + 1 };
+    }
+
+    /// There is one; says whether that was not known.
+    fn note_answer(&mut self) -> bool {
+        let is_news = !self.is_up;
+        if is_news {
+            self.note_new();
+        }
+        is_news
+    }
+}
+
 /// The way to NATS.
 pub(super) struct Link {
     pub(super) client: Client,
     pub(super) js: jetstream::Context,
     pub(super) names: Names,
-    pub(super) connection: watch::Receiver<Connection>,
+    pub(super) connection: Arc<watch::Sender<Connection>>,
 }
 
 impl Link {
-    pub(super) fn new(client: Client, names: Names, connection: watch::Receiver<Connection>) -> Self {
+    pub(super) fn new(client: Client, names: Names, connection: Arc<watch::Sender<Connection>>) -> Self {
         let js = jetstream::context::ContextBuilder::new()
             .timeout(ANSWER)
             .ack_timeout(ANSWER)
@@ -165,7 +186,13 @@ impl Link {
     }
 
     pub(super) fn is_up(&self) -> bool {
-        self.connection.borrow().is_up
+        self.client.connection_state() == State::Connected
+    }
+
+    /// Notes that a server has answered. The client tells of its connections only as far as it has room to, so that there is one may
+    /// not have been told.
+    pub(super) fn note_answer(&self) {
+        self.connection.send_if_modified(Connection::note_answer);
     }
 
     /// Asks JetStream's API.
@@ -282,4 +309,18 @@ pub(super) struct Batch {
     pub(super) count: usize,
     #[serde(rename = "max_bytes", skip_serializing_if = "Option::is_none")]
     pub(super) bytes: Option<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_tells_of_a_connection_that_nobody_told_of() {
+        let mut connection = Connection { is_up: true, count: 3 };
+        assert!(!connection.note_answer(), "that was known");
+        connection.is_up = false;
+        assert!(connection.note_answer());
+        assert_eq!(connection, Connection { is_up: true, count: 4 }, "what was made on the one before is made anew");
+    }
 }

@@ -68,6 +68,8 @@ pub struct Nats {
     lanes: Arc<Mutex<JoinSet<()>>>,
     /// Everything that runs for as long as the log is open. Ends with this.
     tasks: Mutex<JoinSet<()>>,
+    /// What says that this node lives: ends before its goodbye, which would be taken back otherwise.
+    beating: Mutex<JoinSet<()>>,
 }
 
 /// What everything here works with.
@@ -368,6 +370,7 @@ impl TopicLog for Nats {
 
     fn close(&self) -> BoxFuture<'static, ()> {
         let (shared, lanes) = (self.shared.clone(), self.lanes.clone());
+        let mut beating = std::mem::take(&mut *self.beating.lock().expect("nothing panics while it holds the tasks"));
         let topics: Vec<_> = {
             let mut topics = shared.topics_mut();
             shared.stop.send_replace(true);
@@ -398,6 +401,7 @@ impl TopicLog for Nats {
                 let (done, finished) = oneshot::channel();
                 let _ = shared.desk.send(Command::Finish(done));
                 let _ = finished.await;
+                beating.shutdown().await;
                 let _ = shared.node_keys.remove(&shared.link, &shared.node, None).await;
                 let _ = shared.link.client.flush().await;
             };

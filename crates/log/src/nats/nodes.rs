@@ -166,12 +166,13 @@ impl Shared {
     /// Says that this node lives, for ever, and how NATS is.
     pub(super) async fn beat(self: Arc<Self>) {
         let mut since = Instant::now();
-        let mut connection = self.link.connection.clone();
+        let mut connection = self.link.connection.subscribe();
         loop {
             let beat = self.node_keys.put(&self.link, &self.node, bytes::Bytes::new());
             let beaten = tokio::time::timeout(SLOW, beat).await;
             let pause = match beaten {
                 Ok(Ok(_)) => {
+                    self.link.note_answer();
                     if since.elapsed() >= LEASE {
                         tracing::warn!(
                             "this node was out of reach for longer than a lease; its places are taken again"
@@ -214,12 +215,15 @@ impl Shared {
                 filter: Some(self.node_keys.subjects()),
                 headers_only: false,
             };
-            if let Ok((mut follow, mut waiting)) = Follow::begin(&self.link, course).await {
+            if let Ok(mut follow) = Follow::begin(&self.link, course).await {
                 self.nodes.heard().listen_anew(Instant::now());
-                while waiting > 0 || ready.is_none() || ready.take().is_some_and(|ready| ready.send(()).is_ok()) {
+                loop {
+                    if follow.has_caught_up() {
+                        // Whoever opened the log may have given up.
+                        let _ = ready.take().map(|ready| ready.send(()));
+                    }
                     let Some(messages) = follow.next().await else { break };
                     for message in messages {
-                        waiting = waiting.saturating_sub(1);
                         let Some((node, value)) = self.node_keys.read(&message) else { continue };
                         if self.nodes.heard().hear(node, value.is_some(), Instant::now()) {
                             self.nodes.gone.send_modify(|count| *count += 1);

@@ -109,12 +109,14 @@ pub enum OpenError {
         why: std::io::Error,
     },
     /// No server lets this node in.
-    #[error("NATS at {servers} cannot be connected to: {why}")]
+    #[error("NATS at {servers} cannot be connected to: {why}; {advice}")]
     Connect {
         /// Their hosts and ports.
         servers: String,
         /// What is wrong.
         why: String,
+        /// What can be done about it.
+        advice: &'static str,
     },
     /// The server cannot do what is asked of it.
     #[error(
@@ -276,7 +278,7 @@ impl Nats {
             lanes: Arc::clone(&lanes),
             runtime: tokio::runtime::Handle::current(),
         });
-        let log = Self { shared: shared.clone(), lanes, tasks: Mutex::default() };
+        let log = Self { shared: shared.clone(), lanes, tasks: Mutex::default(), beating: Mutex::default() };
         let beat = shared.node_keys.put(&shared.link, &shared.node, bytes::Bytes::new()).await;
         beat.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
         let ((seats, seats_seen), (nodes, nodes_heard)) = (oneshot::channel(), oneshot::channel());
@@ -286,7 +288,10 @@ impl Nats {
         log.spawn(shared.clone().hear_of_rooms());
         log.spawn(shared.clone().sweep_now_and_then());
         let _ = tokio::join!(seats_seen, nodes_heard);
-        log.spawn(shared.beat());
+        let runtime = shared.runtime.clone();
+        let mut beating = log.beating.lock().expect("nothing panics while it holds the tasks");
+        beating.spawn_on(shared.beat(), &runtime);
+        drop(beating);
         Ok(log)
     }
 }
@@ -299,7 +304,7 @@ impl Shared {
                 let settled = settled(&room(&self.link.names, &topic.name, self.replicas), &info.config);
                 return settled.map_err(|error| {
                     tracing::error!(topic = %topic.name, "{error}");
-                    AppendError::Unavailable(error.to_string().into())
+                    AppendError::Refused(error.to_string().into())
                 });
             }
             Err(Fault::Missing) => {}

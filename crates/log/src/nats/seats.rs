@@ -150,10 +150,10 @@ impl Shared {
                 headers_only: false,
             };
             let began = Instant::now();
-            if let Ok((mut follow, mut waiting)) = Follow::begin(&self.link, course).await {
+            if let Ok(mut follow) = Follow::begin(&self.link, course).await {
                 let mut seen = Some(HashSet::new());
                 loop {
-                    if waiting == 0
+                    if follow.has_caught_up()
                         && let Some(seen) = seen.take()
                     {
                         self.forget_unseen(&seen, began);
@@ -162,7 +162,6 @@ impl Shared {
                     }
                     let Some(messages) = follow.next().await else { break };
                     for message in messages {
-                        waiting = waiting.saturating_sub(1);
                         let Some((key, value)) = self.seat_keys.read(&message) else { continue };
                         let seat = value.and_then(|value| serde_json::from_slice(value).ok());
                         self.hear(key, message.sequence, seat);

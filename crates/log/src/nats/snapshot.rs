@@ -85,9 +85,11 @@ impl Snapshot {
         let further = bytes.len().saturating_sub(1) / most;
         // No two that are kept are as of the same position by the same node.
         let mark = format!("{}-{}", shared.node, self.head);
+        let mut oldest = None;
         for part in 1..=further {
             let slice = bytes.slice(part * most..bytes.len().min((part + 1) * most));
-            bucket.put(link, &format!("{key}.{mark}.{part}"), slice).await?;
+            let stored = bucket.put(link, &format!("{key}.{mark}.{part}"), slice).await?;
+            oldest = oldest.or(Some(stored));
         }
         if further > 0 {
             headers.insert(PARTS, format!("{further} {mark}"));
@@ -97,11 +99,12 @@ impl Snapshot {
             return Err(Fault::Raced);
         }
         let kept = bucket.replace(link, &key, revision, bytes.slice(..bytes.len().min(most)), headers).await?;
-        let older = before.value.and_then(|older| older.headers.get(PARTS).map(|parts| parts.as_str().to_owned()));
-        if let Some((count, mark)) = older.as_deref().and_then(|parts| parts.split_once(' ')) {
-            for part in 1..=count.parse::<usize>().unwrap_or_default() {
-                bucket.remove(link, &format!("{key}.{mark}.{part}"), None).await?;
-            }
+        // Parts that are older belong to what was kept before, or to whoever came too late to keep theirs. What cannot be removed now,
+        // the next one removes.
+        let removed =
+            link.purge(&bucket.stream, Some(&bucket.subject(&format!("{key}.*.*"))), oldest.unwrap_or(kept)).await;
+        if let Err(fault) = removed {
+            tracing::debug!(%topic, %fault, "parts that are not needed any more could not be removed yet");
         }
         Ok(kept)
     }

@@ -199,9 +199,12 @@ impl Topic {
             };
             let from = DeliverPolicy::ByStartSequence { start_sequence: head + 1 };
             let course = Course { stream: &self.stream, from, filter: None, headers_only: false };
-            let (mut follow, _) = Follow::begin(&shared.link, course).await?;
+            let mut follow = Follow::begin(&shared.link, course).await?;
             while let Some(messages) = follow.next().await {
                 let expected = head + 1;
+                if messages.is_empty() {
+                    continue;
+                }
                 if messages.first().is_some_and(|first| first.sequence != expected) {
                     break;
                 }

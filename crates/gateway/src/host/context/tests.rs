@@ -30,6 +30,7 @@ async fn next_answer(log: Arc<Sqlite>, topic: &TopicName, after: &Entry) -> serd
         rate: Rate::default(),
         participants: 0,
         grace: Duration::from_secs(600),
+        leaves: [7; 16],
         witness: None,
     };
     let host = super::super::host((log.clone(), log.clone()), HashSet::new(), 0, [7; 16], Arc::new(Library::default()));

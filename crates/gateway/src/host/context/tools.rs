@@ -276,7 +276,12 @@ fn no(key: &Key, expected: Option<u64>, error: &WriteError) -> Outcome {
         limit @ (WriteError::TooLarge { .. } | WriteError::TooManyKeys | WriteError::TooManyTools) => {
             (Code::TooLarge, limit.to_string(), None)
         }
-        WriteError::Stopped(_) | WriteError::Unavailable(_) => {
+        WriteError::Unavailable(_) => {
+            let message = "the gateway cannot reach its log now; try again, or another gateway";
+            (Code::Closing, message.to_owned(), None)
+        }
+        WriteError::Stopped(_) | WriteError::Refused(_) => {
+            tracing::error!(%error, "the host could not write the context");
             return Err(RpcError::internal("the context could not be written"));
         }
     };

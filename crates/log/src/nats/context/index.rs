@@ -24,6 +24,41 @@ const BACK: &str = "Salon-Back";
 /// How much of a cause's digest tells it from the others of its key.
 const CAUSE: usize = 16;
 
+/// The beginning of a cause's digest. There are many of these in memory, so they are short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(super) struct Cause([u8; CAUSE]);
+
+impl Cause {
+    fn read(text: &str) -> Option<Self> {
+        text.is_ascii().then_some(text.as_bytes())?.try_into().ok().map(Self)
+    }
+
+    fn of(write: &Write) -> Self {
+        Self::read(&token(&write.cause)[..CAUSE]).expect("digests are ASCII and longer than that")
+    }
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(std::str::from_utf8(&self.0).expect("only ASCII is read"))
+    }
+}
+
+impl From<Cause> for String {
+    fn from(cause: Cause) -> Self {
+        cause.to_string()
+    }
+}
+
+impl TryFrom<String> for Cause {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::read(&text).ok_or("a cause has another length")
+    }
+}
+
 /// A version of a key, without its value.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Meta {
@@ -32,7 +67,7 @@ pub(super) struct Meta {
     pub(super) version: u64,
     pub(super) at: u64,
     pub(super) author: ParticipantId,
-    cause: String,
+    cause: Cause,
     bytes: u64,
     pub(super) is_deleted: bool,
 }
@@ -54,7 +89,7 @@ enum Told {
 }
 
 /// A kept version: where it is, and what caused it.
-type Mark = (u64, String);
+pub(super) type Mark = (u64, Cause);
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
@@ -77,7 +112,7 @@ struct Slot {
     sequence: u64,
     meta: Meta,
     /// The versions before this one that are kept, newest first.
-    back: Vec<Mark>,
+    back: Box<[Mark]>,
 }
 
 /// What is to be done about a write.
@@ -91,15 +126,18 @@ pub(super) enum Verdict {
     Forget { forgetting: Forgetting, headers: HeaderMap },
 }
 
-/// What a message says of its key, and where the older versions are.
-pub(super) fn read(stored: &Stored) -> Option<(Meta, Vec<Mark>)> {
+/// What a message says of its key, and where the older versions are. Nothing of one that no gateway would write: versions count, so
+/// none has more before it than its number says, and there is a number for the next.
+pub(super) fn read(stored: &Stored) -> Option<(Meta, Box<[Mark]>)> {
     let Told::Version(meta) = told(stored)? else { return None };
     let back = stored.headers.get(BACK).map(|back| back.as_str()).unwrap_or_default();
     let marks = back.split(' ').filter(|mark| !mark.is_empty()).map(|mark| {
         let (sequence, cause) = mark.split_once(':')?;
-        Some((sequence.parse().ok()?, cause.to_owned()))
+        Some((sequence.parse().ok()?, Cause::read(cause)?))
     });
-    Some((meta, marks.collect::<Option<_>>()?))
+    let marks = marks.collect::<Option<Box<[_]>>>()?;
+    let fits = (marks.len() as u64) < meta.version && meta.version < u64::MAX;
+    fits.then_some((meta, marks))
 }
 
 fn told(stored: &Stored) -> Option<Told> {
@@ -112,19 +150,14 @@ fn headers(told: &Told) -> HeaderMap {
     headers
 }
 
-fn cause_of(write: &Write) -> String {
-    token(&write.cause)[..CAUSE].to_owned()
-}
-
 impl Slot {
     fn exists(&self) -> bool {
         !self.meta.is_deleted
     }
 
     /// All kept versions, newest first.
-    fn marks(&self) -> impl Iterator<Item = (u64, &str)> {
-        let newest = (self.sequence, self.meta.cause.as_str());
-        std::iter::once(newest).chain(self.back.iter().map(|(sequence, cause)| (*sequence, cause.as_str())))
+    fn marks(&self) -> impl Iterator<Item = Mark> {
+        std::iter::once((self.sequence, self.meta.cause)).chain(self.back.iter().copied())
     }
 }
 
@@ -133,6 +166,8 @@ impl Index {
     pub(super) fn take(&mut self, stored: &Stored) -> Option<Change> {
         self.head = stored.sequence;
         match told(stored)? {
+            // There would be no version after it.
+            Told::Forgetting(Forgetting { floor: u64::MAX, .. }) => None,
             Told::Forgetting(Forgetting { scope, forgotten: Some(key), floor }) => {
                 let keys = self.scopes.entry(scope).or_default();
                 keys.floor = keys.floor.max(floor);
@@ -151,9 +186,9 @@ impl Index {
             }
             Told::Version(_) => {
                 let (meta, back) = read(stored)?;
+                let (scope, key) = (Scope::read(&meta.scope)?, Key::new(&meta.key).ok()?);
                 let floor = self.floor;
                 let keys = self.scopes.entry(meta.scope.clone()).or_insert_with(|| Keys { floor, ..Keys::default() });
-                let (scope, key) = (Scope::read(&meta.scope)?, Key::new(&meta.key).ok()?);
                 let existed = keys.keys.get(&meta.key).is_some_and(Slot::exists);
                 let existence = match (existed, !meta.is_deleted) {
                     (false, _) => Existence::Begun,
@@ -177,7 +212,7 @@ impl Index {
         let name = address.scope.name();
         let keys = self.scopes.get(&name);
         let slot = keys.and_then(|keys| keys.keys.get(address.key.as_str()));
-        let cause = cause_of(write);
+        let cause = Cause::of(write);
         if let Some(slot) = slot
             && let Some((before, (sequence, _))) = (0..).zip(slot.marks()).find(|(_, (_, known))| *known == cause)
         {
@@ -292,4 +327,77 @@ impl Keys {
 fn forget(forgetting: Forgetting) -> Verdict {
     let headers = headers(&Told::Forgetting(forgetting.clone()));
     Verdict::Forget { forgetting, headers }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(key: &str) -> Address {
+        Address {
+            topic: salon_protocol::TopicName::new("room:a").expect("a name"),
+            scope: Scope::Topic,
+            key: Key::new(key).expect("a key"),
+        }
+    }
+
+    fn write(cause: &str) -> Write {
+        let author = ParticipantId::new("alice").expect("an id");
+        Write { value: Some("1".into()), expected: None, author, cause: cause.into() }
+    }
+
+    fn stored(sequence: u64, headers: HeaderMap) -> Stored {
+        let (time, subject, payload) = (Timestamp(0), String::new(), bytes::Bytes::new());
+        Stored { sequence, time, subject, headers, payload }
+    }
+
+    /// Judges a write and takes what becomes of it.
+    fn done(index: &mut Index, write: &Write) -> u64 {
+        match index.judge(&at("k"), write, Timestamp(0)) {
+            Ok(Verdict::Store { meta, headers }) => {
+                index.take(&stored(index.head + 1, headers)).expect("a change");
+                meta.version
+            }
+            Ok(Verdict::Done { version, .. }) => version,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What somebody else writes into the stream is no reason to fail, nor to count on.
+    #[test]
+    fn what_no_gateway_writes_is_passed_over() {
+        let mut index = Index::default();
+        assert_eq!((done(&mut index, &write("a")), done(&mut index, &write("b"))), (1, 2));
+        let version = |version: u64, back: &str| {
+            let author = ParticipantId::new("mallory").expect("an id");
+            let (scope, key, cause) = (at("k").scope.name(), "k".to_owned(), Cause::of(&write("m")));
+            let meta = Meta { scope, key, version, at: 0, author, cause, bytes: 1, is_deleted: false };
+            let mut headers = headers(&Told::Version(meta));
+            headers.insert(BACK, back);
+            headers
+        };
+        let floor = |forgotten: Option<&str>| {
+            let (scope, forgotten) = ("nobody's".to_owned(), forgotten.map(str::to_owned));
+            headers(&Told::Forgetting(Forgetting { scope, forgotten, floor: u64::MAX }))
+        };
+        let mark = format!("1:{}", Cause::of(&write("a")));
+        let strange = [
+            version(u64::MAX, ""),
+            version(0, ""),
+            version(1, &mark),
+            version(3, "1:short"),
+            version(3, "one:abcdefghijklmnop"),
+            version(3, "1:ключ"),
+            floor(None),
+            floor(Some("k")),
+            HeaderMap::new(),
+        ];
+        for headers in strange {
+            let next = index.head + 1;
+            assert_eq!(index.take(&stored(next, headers)), None);
+            assert_eq!(index.head, next, "it was not passed");
+        }
+        assert_eq!((done(&mut index, &write("a")), done(&mut index, &write("b"))), (1, 2), "the same as before");
+        assert_eq!(done(&mut index, &write("c")), 3);
+    }
 }

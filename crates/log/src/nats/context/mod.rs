@@ -168,13 +168,14 @@ impl Context {
         };
         let filter = Some(format!("{}.>", shared.link.names.context_of(&self.topic)));
         let course = Course { stream: &stream, from, filter, headers_only: true };
-        let Ok((mut follow, mut waiting)) = Follow::begin(&shared.link, course).await else { return };
+        let Ok(mut follow) = Follow::begin(&shared.link, course).await else { return };
         let mut is_told = head.is_some();
         loop {
-            if waiting == 0 && !is_told {
+            if follow.has_caught_up() && !is_told {
                 self.head.send_replace(Some(self.index().head));
                 is_told = true;
             }
+            let waiting = if is_told { 0 } else { follow.waiting() };
             let Some(messages) = follow.next().await else {
                 if !is_told {
                     // What was taken so far may be only some of what there was.
@@ -182,11 +183,10 @@ impl Context {
                 }
                 return;
             };
-            for message in &messages {
-                let is_old = waiting > 0 && !is_told;
-                waiting = waiting.saturating_sub(1);
+            for (number, message) in (0..).zip(&messages) {
                 let change = self.index().take(message);
-                if let Some(change) = change.filter(|_| !is_old) {
+                // Whoever follows changes is told of those that come from now on.
+                if let Some(change) = change.filter(|_| number >= waiting) {
                     shared.feeds.feed(&self.topic, change);
                 }
             }
