@@ -86,6 +86,7 @@ impl Options {
             "max-connections-per-participant" => config.limits.connections_per_participant = read(value)?,
             "max-connections-per-address" => config.limits.connections_per_address = read(value)?,
             "durability" => config.durability = read::<Durable>(value)?.0,
+            "log-topics" => config.nats.topics = read(value)?,
             "retention-count" => config.retention.default.count = Some(read(value)?),
             "ring-per-room" => config.ring_per_room = read(value)?,
             "write-deadline" => config.times.write_deadline = Duration::from_millis(read(value)?),

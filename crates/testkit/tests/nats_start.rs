@@ -9,8 +9,9 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose
 use salon_log::nats::{Nats, Options};
 use salon_log::{Span, TopicLog};
 use salon_protocol::{Envelope, TopicName};
+use salon_testkit::http::Call;
 use salon_testkit::nats::{Servers, frame, program};
-use salon_testkit::{Scratch, within};
+use salon_testkit::{Event, Gateway, Scratch, Socket, Token, within};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
@@ -362,4 +363,45 @@ async fn nobody_listens() {
     let servers = vec![format!("nats://alice:s3cret@127.0.0.1:{port}")];
     let told = told(Options { servers, ..Options::default() }, &Files::new()).await;
     insta::assert_snapshot!(told, @"NATS at `127.0.0.1:PORT` cannot be connected to: IO error: Connection refused (os error 111); see that they run, and that `log.url` names them");
+}
+
+/// What somebody hears at each door who comes with one topic too many.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_topic_too_many_is_told_at_the_door() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let options = salon_testkit::Options::on_nats(&servers.url(), "salon").expect("options");
+    let gateway = Gateway::start(options.set("log-topics", "1").expect("a limit")).await.expect("a gateway");
+    let token = gateway.token(&Token::new("alice")).expect("a token");
+    let post = async |topic: &str| {
+        let call = Call::new("POST", format!("/v0/topics/{topic}/messages")).bearer(&token);
+        let body = r#"{"kind":"mcp","payload":{"jsonrpc":"2.0","method":"m"}}"#;
+        let answer = call.header("content-type", "application/json").body(body).send(gateway.address()).await;
+        answer.expect("an answer")
+    };
+    let first = post("room:a").await;
+    assert!(first.status < 300, "{} {}", first.status, first.body);
+    let refused = post("room:b").await;
+    let told: Value = serde_json::from_str(&refused.body).expect("JSON");
+    println!("REST {} {told}", refused.status);
+    let call = Call::new("GET", "/v0/ws?topic=room:b").bearer(&token);
+    match Socket::connect(gateway.address(), call).await.expect("an answer") {
+        Ok(mut socket) => {
+            while let Ok(event) = socket.next().await {
+                println!("WS {event:?}");
+                if matches!(event, Event::Closed(..)) {
+                    break;
+                }
+            }
+        }
+        Err(answer) => println!("WS {} {}", answer.status, answer.body),
+    }
+    let call = Call::new("POST", "/mcp/room:b")
+        .bearer(&token)
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream");
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+    let answer = call.body(body).send(gateway.address()).await.expect("an answer");
+    println!("MCP {} {}", answer.status, answer.body);
+    gateway.stop().await.expect("stopped");
 }

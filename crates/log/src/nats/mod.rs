@@ -2,13 +2,14 @@
 //!
 //! JetStream's sequence is the order. A node follows every topic it uses and hands its own clients' messages to them from there, like
 //! everybody's ([`topic`]). Appends keep the order of their calls ([`lane`]). Retention is the gateways' work, not the server's
-//! ([`sweep`]). Leases are keys ([`seats`]) that live as long as their node says it does ([`nodes`]). Deliberately absent: shards. A
+//! ([`sweep`]), and so is forgetting topics of which nothing is left ([`forget`]). Leases are keys ([`seats`]) that live as long as their node says it does ([`nodes`]). Deliberately absent: shards. A
 //! stream a topic serves some hundreds of topics, and the limit is enforced.
 
 mod bucket;
 mod connect;
 mod context;
 mod follow;
+mod forget;
 mod lane;
 mod link;
 mod names;

@@ -53,6 +53,16 @@ impl Names {
         format!("{}.room.>", self.0)
     }
 
+    /// The subject of a topic's stream while it is being forgotten: nobody appends to it.
+    pub(super) fn shut(&self, topic: &TopicName) -> String {
+        format!("{}.shut.{}", self.0, token(topic.as_str()))
+    }
+
+    /// The subjects of all that are being forgotten.
+    pub(super) fn all_shut(&self) -> String {
+        format!("{}.shut.>", self.0)
+    }
+
     /// Where it is said that a topic's stream was made. Not stored.
     pub(super) fn made(&self) -> String {
         format!("{}.made", self.0)

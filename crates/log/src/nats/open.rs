@@ -6,7 +6,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, PersistenceMode, RetentionPolicy, StorageType};
@@ -35,6 +35,8 @@ const RECORD: &str = "log";
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 /// How long everything after that may take.
 const OPENING: Duration = Duration::from_secs(30);
+/// How long it is waited for that a topic is forgotten.
+const FORGETTING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// How many topics there may be, unless it is said.
@@ -170,7 +172,7 @@ pub enum OpenError {
     },
     /// The other nodes have another key.
     #[error(
-        "the gateways of the log `{name}` have another key than this one, so what one signs the other would not take"
+        "the gateways of the log `{name}` have another key than this one, so what one signs the other would not take: copy `auth.key` from one of them"
     )]
     OtherKey {
         /// The log's name.
@@ -299,9 +301,9 @@ impl Nats {
 impl Shared {
     /// Makes a topic's stream where there is none.
     pub(super) async fn make_room(&self, topic: &Topic) -> Result<(), AppendError> {
-        match self.link.info(&topic.stream).await {
+        match self.look_for_room(topic).await {
             Ok(info) => {
-                let settled = settled(&room(&self.link.names, &topic.name, self.replicas), &info.config);
+                let settled = settled(&room(&self.link.names, &topic.name, self.replicas, 0), &info.config);
                 return settled.map_err(|error| {
                     tracing::error!(topic = %topic.name, "{error}");
                     AppendError::Refused(error.to_string().into())
@@ -313,7 +315,8 @@ impl Shared {
         if self.count_rooms().await? >= self.options.topics {
             return Err(AppendError::TooManyTopics(self.options.topics));
         }
-        match make(&self.link, room(&self.link.names, &topic.name, self.replicas)).await {
+        let floor = self.floor().await?;
+        match make(&self.link, room(&self.link.names, &topic.name, self.replicas, floor)).await {
             Ok(_) => {}
             Err(error) => return Err(AppendError::Unavailable(error.to_string().into())),
         }
@@ -321,6 +324,22 @@ impl Shared {
         // Whoever does not hear it looks now and then.
         let _ = self.link.client.publish(self.link.names.made(), topic.name.as_str().to_owned().into()).await;
         Ok(())
+    }
+
+    /// A topic's stream, unless it is being forgotten, which is waited for.
+    async fn look_for_room(&self, topic: &Topic) -> Result<Info, Fault> {
+        let shut = self.link.names.shut(&topic.name);
+        let by = Instant::now() + FORGETTING;
+        loop {
+            match self.link.info(&topic.stream).await {
+                Ok(info) if info.config.subjects.contains(&shut) => {}
+                looked => return looked,
+            }
+            if Instant::now() >= by {
+                return Err(Fault::unavailable("the topic is just being forgotten"));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     async fn count_rooms(&self) -> Result<u64, Fault> {
@@ -385,8 +404,10 @@ fn settled(wanted: &Config, found: &Config) -> Result<(), OpenError> {
 
 /// Whether the streams of all topics are as they would be made.
 async fn check_rooms(link: &Link, replicas: usize) -> Result<(), OpenError> {
-    let rooms = patiently(|| rooms(link)).await.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
-    rooms.iter().try_for_each(|found| settled(&room(&link.names, &found.name, replicas), &found.info.config))
+    let rooms = patiently(|| rooms(link, link.names.rooms()))
+        .await
+        .map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
+    rooms.iter().try_for_each(|found| settled(&room(&link.names, &found.name, replicas, 0), &found.info.config))
 }
 
 /// How everything is made that is there from the beginning, but for the record's bucket.
@@ -401,8 +422,8 @@ fn streams(names: &Names, replicas: usize) -> Vec<Config> {
     ]
 }
 
-/// How a topic's stream is made.
-fn room(names: &Names, topic: &TopicName, replicas: usize) -> Config {
+/// How a topic's stream is made, with all its positions behind an offset.
+fn room(names: &Names, topic: &TopicName, replicas: usize, floor: u64) -> Config {
     // Positions in a stream of this name that was removed are all before those of a later one.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
     Config {
@@ -415,7 +436,7 @@ fn room(names: &Names, topic: &TopicName, replicas: usize) -> Config {
         duplicate_window: DUPLICATE_WINDOW,
         deny_delete: true,
         allow_direct: true,
-        first_sequence: Some(u64::try_from(now).unwrap_or(1)),
+        first_sequence: Some(u64::try_from(now).unwrap_or(1).max(floor.saturating_add(1))),
         metadata: [(TOPIC.to_owned(), topic.as_str().to_owned())].into(),
         ..Config::default()
     }

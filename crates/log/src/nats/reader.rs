@@ -32,7 +32,7 @@ pub(super) struct Extent {
     pub(super) head: u64,
     /// When the oldest and the newest arrived.
     pub(super) oldest: Timestamp,
-    newest: Timestamp,
+    pub(super) newest: Timestamp,
 }
 
 impl From<&Info> for Extent {
@@ -292,14 +292,14 @@ impl Shared {
             entries: info.state.messages,
             newest: (info.state.messages > 0).then(|| millis(info.state.last_timestamp.unix_timestamp_nanos())),
         };
-        let mut topics: Vec<_> = rooms(&self.link).await?.into_iter().map(summary).collect();
+        let mut topics: Vec<_> = rooms(&self.link, self.link.names.rooms()).await?.into_iter().map(summary).collect();
         topics.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         Ok(topics)
     }
 }
 
-/// Every topic's stream, as their leaders describe them.
-pub(super) async fn rooms(link: &Link) -> Result<Vec<Room>, Fault> {
+/// The streams of topics that have some subjects, as their leaders describe them.
+pub(super) async fn rooms(link: &Link, subject: String) -> Result<Vec<Room>, Fault> {
     #[derive(Serialize)]
     struct Wanted<'a> {
         subject: &'a str,
@@ -310,7 +310,6 @@ pub(super) async fn rooms(link: &Link) -> Result<Vec<Room>, Fault> {
         total: usize,
         streams: Option<Vec<serde_json::Value>>,
     }
-    let subject = link.names.rooms();
     let mut found = Vec::new();
     let mut offset = 0;
     loop {

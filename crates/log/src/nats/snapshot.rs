@@ -42,6 +42,11 @@ impl Snapshot {
         Self { head: standing.head.offset, present: standing.present, unanswered: standing.unanswered }
     }
 
+    /// Whether nobody was present.
+    pub(super) fn is_empty(&self) -> bool {
+        self.present.is_empty()
+    }
+
     pub(super) fn fold(self) -> Folded {
         Folded::restore(self.present, self.unanswered)
     }

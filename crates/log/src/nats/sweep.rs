@@ -30,7 +30,8 @@ impl Shared {
     /// Goes through all topics once. What cannot be done for one is told at the end, and keeps nobody else waiting for long.
     pub(super) async fn sweep(self: &Arc<Self>) -> Result<(), Fault> {
         self.put_away();
-        let rooms = rooms(&self.link).await?;
+        self.reopen_shut().await?;
+        let rooms = rooms(&self.link, self.link.names.rooms()).await?;
         let tended = stream::iter(rooms).map(|room| async move {
             let tended = self.tend(&room).await;
             if let Err(fault) = &tended {
@@ -52,6 +53,8 @@ impl Shared {
             if self.keep(&topic, extent, gone).await? >= gone {
                 self.link.purge(&topic.stream, None, gone + 1).await?;
             }
+        } else if extent.head == extent.trimmed {
+            self.forget(room, extent).await?;
         } else if let Some(topic) = self.followed(&room.name)
             && topic.head().is_some_and(|head| head >= topic.kept().map_or(0, |(_, kept)| kept) + MOST_BEHIND)
         {

@@ -200,7 +200,13 @@ impl Topic {
             let from = DeliverPolicy::ByStartSequence { start_sequence: head + 1 };
             let course = Course { stream: &self.stream, from, filter: None, headers_only: false };
             let mut follow = Follow::begin(&shared.link, course).await?;
-            while let Some(messages) = follow.next().await {
+            loop {
+                let next = tokio::select! { biased;
+                    // Another stream of this name is there: nothing comes of the one that is followed.
+                    () = self.made.notified() => break,
+                    next = follow.next() => next,
+                };
+                let Some(messages) = next else { break };
                 let expected = head + 1;
                 if messages.is_empty() {
                     continue;
@@ -269,6 +275,10 @@ impl Topic {
         let mut state = self.state();
         for message in &messages {
             head = message.sequence;
+            // That it was to be forgotten.
+            if message.subject == shared.link.names.shut(&self.name) {
+                continue;
+            }
             match self.entry(message) {
                 Ok(entry) => {
                     state.fold.add(&entry);
