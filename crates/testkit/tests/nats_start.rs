@@ -11,7 +11,7 @@ use salon_log::{Span, TopicLog};
 use salon_protocol::{Envelope, TopicName};
 use salon_testkit::http::Call;
 use salon_testkit::nats::{Servers, frame, program};
-use salon_testkit::{Event, Gateway, Scratch, Socket, Token, within};
+use salon_testkit::{Gateway, Scratch, Socket, Token, within};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
@@ -375,33 +375,29 @@ async fn one_topic_too_many_is_told_at_the_door() {
     let token = gateway.token(&Token::new("alice")).expect("a token");
     let post = async |topic: &str| {
         let call = Call::new("POST", format!("/v0/topics/{topic}/messages")).bearer(&token);
-        let body = r#"{"kind":"mcp","payload":{"jsonrpc":"2.0","method":"m"}}"#;
-        let answer = call.header("content-type", "application/json").body(body).send(gateway.address()).await;
+        let answer =
+            call.header("content-type", "application/json").body(line("e1").text()).send(gateway.address()).await;
         answer.expect("an answer")
     };
     let first = post("room:a").await;
     assert!(first.status < 300, "{} {}", first.status, first.body);
     let refused = post("room:b").await;
     let told: Value = serde_json::from_str(&refused.body).expect("JSON");
-    println!("REST {} {told}", refused.status);
+    let why = "there are 1 topics, which is the limit of this gateway's log";
+    assert_eq!((refused.status, told), (429, json!({ "code": "rate_limited", "error": why, "id": "e1" })));
     let call = Call::new("GET", "/v0/ws?topic=room:b").bearer(&token);
-    match Socket::connect(gateway.address(), call).await.expect("an answer") {
-        Ok(mut socket) => {
-            while let Ok(event) = socket.next().await {
-                println!("WS {event:?}");
-                if matches!(event, Event::Closed(..)) {
-                    break;
-                }
-            }
-        }
-        Err(answer) => println!("WS {} {}", answer.status, answer.body),
-    }
-    let call = Call::new("POST", "/mcp/room:b")
-        .bearer(&token)
-        .header("content-type", "application/json")
-        .header("accept", "application/json, text/event-stream");
-    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
-    let answer = call.body(body).send(gateway.address()).await.expect("an answer");
-    println!("MCP {} {}", answer.status, answer.body);
+    let refused = Socket::connect(gateway.address(), call).await.expect("an answer").expect_err("no socket");
+    let told: Value = serde_json::from_str(&refused.body).expect("JSON");
+    assert_eq!((refused.status, told), (429, json!({ "code": "rate_limited", "error": why })));
+    let call = Call::new("POST", "/mcp/room:b").bearer(&token).header("content-type", "application/json");
+    let hello = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": { "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } },
+    });
+    let call = call.header("accept", "application/json, text/event-stream").body(hello.to_string());
+    let refused = call.send(gateway.address()).await.expect("an answer");
+    let told: Value = serde_json::from_str(&refused.body).expect("JSON");
+    assert_eq!(told["error"], json!({ "code": -32000, "message": why, "data": { "code": "rate_limited" } }));
+    assert!(post("room:a").await.status < 300, "what exists goes on");
     gateway.stop().await.expect("stopped");
 }
