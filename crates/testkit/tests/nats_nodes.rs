@@ -238,7 +238,7 @@ async fn what_does_not_fit_is_refused_at_the_start() {
         Err(error) => error.to_string(),
     };
     let other_key = Options { fingerprint: "another".into(), ..options(&servers) };
-    insta::assert_snapshot!(refused(other_key).await, @"the gateways of the log `salon` have another key than this one, so what one signs the other would not take: copy `auth.key` from one of them");
+    insta::assert_snapshot!(refused(other_key).await, @"the gateways of the log `salon` have another key than this one, so what one signs the other would not take");
     let other_replicas = Options { replicas: Some(3), ..options(&servers) };
     insta::assert_snapshot!(refused(other_replicas).await, @"the log `salon` was made with 1 replicas, and 3 are asked for: leave it out, or change every stream of it with `nats stream edit`");
     let too_many = Options { name: "other".into(), replicas: Some(3), ..options(&servers) };

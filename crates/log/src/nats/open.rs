@@ -172,7 +172,7 @@ pub enum OpenError {
     },
     /// The other nodes have another key.
     #[error(
-        "the gateways of the log `{name}` have another key than this one, so what one signs the other would not take: copy `auth.key` from one of them"
+        "the gateways of the log `{name}` have another key than this one, so what one signs the other would not take"
     )]
     OtherKey {
         /// The log's name.
