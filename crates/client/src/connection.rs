@@ -39,6 +39,10 @@ const STEADY: Duration = Duration::from_secs(30);
 /// How long to hold back when the gateway says that it is too fast.
 pub(crate) const SLOW_DOWN: Duration = Duration::from_millis(200);
 
+/// How long to hold back when the gateway can store nothing for now, unless it says before that it can again. One that is going down
+/// closes the connection, and what was held back is sent by the next.
+pub(crate) const WAIT_OUT: Duration = Duration::from_secs(1);
+
 pub(crate) type Heard = oneshot::Sender<Result<Arc<Envelope>, PublishError>>;
 
 /// Something to be sent.
@@ -87,7 +91,7 @@ pub(crate) struct Connection {
     backoff: Option<Backoff>,
     orders: mpsc::Receiver<Order>,
     pub(crate) unheard: VecDeque<Order>,
-    /// From which order on to send again, and when: the gateway found us too fast.
+    /// From which order on to send again, and when: the gateway found us too fast, or could store nothing.
     pub(crate) delayed: Option<(Instant, EnvelopeId)>,
     /// How often in a row coming back did not last.
     attempt: u32,

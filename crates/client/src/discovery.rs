@@ -109,6 +109,8 @@ async fn greet(room: RoomRef, mut waiting: VecDeque<ParticipantId>, mut events: 
             Some(Event::Gap) => {
                 waiting = room.upgrade().map(|room| room.roster()).into_iter().flatten().map(|one| one.id).collect();
             }
+            // Whoever was there still is.
+            Some(Event::Outage(_) | Event::Recovered) => {}
             None => return,
         }
     }

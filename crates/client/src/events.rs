@@ -25,6 +25,10 @@ pub enum Event {
     Envelope(Arc<Envelope>),
     /// Something happened that cannot be had any more: the topic does not keep its history for so long.
     Gap,
+    /// The gateway can store nothing for now, and hears nothing new; the sentence is its own. It goes on by itself.
+    Outage(Arc<str>),
+    /// It can again.
+    Recovered,
 }
 
 /// What happens in a room, in its order: every envelope once.
@@ -76,7 +80,7 @@ impl Events {
     fn hand_out(&mut self, event: Event) -> Event {
         match &event {
             Event::Envelope(envelope) if !is_word(envelope) => self.last = Some(envelope.id().clone()),
-            Event::Envelope(_) => {}
+            Event::Envelope(_) | Event::Outage(_) | Event::Recovered => {}
             // What was to be skipped may never come.
             Event::Gap => self.skip_to = None,
         }

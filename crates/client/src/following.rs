@@ -98,8 +98,11 @@ impl Following {
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             while let Some(event) = self.decoder.take() {
-                if event.name == "gap" {
-                    return Some(Event::Gap);
+                match &*event.name {
+                    "gap" => return Some(Event::Gap),
+                    "closing" => return Some(Event::Outage(event.data.into())),
+                    "ready" => return Some(Event::Recovered),
+                    _ => {}
                 }
                 // What is no envelope is of a later version, and not for us.
                 if let Ok(envelope) = Envelope::restore(event.data) {

@@ -7,8 +7,8 @@ use salon_protocol::{Code, Envelope, EnvelopeId, Kind, Message, PresenceEvent, R
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::connection::{Connection, Order, SLOW_DOWN};
-use crate::shared::lock;
+use crate::connection::{Connection, Order, SLOW_DOWN, WAIT_OUT};
+use crate::shared::{Link, lock};
 use crate::{Event, PublishError};
 
 impl Connection {
@@ -97,12 +97,23 @@ impl Connection {
         #[derive(Deserialize)]
         struct Told {
             event: String,
+            #[serde(default)]
             code: String,
+            #[serde(default)]
             message: String,
+            #[serde(default)]
+            details: Details,
+        }
+        #[derive(Deserialize, Default)]
+        struct Details {
+            #[serde(default)]
+            passing: bool,
         }
         let Ok(told) = serde_json::from_str::<Told>(envelope.payload()) else { return };
-        if told.event != "error" {
-            return;
+        match &*told.event {
+            "error" => {}
+            "ready" => return self.recovered(),
+            _ => return,
         }
         let code = Code::ALL.into_iter().find(|code| code.word() == told.code).unwrap_or(Code::Internal);
         let Some(id) = envelope.correlation() else {
@@ -110,10 +121,22 @@ impl Connection {
             if code == Code::NotFound {
                 return self.shared.missed();
             }
+            // Nor does anything fail by this: what waits for its echo is told of by itself.
+            if code == Code::Closing && told.details.passing {
+                let why: Arc<str> = told.message.into();
+                self.shared.link.send_replace(Link::Stalled { why: why.clone() });
+                return self.shared.show(Event::Outage(why));
+            }
             return self.shared.show(Event::Envelope(envelope));
         };
-        if code == Code::RateLimited && self.unheard.iter().any(|order| order.id == *id) {
-            self.delayed.get_or_insert_with(|| (Instant::now() + SLOW_DOWN, id.clone()));
+        // Neither is a no for good.
+        let wait = match code {
+            Code::RateLimited => Some(SLOW_DOWN),
+            Code::Closing => Some(WAIT_OUT),
+            _ => None,
+        };
+        if let Some(wait) = wait.filter(|_| self.unheard.iter().any(|order| order.id == *id)) {
+            self.delayed.get_or_insert_with(|| (Instant::now() + wait, id.clone()));
             return;
         }
         let known = self.unheard.iter().any(|order| order.id == *id) || lock(&self.shared.calls).contains_key(id);
@@ -121,6 +144,23 @@ impl Connection {
             return self.shared.show(Event::Envelope(envelope));
         }
         self.refused(Refusal::new(code, told.message).regarding(Some(id.clone())));
+    }
+
+    /// What could not be stored can be again.
+    fn recovered(&mut self) {
+        let was_stalled = self.shared.link.send_if_modified(|link| {
+            let was_stalled = matches!(link, Link::Stalled { .. });
+            if was_stalled {
+                *link = Link::Live;
+            }
+            was_stalled
+        });
+        if was_stalled {
+            if let Some((due, _)) = &mut self.delayed {
+                *due = Instant::now();
+            }
+            self.shared.show(Event::Recovered);
+        }
     }
 
     /// The room does not take something, or cannot have it answered.

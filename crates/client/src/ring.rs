@@ -111,6 +111,6 @@ impl Place {
 fn size(event: &Event) -> usize {
     match event {
         Event::Envelope(envelope) => envelope.text().len(),
-        Event::Gap => 0,
+        Event::Gap | Event::Outage(_) | Event::Recovered => 0,
     }
 }

@@ -316,7 +316,7 @@ impl Room {
     fn end(&self) -> End {
         match &*self.inner.shared.link.borrow() {
             Link::Ended(end) => end.clone(),
-            Link::Connecting { .. } | Link::Live => End::Left,
+            Link::Connecting { .. } | Link::Live | Link::Stalled { .. } => End::Left,
         }
     }
 

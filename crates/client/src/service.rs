@@ -171,7 +171,7 @@ impl Dispatcher {
                 // With a full line nobody is listened to; what is missed meanwhile is read from the history.
                 event = events.next(), if !self.is_full() => match event {
                     Some(Event::Envelope(envelope)) => self.take(&envelope),
-                    Some(Event::Gap) => {}
+                    Some(Event::Gap | Event::Outage(_) | Event::Recovered) => {}
                     None => return,
                 },
             }

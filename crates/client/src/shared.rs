@@ -34,6 +34,11 @@ pub enum Link {
     },
     /// Connected.
     Live,
+    /// Connected, but the gateway can store nothing for now, and hears nothing new. It goes on by itself: nothing need be done.
+    Stalled {
+        /// The gateway's own sentence.
+        why: Arc<str>,
+    },
     /// Over for good.
     Ended(End),
 }

@@ -186,6 +186,10 @@ pub enum Event {
     },
     /// Entries the peer has not seen are no longer kept.
     Gap,
+    /// Nothing can be stored for now, and nothing new can be heard. The connection stays.
+    Outage,
+    /// What could not be stored can be again, and what was stored elsewhere meanwhile comes now.
+    Recovered,
     /// What the room's catalogue says that somebody offers.
     Consulted {
         /// Who.

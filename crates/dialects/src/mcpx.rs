@@ -133,6 +133,14 @@ impl Dialect for Mcpx {
                 let message = "envelopes before the next one are no longer kept, and you have not seen them";
                 self.tell(&Refusal::new(Code::NotFound, message), now);
             }
+            Event::Outage => {
+                let frame = self.compose(Kind::System, None, system::Error::outage(), now);
+                self.send(frame);
+            }
+            Event::Recovered => {
+                let frame = self.compose(Kind::System, None, system::Ready::default(), now);
+                self.send(frame);
+            }
             Event::Closing(reason) => {
                 if reason == CloseReason::Shutdown {
                     self.tell(&Refusal::new(Code::Closing, reason.to_string()), now);
@@ -257,6 +265,18 @@ mod tests {
         let mut wire = Wire::open(true);
         wire.said();
         assert_snapshot!(wire.on(Event::Gap), @r#"{"protocol":"mcp-x/v0","id":"s-2","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"error","type":"error","code":"not_found","message":"envelopes before the next one are no longer kept, and you have not seen them"}}"#);
+    }
+
+    #[test]
+    fn an_outage_is_told_and_so_is_its_end() {
+        let mut wire = Wire::open(true);
+        wire.said();
+        assert_snapshot!(wire.on(Event::Outage), @r#"{"protocol":"mcp-x/v0","id":"s-2","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"error","type":"error","code":"closing","message":"nothing can be stored at the moment, and nothing new can be heard; it goes on by itself, and this connection stays","details":{"passing":true}}}"#);
+        assert_snapshot!(wire.on(Event::Recovered), @r#"{"protocol":"mcp-x/v0","id":"s-3","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"ready","type":"ready","message":"messages are stored and heard again"}}"#);
+        wire.dialect.handle_event(Event::Outage, wire.now);
+        wire.said();
+        wire.dialect.handle_timeout(wire.now + Duration::from_secs(30));
+        assert!(wire.said().contains(r#""event":"heartbeat""#), "heartbeats go on meanwhile");
     }
 
     #[test]

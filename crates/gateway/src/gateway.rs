@@ -19,6 +19,7 @@ use crate::http::Peer;
 use crate::is_loopback;
 use crate::ledger::Ledger;
 use crate::meters::Meters;
+use crate::nodes::Nodes;
 use crate::permissions::Permissions;
 use crate::ui::Ui;
 
@@ -42,6 +43,8 @@ pub(crate) struct Gateway {
     pub(crate) machine: crate::doors::machine::Sessions,
     pub(crate) mcp: crate::doors::mcp::Sessions,
     pub(crate) permissions: Arc<Permissions>,
+    /// Those that share the log, where it can be shared.
+    pub(crate) nodes: Option<Arc<Nodes>>,
     pub(crate) audit: Audit,
     pub(crate) meters: Meters,
     pub(crate) started: Instant,
@@ -54,7 +57,7 @@ pub(crate) struct Gateway {
 impl Gateway {
     pub(crate) fn new(
         config: Config,
-        (rooms, library): (Rooms, Arc<Library>),
+        (rooms, library, nodes): (Rooms, Arc<Library>, Option<Arc<Nodes>>),
         (verifier, signer): (Verifier, Signer),
         (tickets, ui): (Tickets, Option<Ui>),
         audit: Audit,
@@ -75,6 +78,7 @@ impl Gateway {
             machine: crate::doors::machine::Sessions::default(),
             mcp: crate::doors::mcp::Sessions::default(),
             permissions: Arc::default(),
+            nodes,
             audit,
             meters,
             started: Instant::now(),
@@ -110,6 +114,7 @@ impl Gateway {
             address,
             held: self.permissions.hold(topic, &grant.participant, &grant.permissions),
             visit: self.ui.as_ref().and_then(|ui| ui.visit(grant)).map(Arc::new),
+            nodes: self.nodes.clone(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use salon_protocol::{Code, EnvelopeId, ParticipantId, TopicName};
 use salon_rooms::Happening;
 
@@ -10,6 +11,7 @@ use crate::audit::{Audit, AuditEvent, AuditKind};
 use crate::auth::Visit;
 use crate::clock;
 use crate::meters::Meters;
+use crate::nodes::Nodes;
 use crate::permissions::Held;
 
 /// One connection's ledger.
@@ -24,12 +26,21 @@ pub(crate) struct Ledger {
     pub(crate) held: Arc<Held>,
     /// The sign-in it stands on, where it stands on one.
     pub(crate) visit: Option<Arc<Visit>>,
+    /// The gateways of the log, where it can have several.
+    pub(crate) nodes: Option<Arc<Nodes>>,
 }
 
 impl Ledger {
-    /// What a call of somebody in the same room is permitted.
-    pub(crate) fn granted(&self, who: &ParticipantId, request: &EnvelopeId) -> Arc<[String]> {
-        self.held.of(who, request)
+    /// What a call of somebody in the same room is permitted: known at once where there is only this gateway.
+    pub(crate) fn granted(
+        &self,
+        who: &ParticipantId,
+        request: &EnvelopeId,
+    ) -> Result<Arc<[String]>, BoxFuture<'static, Arc<[String]>>> {
+        match &self.nodes {
+            None => Ok(self.held.of(who, request)),
+            Some(nodes) => Err(self.held.of_all(nodes.log(), who, request)),
+        }
     }
 
     /// Waits for the end of the sign-in that the connection stands on: for ever, where it stands on none.

@@ -19,6 +19,7 @@ mod inside;
 mod ledger;
 mod loopback;
 mod meters;
+mod nodes;
 mod permissions;
 #[cfg(test)]
 mod scratch;
@@ -43,6 +44,7 @@ use auth::{KeyFileError, LocalKey, Signer, Tickets, Verifier};
 use config::{Config, ConfigError};
 use gateway::Gateway;
 use meters::Meters;
+use nodes::Nodes;
 use ui::Ui;
 
 pub use check::{check, check_log};
@@ -145,8 +147,12 @@ pub async fn serve(
     let meters = Meters::new().map_err(|error| ServeError::Meters(error.to_string()))?;
     let Logs { log, context, nats, _hold } = open_log(&config, &local).await?;
     // What is in the directory beside the log is the gateway's too, once it has the log.
-    let ui = config.ui.enabled.then(|| Ui::open(&config, &local, std::mem::take(&mut entrances.links), clock::now()));
+    let links = std::mem::take(&mut entrances.links);
+    let ui = config.ui.enabled.then(|| Ui::open(&config, &local, links, nats.clone(), clock::now()));
     let ui = ui.transpose().map_err(|why| ServeError::Data { path: config.data.display().to_string(), why })?;
+    if let Some(ui) = &ui {
+        ui.follow_sign_outs().await?;
+    }
     fit_messages(&mut config, nats.as_deref());
     let settings = settings(&config, &local, witness(audit.clone(), meters.clone()));
     let library = Arc::new(host::Library::default());
@@ -160,13 +166,17 @@ pub async fn serve(
     let most_waiting = config.limits.connections_per_address;
     let gateway = Arc::new(Gateway::new(
         config,
-        (rooms.clone(), library),
+        (rooms.clone(), library, nats.clone().map(|log| Arc::new(Nodes::new(log)))),
         (verifier.clone(), Signer::new(&local)),
         (Tickets::of(nats), ui),
         audit.clone(),
         meters.clone(),
         stop.clone(),
     ));
+    if let Some(nodes) = &gateway.nodes {
+        let permissions = gateway.permissions.clone();
+        nodes.log().answer_others(move |question| permissions.answer(question));
+    }
     if let Ok(address) = entrances.listener.local_addr() {
         tracing::info!(%address, "serving");
     }
@@ -204,6 +214,7 @@ pub async fn serve(
         () = refreshing => None,
         () = upkeep(&meters) => None,
         () = see_off_lapsed(&rooms) => None,
+        () = tend(&gateway) => None,
     };
     tracing::info!("stopping");
     stop.send_replace(true);
@@ -266,6 +277,15 @@ fn fingerprint(local: &LocalKey) -> String {
 async fn see_off_lapsed(rooms: &Rooms) {
     rooms.see_off_lapsed().await;
     // The log has been closed, which is nothing to stop for.
+    std::future::pending().await
+}
+
+/// What is to be done for as long as the gateway runs where it may be one of several.
+async fn tend(gateway: &Gateway) {
+    if let Some(nodes) = &gateway.nodes {
+        let sharing = OptionFuture::from(gateway.ui.as_ref().map(Ui::share_sign_outs));
+        tokio::join!(nodes.watch(), sharing);
+    }
     std::future::pending().await
 }
 

@@ -4,14 +4,22 @@
 //! connection notes its permissions under the call's envelope before the room sees it, and whoever is called asks for them by that
 //! envelope. So neither a connection that comes nor one that goes while a call is under way changes what it may do.
 //!
-//! Invariants: notes only ever narrow. A call of which nothing is noted is permitted nothing. Both the notes of one participant and
-//! their time are bounded. Deliberately absent: calls that came before the gateway was started, or by another gateway.
+//! Where several gateways share a log, the call may have come by another: then all others are asked, and only what each that knows the
+//! call permits counts. Nothing is asked where nobody judges, so what a call costs is the same on every log.
+//!
+//! Invariants: notes only ever narrow, on one node and across nodes: whoever takes another's id with a weaker token, wherever, gains
+//! nothing by the stronger one's note. A call of which nothing is noted anywhere is permitted nothing. Both the notes of one
+//! participant and their time are bounded. Deliberately absent: calls that came before their gateway was started.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use salon_log::nats::Nats;
 use salon_protocol::{Envelope, EnvelopeId, Message, ParticipantId, TopicName};
+use serde::{Deserialize, Serialize};
 
 /// How many calls of one participant in one topic are remembered; then its oldest is not.
 const MOST_NOTED: usize = 1024;
@@ -49,6 +57,20 @@ struct Noted {
     at: Instant,
 }
 
+/// What gateways ask one another.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Question {
+    /// What a call is permitted.
+    Permitted { topic: TopicName, who: ParticipantId, request: EnvelopeId },
+}
+
+/// `None` where nothing is noted.
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    granted: Option<Vec<String>>,
+}
+
 impl Permissions {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().expect("no code panics while it holds the permissions")
@@ -63,6 +85,26 @@ impl Permissions {
         let granted = Mutex::new(granted.into());
         Arc::new(Held { permissions: self.clone(), topic: topic.clone(), who: who.clone(), counted, granted })
     }
+
+    /// What is noted here of a call.
+    fn noted(&self, topic: &TopicName, who: &ParticipantId, request: &EnvelopeId) -> Option<Granted> {
+        let table = self.table();
+        let caller = table.topics.get(topic)?.get(who)?;
+        caller.calls.iter().rev().find(|noted| noted.request == *request).map(|noted| noted.granted.clone())
+    }
+
+    /// Answers another gateway. What it asks in words that are not known here is not answered.
+    pub(crate) fn answer(&self, question: &[u8]) -> Option<Vec<u8>> {
+        let Question::Permitted { topic, who, request } = serde_json::from_slice(question).ok()?;
+        let granted = self.noted(&topic, &who, &request).map(|granted| granted.to_vec());
+        Some(serde_json::to_vec(&Answer { granted }).expect("a list of texts is plain JSON"))
+    }
+}
+
+/// What everybody who knows of a call permits it.
+fn agreed(known: impl IntoIterator<Item = Granted>) -> Granted {
+    let both = |one: Granted, other: Granted| one.iter().filter(|each| other.contains(each)).cloned().collect();
+    known.into_iter().reduce(both).unwrap_or_else(|| [].into())
 }
 
 impl Table {
@@ -149,12 +191,28 @@ impl Held {
         caller.calls.push_back(Noted { request: request.clone(), granted, at: now });
     }
 
-    /// What a call of somebody in the same room is permitted.
+    /// What a call of somebody in the same room is permitted, by the notes of this gateway.
     pub(crate) fn of(&self, who: &ParticipantId, request: &EnvelopeId) -> Granted {
-        let table = self.permissions.table();
-        let caller = table.topics.get(&self.topic).and_then(|people| people.get(who));
-        let noted = caller.and_then(|caller| caller.calls.iter().rev().find(|noted| noted.request == *request));
-        noted.map_or_else(|| [].into(), |noted| noted.granted.clone())
+        agreed(self.permissions.noted(&self.topic, who, request))
+    }
+
+    /// The same, by the notes of all gateways.
+    pub(crate) fn of_all(
+        &self,
+        nodes: &Nats,
+        who: &ParticipantId,
+        request: &EnvelopeId,
+    ) -> BoxFuture<'static, Granted> {
+        let question = Question::Permitted { topic: self.topic.clone(), who: who.clone(), request: request.clone() };
+        let asked = nodes.ask_others(serde_json::to_vec(&question).expect("names are plain JSON"));
+        let (permissions, Question::Permitted { topic, who, request }) = (self.permissions.clone(), question);
+        asked
+            .map(move |answers| {
+                let told = |answer: &[u8]| serde_json::from_slice::<Answer>(answer).ok()?.granted.map(Granted::from);
+                let here = permissions.noted(&topic, &who, &request);
+                agreed(answers.iter().filter_map(|answer| told(answer)).chain(here))
+            })
+            .boxed()
     }
 }
 
@@ -234,6 +292,29 @@ mod tests {
         strong.note_at(&id("m3"), now);
         assert_eq!(*strong.of(&alice(), &id("m2")), words(&["read"]));
         assert_eq!(*strong.of(&alice(), &id("m3")), words(&["read"]), "a session keeps the least it was used with");
+    }
+
+    #[test]
+    fn only_what_every_gateway_that_knows_a_call_permits_counts() {
+        let (here, there) = (Arc::new(Permissions::default()), Arc::new(Permissions::default()));
+        let now = Instant::now();
+        here.hold(&room(), &alice(), &words(&["read"])).note_at(&id("m1"), now);
+        there.hold(&room(), &alice(), &words(&["drive", "read"])).note_at(&id("m1"), now);
+        let asked = |request: &str| {
+            let question = Question::Permitted { topic: room(), who: alice(), request: id(request) };
+            let answer = there.answer(&serde_json::to_vec(&question).expect("JSON")).expect("an answer");
+            serde_json::from_slice::<Answer>(&answer).expect("an answer").granted
+        };
+        assert_eq!(asked("m1"), Some(words(&["drive", "read"])));
+        assert_eq!(asked("m2"), None, "of nothing that is not noted");
+        let told = asked("m1").map(Granted::from);
+        let known = |request: &str| here.noted(&room(), &alice(), &id(request));
+        assert_eq!(*agreed(told.clone().into_iter().chain(known("m1"))), words(&["read"]));
+        assert_eq!(*agreed(told.into_iter().chain(known("m2"))), words(&["drive", "read"]));
+        assert_eq!(*agreed(None), words(&[]));
+        for unknown in ["", "{}", r#"{"permitted":{}}"#, r#"{"other":{"topic":"room"}}"#] {
+            assert_eq!(there.answer(unknown.as_bytes()), None, "{unknown}");
+        }
     }
 
     #[test]

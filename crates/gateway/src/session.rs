@@ -7,6 +7,7 @@
 
 mod deadlines;
 mod drafts;
+mod inquiries;
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,17 +16,17 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use salon_dialects::mcp::listing::Listing;
 use salon_dialects::{Action, Dialect, Event, Frame, Introduction, Joined, Opening, StreamId};
-use salon_protocol::{CloseReason, ParticipantId};
+use salon_protocol::CloseReason;
 use salon_rooms::{Happening, Seat};
 use tokio::time::Sleep;
 
 use crate::carriers::{Carrier, Opened, Received};
-use crate::entrance::{Consult, Entrance, Entry};
+use crate::entrance::{Entrance, Entry};
 use crate::ledger::Ledger;
+use crate::nodes::Outage;
 use drafts::{Awaited, LookingUp};
+use inquiries::{Inquiries, NextOutage, next_outage};
 
 pub(crate) use deadlines::Patience;
 
@@ -54,8 +55,8 @@ pub(crate) struct Session<D, C> {
     seat: Option<Seat>,
     /// The way to a seat, until there is one.
     entrance: Option<Box<Entrance>>,
-    /// For dialects that ask what others offer.
-    catalogue: Option<Box<Catalogue>>,
+    /// For dialects that ask things.
+    inquiries: Option<Box<Inquiries>>,
     dialect: D,
     carrier: C,
     ledger: Ledger,
@@ -69,16 +70,12 @@ pub(crate) struct Session<D, C> {
     expires: Instant,
     /// The end of the sign-in that the connection stands on.
     signed_out: Option<BoxFuture<'static, ()>>,
+    /// How the log is, where that can change.
+    outage: Option<NextOutage>,
     /// Until when nothing is read, because too much of it was malformed.
     paused: Option<Instant>,
     timer: Pin<Box<Sleep>>,
     ending: Option<(CloseReason, Instant)>,
-}
-
-/// What others offer, as far as the dialect wants to know.
-struct Catalogue {
-    consult: Consult,
-    pending: FuturesUnordered<BoxFuture<'static, Event>>,
 }
 
 /// Runs until the connection is over, and says why it ended.
@@ -109,7 +106,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
         let mut session = Self::new(beginning);
         let mut entrance = entrance;
         let consult = entrance.take_catalogue();
-        session.catalogue = consult.map(|consult| Box::new(Catalogue { consult, pending: FuturesUnordered::new() }));
+        session.inquiries = consult.map(|consult| Box::new(Inquiries::with(consult)));
         session.entrance = Some(Box::new(entrance));
         session
     }
@@ -123,10 +120,11 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
         let next_ping = patience.map_or(expires, |patience| now + patience.ping);
         let first_deadline = next_ping.min(expires);
         let signed_out = ledger.visit.as_ref().map(|visit| -> BoxFuture<'static, ()> { Box::pin(visit.ended()) });
+        let outage = ledger.nodes.as_ref().map(|nodes| next_outage(Outage::new(nodes)));
         Self {
             seat: None,
             entrance: None,
-            catalogue: None,
+            inquiries: None,
             dialect,
             carrier,
             ledger,
@@ -139,6 +137,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             heard: now,
             expires,
             signed_out,
+            outage,
             paused: None,
             timer: Box::pin(tokio::time::sleep_until(first_deadline.into())),
             ending: None,
@@ -165,7 +164,8 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             // The peer before the room: what it has to say must not wait for a quiet moment.
             progress |= self.poll_peer(cx, now);
             progress |= self.poll_room(cx, now);
-            progress |= self.poll_catalogue(cx, now);
+            progress |= self.poll_inquiries(cx, now);
+            progress |= self.poll_outage(cx, now);
             progress |= self.act(now).anything;
             match self.poll_write(cx) {
                 Ok(wrote) => progress |= wrote,
@@ -213,10 +213,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
                 Action::Finish(stream) => self.carrier.finish(stream),
                 Action::Join(introduction) => self.enter(*introduction),
                 Action::Consult(who, listing) => self.consult(who, listing, now),
-                Action::Permissions { who, request } => {
-                    let granted = self.ledger.granted(&who, &request);
-                    self.dialect.handle_event(Event::Permissions { request, granted }, now);
-                }
+                Action::Permissions { who, request } => self.look_up_permissions(&who, request, now),
                 Action::Farewell(reason) => {
                     if let Some(seat) = &mut self.seat {
                         seat.farewell(reason);
@@ -239,24 +236,6 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
         if let Some(entrance) = &mut self.entrance {
             entrance.enter(introduction);
         }
-    }
-
-    fn consult(&mut self, who: ParticipantId, listing: Listing, now: Instant) {
-        let Some(catalogue) = &mut self.catalogue else {
-            return self.dialect.handle_event(Event::Consulted { who, listing, items: None }, now);
-        };
-        let found = (catalogue.consult)(&who, listing);
-        catalogue.pending.push(Box::pin(async move { Event::Consulted { who, listing, items: found.await } }));
-    }
-
-    fn poll_catalogue(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
-        let Some(catalogue) = &mut self.catalogue else { return false };
-        let mut progress = false;
-        while let Poll::Ready(Some(event)) = catalogue.pending.poll_next_unpin(cx) {
-            self.dialect.handle_event(event, now);
-            progress = true;
-        }
-        progress
     }
 
     /// Leaves the room and stops everything but the writing of what is queued.

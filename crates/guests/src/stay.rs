@@ -172,6 +172,8 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
             event = next(events), if has_room => match event {
                 Some(Event::Envelope(envelope)) => self.board.heard(&envelope, Instant::now()),
                 Some(Event::Gap) => self.count_heads(),
+                // What waits to be published waits for that, and callers with it.
+                Some(Event::Outage(_) | Event::Recovered) => {}
                 None => return Some(self.seat_lost().await),
             },
             () = sleep_until(due) => self.board.tick(Instant::now()),

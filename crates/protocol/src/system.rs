@@ -83,10 +83,47 @@ pub struct Error<'a> {
     r#type: &'static str,
     code: Code,
     message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details>,
+}
+
+/// What programs should know of an error beyond its code.
+#[derive(Debug, Serialize)]
+struct Details {
+    /// It passes by itself, and the connection stays; when it has passed is told.
+    passing: bool,
 }
 
 impl<'a> From<&'a Refusal> for Error<'a> {
     fn from(refusal: &'a Refusal) -> Self {
-        Self { event: "error", r#type: "error", code: refusal.code, message: &refusal.message }
+        Self { event: "error", r#type: "error", code: refusal.code, message: &refusal.message, details: None }
+    }
+}
+
+impl Error<'static> {
+    /// Nothing can be stored for now.
+    pub fn outage() -> Self {
+        let details = Some(Details { passing: true });
+        Self { event: "error", r#type: "error", code: Code::Closing, message: OUTAGE, details }
+    }
+}
+
+/// What is said while nothing can be stored.
+pub const OUTAGE: &str = "nothing can be stored at the moment, and nothing new can be heard; it goes on by itself, and this connection stays";
+
+/// What is said when it can be again.
+pub const READY: &str = "messages are stored and heard again";
+
+/// An outage is over.
+#[derive(Debug, Serialize)]
+pub struct Ready {
+    event: &'static str,
+    r#type: &'static str,
+    message: &'static str,
+}
+
+impl Default for Ready {
+    fn default() -> Self {
+        Self { event: "ready", r#type: "ready", message: READY }
     }
 }

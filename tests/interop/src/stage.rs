@@ -152,7 +152,7 @@ impl Stage {
         let here = async {
             while !room.is_present(&id) {
                 match events.next().await {
-                    Some(Event::Envelope(_) | Event::Gap) => {}
+                    Some(_) => {}
                     None => return false,
                 }
             }

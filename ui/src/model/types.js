@@ -84,7 +84,8 @@
 /**
  * How the connection stands.
  * @typedef {object} ConnectionState
- * @property {'connecting'|'live'|'waiting'|'closed'|'replaced'|'signed-out'|'another'} name `another`: the browser is somebody else's now
+ * @property {'connecting'|'live'|'stalled'|'waiting'|'closed'|'replaced'|'signed-out'|'another'} name `stalled`: connected, but the
+ *   gateway can store nothing at the moment; `another`: the browser is somebody else's now
  * @property {number} since
  * @property {number} [retryAt] when the next attempt is made, while `waiting`
  * @property {string} [why] a sentence for the person

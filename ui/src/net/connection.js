@@ -30,6 +30,8 @@ const SILENCE = 75_000;
 /** How long connecting may take. */
 const PATIENCE = 15_000;
 const FIRST_WAIT = 500;
+/** How long to hold back what the gateway cannot store at the moment, unless it says before that it can again. */
+const WAIT_OUT = 1000;
 const LONGEST_WAIT = 30_000;
 /** A connection that lasted this long was a good one: waiting begins anew. */
 const GOOD = 5000;
@@ -67,6 +69,8 @@ export class Connection extends Watched {
     this.socket = null;
     /** @type {any} */
     this.timer = null;
+    /** @type {any} when to send again what the gateway could not store */
+    this.again = null;
     /** Told apart from attempts that were given up. */
     this.attempt = 0;
     /** @type {Set<(envelope: Envelope) => void>} */
@@ -87,6 +91,11 @@ export class Connection extends Watched {
     return () => this.losers.delete(fn);
   }
 
+  /** Whether there is a connection, whatever the gateway can do at the moment. */
+  get stands() {
+    return this.state.name === 'live' || this.state.name === 'stalled';
+  }
+
   /** How many envelopes have no echo yet. */
   get waiting() {
     return this.outbox.size;
@@ -100,7 +109,7 @@ export class Connection extends Watched {
 
   /** Tries at once instead of waiting. */
   tryNow() {
-    if (this.state.name !== 'live' && this.state.name !== 'connecting') this.open();
+    if (!this.stands && this.state.name !== 'connecting') this.open();
   }
 
   /** Ends it for good. */
@@ -171,16 +180,48 @@ export class Connection extends Watched {
       this.welcomed(envelope);
       return;
     }
+    if (envelope.kind === 'system' && envelope.correlationId === undefined && this.howItIs(envelope.payload)) return;
     if (isStored(envelope)) this.last = envelope.id;
     const known = this.room.envelopes.has(envelope.id);
     const about = envelope.kind === 'system' ? envelope.correlationId : envelope.id;
     const waiting = about === undefined ? undefined : this.outbox.get(about);
+    if (waiting && envelope.kind === 'system' && envelope.payload.code === 'closing') {
+      this.holdBack();
+      return;
+    }
     if (waiting && about !== undefined) this.outbox.delete(about);
     this.room.apply(envelope);
     if (waiting && envelope.kind === 'system') waiting.reject(refusal(envelope));
     else waiting?.resolve(envelope);
     if (!known) for (const fn of this.hearers) fn(envelope);
     if (waiting) this.changed();
+  }
+
+  /** What the gateway says of itself; false where it is about something else. @param {any} payload */
+  howItIs(payload) {
+    if (payload.event === 'error' && payload.code === 'closing' && payload.details?.passing === true) {
+      this.become({ name: 'stalled', why: 'The gateway cannot store anything at the moment; it will go on by itself.' });
+      return true;
+    }
+    if (payload.event !== 'ready') return false;
+    if (this.state.name === 'stalled') {
+      this.become({ name: 'live' });
+      this.sendAgain();
+    }
+    return true;
+  }
+
+  /** Something was not stored because nothing can be. It is kept, and sent again when something can, or by the next connection. */
+  holdBack() {
+    this.again ??= this.platform.later(() => {
+      this.again = null;
+      if (this.state.name === 'live') this.sendAgain();
+    }, WAIT_OUT);
+  }
+
+  /** What was sent before may have arrived; the same bytes again are taken for the same. */
+  sendAgain() {
+    for (const { text } of this.outbox.values()) this.socket?.send(text);
   }
 
   /** @param {Envelope} envelope */
@@ -202,8 +243,7 @@ export class Connection extends Watched {
     }
     if (room.envelopes.size === 0) room.prepend([], true);
     this.become({ name: 'live' });
-    // What was sent before may have arrived; the same bytes again are taken for the same.
-    for (const { text } of this.outbox.values()) this.socket?.send(text);
+    this.sendAgain();
   }
 
   /** @param {number} code */
@@ -214,7 +254,7 @@ export class Connection extends Watched {
       this.become({ name: 'replaced', why: 'Another connection of yours has taken this seat.' });
       return;
     }
-    if (state.name === 'live') {
+    if (state.name === 'live' || state.name === 'stalled') {
       if (this.platform.now() - state.since >= GOOD) this.failures = 0;
       this.wait(WHY.get(code) ?? 'The connection was lost.');
       return;
@@ -274,6 +314,8 @@ export class Connection extends Watched {
   drop() {
     this.attempt += 1;
     this.platform.never(this.timer);
+    this.platform.never(this.again);
+    this.again = null;
     const { socket } = this;
     this.socket = null;
     if (socket) socket.close();

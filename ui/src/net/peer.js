@@ -101,7 +101,7 @@ export class Peer {
 
   /** Called with every change of the connection. */
   connected() {
-    if (this.connection.state.name !== 'live') this.caughtUp = -1;
+    if (!this.connection.stands) this.caughtUp = -1;
     else this.catchUp();
   }
 
@@ -111,7 +111,7 @@ export class Peer {
    */
   catchUp() {
     const { room } = this;
-    if (this.connection.state.name !== 'live' || this.caughtUp === room.folds) return;
+    if (!this.connection.stands || this.caughtUp === room.folds) return;
     this.caughtUp = room.folds;
     const open = [...room.pairing.open.values()].filter(({ callee, caller }) => callee === room.me && room.people.get(caller)?.present);
     if (open.length === 0 || room.gapPending) return;

@@ -122,9 +122,9 @@ function Waiting() {
   const { connection } = useSalon();
   useRevision(connection);
   if (connection.waiting === 0) return null;
-  const live = connection.state.name === 'live';
-  return html`<span class="faint" role="status">${live ? 'Sending…'
-    : `${count(connection.waiting, 'message waits', 'messages wait')} for the connection`}</span>`;
+  const { name } = connection.state;
+  return html`<span class="faint" role="status">${name === 'live' ? 'Sending…'
+    : `${count(connection.waiting, 'message waits', 'messages wait')} for the ${name === 'stalled' ? 'gateway' : 'connection'}`}</span>`;
 }
 
 /** @param {{mention: Mention, onChoose: (id: string) => void}} props */

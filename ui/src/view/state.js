@@ -2,7 +2,7 @@ import { html, useEffect, useState } from '../../vendor/ui.js';
 import { useRevision, useSalon } from '../app.js';
 
 const WORDS = {
-  connecting: 'Connecting', live: 'Live', waiting: 'Not connected', closed: 'Not connected', replaced: 'Not connected',
+  connecting: 'Connecting', live: 'Live', stalled: 'Waiting', waiting: 'Not connected', closed: 'Not connected', replaced: 'Not connected',
   'signed-out': 'Signed out', another: 'Signed out',
 };
 
@@ -29,6 +29,7 @@ export function ConnectionBanner() {
       </div>`;
   }
   if (name === 'connecting' && slow) return html`<div class="banner warn" role="status"><span>Connecting…</span></div>`;
+  if (name === 'stalled') return html`<div class="banner warn" role="status"><span>${why}</span></div>`;
   if (name === 'replaced') {
     return html`
       <div class="banner warn" role="status">

@@ -107,7 +107,7 @@ function Empty() {
   const { connection, room } = useSalon();
   useRevision(connection);
   const { name } = connection.state;
-  if (name !== 'live') {
+  if (!connection.stands) {
     return html`<div class="transcript"><p class="empty faint">${name === 'closed' ? 'There is nothing to see here.' : `Entering ${room.topic}…`}</p></div>`;
   }
   return html`

@@ -116,6 +116,60 @@ test('the first connection brings the newest page, the next resumes after the la
   assert.deepEqual([...room.envelopes.keys()], ['old', 'm1', 'm2']);
 });
 
+const outage = {
+  id: 'o', from: 'system:gateway', to: ['alice'], kind: 'system',
+  payload: { event: 'error', type: 'error', code: 'closing', message: 'not now', details: { passing: true } },
+};
+const ready = { id: 'r', from: 'system:gateway', to: ['alice'], kind: 'system', payload: { event: 'ready', type: 'ready', message: 'now' } };
+
+test('a gateway that can store nothing is waited for, on the same connection, and nothing fails by it', async () => {
+  const { world, room, connection } = await entered();
+  const note = { payload: { jsonrpc: '2.0', method: 'notifications/x' } };
+  const before = connection.send({ id: 'before', ...note });
+  world.say(outage);
+  assert.equal(connection.state.name, 'stalled');
+  assert.match(connection.state.why, /cannot store anything at the moment; it will go on by itself/);
+  assert.equal(connection.stands, true);
+  connection.tryNow();
+  await settled();
+  assert.equal(world.sockets.length, 1, 'there is nothing to connect to');
+  assert.deepEqual([...room.envelopes.keys()], ['old'], 'it is no envelope of the room');
+  assert.equal(room.refusals.size, 0);
+  const during = connection.send({ id: 'during', ...note });
+  // What was under way is refused now, and kept all the same.
+  world.say({ ...outage, id: 'o2', correlation_id: 'before', payload: { event: 'error', code: 'closing', message: 'not now' } });
+  assert.deepEqual(world.socket.sent.map(({ id }) => id), ['before'], 'nothing is said to whom it cannot help');
+  assert.equal(connection.waiting, 2);
+  world.say(chat('m1'));
+  assert.equal(connection.state.name, 'stalled', 'what was stored before may still come');
+  world.say(ready);
+  assert.equal(connection.state.name, 'live');
+  assert.deepEqual(world.socket.sent.map(({ id }) => id), ['before', 'before', 'during']);
+  for (const envelope of world.socket.sent.slice(1)) world.echo(envelope);
+  assert.deepEqual([(await before).id, (await during).id], ['before', 'during']);
+  assert.equal(world.socket.closed, false);
+  world.say(ready);
+  assert.equal(world.socket.sent.length, 3, 'said again it means nothing');
+  // A connection that is lost meanwhile is made good like any other.
+  world.say(outage);
+  await world.drop();
+  assert.equal(connection.state.name, 'waiting');
+  await world.ring();
+  world.welcome();
+  assert.equal(connection.state.name, 'live');
+});
+
+test('what could not be stored for a moment is sent again after it', async () => {
+  const { world, connection } = await entered();
+  const sent = connection.send({ id: 'm', payload: { jsonrpc: '2.0', method: 'notifications/x' } });
+  world.say({ ...outage, correlation_id: 'm', payload: { event: 'error', code: 'closing', message: 'not now' } });
+  assert.equal(connection.state.name, 'live');
+  await world.ring();
+  assert.deepEqual(world.socket.sent.map(({ id }) => id), ['m', 'm']);
+  world.echo(world.socket.sent[1]);
+  assert.equal((await sent).id, 'm');
+});
+
 test('waiting grows, says when it ends, and can be cut short', async () => {
   const { world, connection } = await entered();
   const waits = [];

@@ -65,7 +65,13 @@ pub(crate) enum Input {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Connection {
     Live,
-    Lost { attempt: u32, retry_in: Option<Duration>, why: String },
+    /// Connected, and waiting for what the gateway waits for.
+    Stalled(String),
+    Lost {
+        attempt: u32,
+        retry_in: Option<Duration>,
+        why: String,
+    },
     Over(String),
 }
 

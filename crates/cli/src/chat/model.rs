@@ -196,11 +196,13 @@ impl Model {
 
     /// What is being sent.
     pub(crate) fn pending(&self) -> Vec<Pending> {
-        let live = self.connection == Connection::Live;
-        let pending = |outgoing: &Outgoing| Pending {
-            line: outgoing.line.clone(),
-            stage: if live { outgoing.stage } else { "waits for the connection" },
+        let waits = match self.connection {
+            Connection::Live => None,
+            Connection::Stalled(_) => Some("waits for the gateway"),
+            Connection::Lost { .. } | Connection::Over(_) => Some("waits for the connection"),
         };
+        let pending =
+            |outgoing: &Outgoing| Pending { line: outgoing.line.clone(), stage: waits.unwrap_or(outgoing.stage) };
         self.outgoing.iter().map(pending).collect()
     }
 
@@ -296,7 +298,13 @@ impl Model {
             _ => None,
         };
         match (&self.connection, &connection) {
-            (Connection::Live, Connection::Lost { why, .. }) => {
+            (Connection::Live, Connection::Stalled(why)) => {
+                self.transcript.note(now.wall, Tone::Dim, &format!("the gateway says: {why}"));
+            }
+            (Connection::Stalled(_), Connection::Live) => {
+                self.transcript.note(now.wall, Tone::Dim, "the gateway stores messages again");
+            }
+            (Connection::Live | Connection::Stalled(_), Connection::Lost { why, .. }) => {
                 self.lost_since = Some(now.since_start);
                 let why = if why.is_empty() { String::new() } else { format!(": {why}") };
                 self.transcript.note(now.wall, Tone::Dim, &format!("connection lost{why}"));

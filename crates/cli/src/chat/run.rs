@@ -217,6 +217,8 @@ impl Run {
     fn happened(&mut self, event: Event) {
         match event {
             Event::Gap => self.put(Input::Gap),
+            // The link tells.
+            Event::Outage(_) | Event::Recovered => {}
             Event::Envelope(envelope) => {
                 let presence = envelope.kind() == Kind::Presence;
                 self.put(Input::Envelope(envelope));
@@ -230,6 +232,7 @@ impl Run {
     fn linked(&mut self, link: Link) {
         let connection = match link {
             Link::Live => Connection::Live,
+            Link::Stalled { why } => Connection::Stalled(why.to_string()),
             Link::Connecting { attempt, retry_in, why } => {
                 Connection::Lost { attempt, retry_in: Some(retry_in), why: why.to_string() }
             }

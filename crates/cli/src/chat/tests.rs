@@ -440,6 +440,17 @@ fn a_lost_connection_is_told_and_so_is_its_return() {
 }
 
 #[test]
+fn an_outage_is_no_lost_connection() {
+    let mut room = Room::new(80, 10);
+    room.says("bob", "hello");
+    room.put(Input::Connection(Connection::Stalled("nothing can be stored at the moment".into())));
+    assert_snapshot!(room.screen());
+    room.pass(11_000);
+    room.put(Input::Connection(Connection::Live));
+    assert_snapshot!(room.screen());
+}
+
+#[test]
 fn looking_back_stays_where_it_is_while_more_comes() {
     let mut room = Room::new(80, 10);
     for n in 1..=40 {

@@ -176,6 +176,8 @@ impl Follower<'_> {
         while read {
             match stream.next().await {
                 Some(Event::Gap) => missing(),
+                Some(Event::Outage(why)) => note(format_args!("the gateway says: {}", crate::safe::line(&why))),
+                Some(Event::Recovered) => note(format_args!("the gateway stores messages again")),
                 Some(Event::Envelope(envelope)) => {
                     // A heartbeat is not stored, so nothing can be resumed after one.
                     if envelope.presence().is_none_or(|presence| presence.event != PresenceEvent::Heartbeat) {

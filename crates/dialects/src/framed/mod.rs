@@ -20,6 +20,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_protocol::system::OUTAGE;
 use salon_protocol::{
     CloseReason, Code, Compose, Draft, Entry, EnvelopeId, Kind, Limits, McpVersion, ParticipantId, PresenceEvent,
     Refusal, RpcError, RpcId, rpc,
@@ -322,6 +323,19 @@ impl Framed {
         self.tell(Kind::System, None, payload);
     }
 
+    fn outage(&mut self) {
+        let payload = to_raw_value(&salon_protocol::system::Error::outage()).expect("an error has only string keys");
+        self.tell(Kind::System, None, payload);
+    }
+
+    fn recovered(&mut self) {
+        // Who has not asked meanwhile need not know that there was anything.
+        if !self.receiving.take_back(|told| told.kind == Kind::System && told.payload.get().contains(OUTAGE)) {
+            let payload = to_raw_value(&salon_protocol::system::Ready::default()).expect("it has only string keys");
+            self.tell(Kind::System, None, payload);
+        }
+    }
+
     /// Answers everything that waits, and ends.
     fn close(&mut self, reason: CloseReason) {
         let code = match reason {
@@ -380,6 +394,8 @@ impl Dialect for Framed {
             Event::Entry(entry) => self.overhear(entry),
             Event::CallFailed { request, id, callee } => self.call_failed(&request, &id, &callee),
             Event::Gap => self.gap(),
+            Event::Outage => self.outage(),
+            Event::Recovered => self.recovered(),
             Event::StreamOpened(stream, _) => {
                 self.streams.insert(stream);
                 self.receiving.opened(stream);

@@ -100,6 +100,12 @@ impl Receiving {
         self.backlog.push_back(item);
     }
 
+    /// Takes back what was to be told last, if nobody has received it and it is such.
+    pub(super) fn take_back(&mut self, is_such: impl FnOnce(&Told) -> bool) -> bool {
+        let takes = matches!(self.backlog.back(), Some(Item::Told(told)) if is_such(told));
+        takes && self.backlog.pop_back().is_some()
+    }
+
     /// Whether more of the room is wanted.
     pub(super) fn is_wanted(&self) -> bool {
         self.batch.is_none() && self.backlog.is_empty() && !self.waiting.is_empty()

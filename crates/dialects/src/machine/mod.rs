@@ -36,7 +36,7 @@ use calls::{Call, Peer};
 use message::{Kind, Spoken, malformed};
 use registering::{Allowance, Registered};
 use registry::Registry;
-use service::{Asked, Judged, MOST_REPLIES, Reply};
+use service::{Asked, Judged, MOST_JUDGED, MOST_REPLIES, Reply};
 use speech::Message;
 use streams::{Answer, Streams};
 
@@ -348,6 +348,15 @@ impl Machine {
         self.end(reason);
     }
 
+    /// Says whether the room can be spoken in and heard.
+    fn tell_outage(&mut self, over: bool, now: Instant) {
+        let (id, at) = self.stamps.next(now);
+        let gateway = ParticipantId::host();
+        let message = Message::new("notification", &id, at, &gateway, Some(&self.options.me));
+        let said = if over { salon_protocol::system::READY } else { salon_protocol::system::OUTAGE };
+        self.streams.say(message.with("outage", &serde_json::json!({ "over": over, "message": said })).text());
+    }
+
     /// Somebody listens, and is told if there is less to hear than there was.
     fn listen(&mut self, stream: StreamId, listen: &Listen, now: Instant) {
         let (id, at) = self.stamps.next(now);
@@ -392,6 +401,8 @@ impl Dialect for Machine {
             Event::Refused { ticket, refusal } => self.not_accepted(ticket, refusal, now),
             Event::Entry(entry) => self.overhear(&entry, now),
             Event::CallFailed { request, callee, .. } => self.left_unanswered(&request, &callee, now),
+            Event::Outage => self.tell_outage(false, now),
+            Event::Recovered => self.tell_outage(true, now),
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
             Event::Consulted { who, items, .. } => self.consulted(&who, items, now),
             Event::Permissions { request, granted } => self.permitted(&request, &granted, now),
@@ -440,9 +451,9 @@ impl Dialect for Machine {
         self.streams.poll_action().or_else(|| self.closing.take().map(Action::Close))
     }
 
-    /// What others ask waits in the room while replies to them do not get in.
+    /// What others ask waits in the room while replies to them do not get in, or too much of it is to be judged.
     fn ready(&self) -> bool {
-        self.replying + self.late.len() < MOST_REPLIES
+        self.replying + self.late.len() < MOST_REPLIES && self.judged.len() < MOST_JUDGED
     }
 }
 

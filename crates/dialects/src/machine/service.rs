@@ -21,6 +21,9 @@ use crate::{Action, StreamId};
 const MOST_ASKED: usize = 1024;
 const MOST_OF_ONE: usize = 64;
 
+/// Calls that may be about to be judged before no more of the room is heard.
+pub(super) const MOST_JUDGED: usize = 256;
+
 /// Replies that may be on their way before no more of the room is heard.
 pub(super) const MOST_REPLIES: usize = 256;
 
@@ -138,9 +141,10 @@ impl Machine {
         Ok(())
     }
 
-    /// The room does not take a reply. Where it has too much to do the reply waits a little; otherwise nobody waits for it any more.
+    /// The room does not take a reply. Where it has too much to do, or can store nothing for now, the reply waits a little; otherwise
+    /// nobody waits for it any more.
     pub(super) fn not_replied(&mut self, reply: Reply, refusal: &Refusal, now: Instant) {
-        if refusal.code == Code::RateLimited {
+        if matches!(refusal.code, Code::RateLimited | Code::Closing) {
             if self.late.is_empty() {
                 self.timers.insert((now + PAUSE, Due::Replies));
             }
@@ -171,7 +175,9 @@ impl Machine {
             let error = told(RpcError::INVALID_PARAMS, Code::NotFound, "no such tool is registered here".into());
             return self.reply(entry, id, &Err(error), now);
         };
-        if tool.permissions.is_empty() && called.narrowed().is_none() {
+        // What permissions somebody has may have to be asked for. Nothing overtakes a call that waits for that: whoever says `move` and
+        // then `stop` wants the client to stop.
+        if tool.permissions.is_empty() && called.narrowed().is_none() && self.judged.is_empty() {
             return self.pass_on(entry, id, &[], now);
         }
         let (who, request) = called.origin(entry);
@@ -332,6 +338,8 @@ impl Machine {
     pub(super) fn cancelled(&mut self, entry: &Entry, params: &Members) {
         let Some(id) = params.get("requestId").and_then(|id| RpcId::parse(id.get())) else { return };
         let caller = entry.envelope.from();
+        // The client has not heard of what is only to be judged.
+        self.judged.retain(|judged| judged.entry.envelope.from() != caller || judged.id != id);
         let found = self.asked.iter().find(|(_, asked)| asked.caller == *caller && asked.id == id);
         let Some(request) = found.map(|(request, _)| request.clone()) else { return };
         self.drop_asked(&request);
@@ -346,6 +354,7 @@ impl Machine {
 
     /// Whoever has left waits for nothing.
     pub(super) fn forget_caller(&mut self, who: &ParticipantId) {
+        self.judged.retain(|judged| judged.entry.envelope.from() != who);
         let theirs = self.asked.iter().filter(|(_, asked)| asked.caller == *who);
         for request in theirs.map(|(request, _)| request.clone()).collect::<Vec<_>>() {
             self.drop_asked(&request);

@@ -20,7 +20,7 @@ pub use confirmation::Confirmation;
 pub use keys::{KeyFileError, KeySet, LocalKey};
 pub(crate) use keys::{hex, random};
 pub use links::Links;
-pub(crate) use signins::{SignIns, SignedIn};
+pub(crate) use signins::{SignIns, SignedIn, SignedOut};
 pub use tickets::Tickets;
 pub use token::{MAX_TOKEN_BYTES, Signer, Verifier};
 pub(crate) use visits::Visit;

@@ -1,18 +1,23 @@
 //! Sign-ins: what a browser holds in a cookie in place of a token, for a day at most.
 //!
 //! The value is a grant, signed with a key made from the gateway's own: no token is one, whoever signed the token, and it is no
-//! token. So nothing is kept of those who are signed in, and a restart forgets nobody; what is kept is who has signed out.
+//! token. So nothing is kept of those who are signed in, and a restart forgets nobody; what is kept is who has signed out. Where several
+//! gateways share a log, every one of them knows who has signed out at any, and looks nowhere else to see it.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use salon_protocol::Timestamp;
+use salon_log::ReadError;
+use salon_log::nats::Nats;
+use salon_protocol::{ParticipantId, Timestamp};
 use uuid::{NoContext, Uuid};
 
 use super::signouts::SignOuts;
 use super::visits::{Visit, Visits};
 use super::{AuthError, Grant, LocalKey, Signer, Verifier};
+use crate::clock;
 
 /// How long a sign-in lasts at most.
 pub(super) const LIFETIME_MS: u64 = 24 * 60 * 60 * 1000;
@@ -20,12 +25,25 @@ pub(super) const LIFETIME_MS: u64 = 24 * 60 * 60 * 1000;
 /// What browsers take in a cookie for sure is 4096 bytes, with its name and its attributes.
 const MOST_BYTES: usize = 3800;
 
+/// How long to wait before the others are told again what they could not be told.
+const AGAIN: Duration = Duration::from_secs(3);
+
 /// Signs browsers in and out.
 pub(crate) struct SignIns {
     signer: Signer,
     verifier: Verifier,
-    ended: SignOuts,
+    ended: Arc<SignOuts>,
     visits: Arc<Visits>,
+    /// Where the others are told.
+    shared: Option<Arc<Nats>>,
+}
+
+/// What became of a sign-out.
+pub(crate) struct SignedOut {
+    /// Who it was.
+    pub(crate) who: ParticipantId,
+    /// Whether it was written down.
+    pub(crate) written: io::Result<()>,
 }
 
 /// A browser that is signed in.
@@ -38,14 +56,47 @@ pub(crate) struct SignedIn {
 
 impl SignIns {
     /// With the gateway's own key, and with those who have signed out as a data directory has them.
-    pub(crate) fn open(local: &LocalKey, data: &Path, now: Timestamp) -> io::Result<Self> {
+    pub(crate) fn open(local: &LocalKey, data: &Path, shared: Option<Arc<Nats>>, now: Timestamp) -> io::Result<Self> {
         let key = local.for_purpose("a browser's sign-in");
         Ok(Self {
             signer: Signer::new(&key),
             verifier: Verifier::new(&key),
-            ended: SignOuts::open(data, now)?,
+            ended: Arc::new(SignOuts::open(data, shared.is_some(), now)?),
             visits: Arc::default(),
+            shared,
         })
+    }
+
+    /// Hears who has signed out at the other gateways, from now on. Resolves when all there was has been heard.
+    pub(crate) async fn follow(&self) -> Result<(), ReadError> {
+        let Some(log) = &self.shared else { return Ok(()) };
+        let (ended, visits) = (self.ended.clone(), self.visits.clone());
+        log.follow_sign_outs(move |told| {
+            ended.hear(told, clock::now());
+            visits.tell(|who, id| ended.has(who, id));
+        })
+        .await
+    }
+
+    /// Tells the other gateways what somebody has ended. What cannot be told is told later.
+    pub(crate) async fn share(&self, who: &ParticipantId) -> Result<(), ReadError> {
+        let Some(log) = &self.shared else { return Ok(()) };
+        let changed = log.change_sign_outs(who, |known| self.ended.tell(who, known, clock::now())).await;
+        self.ended.note(who, changed.is_ok());
+        changed
+    }
+
+    /// Tells the other gateways what they could not be told, for ever.
+    pub(crate) async fn share_rest(&self) {
+        loop {
+            for who in self.ended.untold() {
+                if let Err(error) = self.share(&who).await {
+                    tracing::debug!(%error, "the other gateways could not be told of a sign-out yet");
+                    break;
+                }
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
     }
 
     /// Signs a browser in with a grant, whichever key its token was signed with.
@@ -76,12 +127,12 @@ impl SignIns {
         if ended { Err(AuthError::NotSignedIn) } else { Ok(()) }
     }
 
-    /// Ends a sign-in for good, and every connection that stands on it. Blocks while that is written down.
-    pub(crate) fn end(&self, value: &str, now: Timestamp) -> Result<io::Result<()>, AuthError> {
+    /// Ends a sign-in for good, and every connection here that stands on it. Blocks while that is written down.
+    pub(crate) fn end(&self, value: &str, now: Timestamp) -> Result<SignedOut, AuthError> {
         let grant = self.verify(value, now)?;
         let written = self.ended.add(&grant.participant, id_of(&grant)?, grant.expires, now)?;
         self.visits.tell(|who, id| self.ended.has(who, id));
-        Ok(written)
+        Ok(SignedOut { who: grant.participant, written })
     }
 
     /// A connection begins that stands on a sign-in; `None` where it stands on something else.

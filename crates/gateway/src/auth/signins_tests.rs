@@ -20,11 +20,11 @@ fn grant(id: &str, expires: Timestamp) -> Grant {
 }
 
 fn opened(scratch: &Scratch, key: &LocalKey, now: Timestamp) -> SignIns {
-    SignIns::open(key, scratch.path(), now).expect("the directory can be used")
+    SignIns::open(key, scratch.path(), None, now).expect("the directory can be used")
 }
 
 fn end(signs: &SignIns, value: &str, now: Timestamp) {
-    signs.end(value, now).expect("signed in").expect("written down");
+    signs.end(value, now).expect("signed in").written.expect("written down");
 }
 
 #[test]

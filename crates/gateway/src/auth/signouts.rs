@@ -1,8 +1,11 @@
 //! Who has signed out: remembered, in memory and in a file, until the sign-in would have ended by itself.
 //!
+//! Where several gateways share a log, each tells the others by it: a value a participant, which only ever grows but for what does not
+//! matter any more. What is heard so counts as what was said here.
+//!
 //! Invariant: bounded. Somebody with many sign-outs is remembered as having ended every sign-in up to then.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -32,6 +35,8 @@ const SLACK: usize = 1000;
 pub(super) struct SignOuts {
     path: PathBuf,
     held: Mutex<Held>,
+    /// Whether there are others to be told.
+    is_shared: bool,
     per_participant: usize,
     participants: usize,
 }
@@ -41,14 +46,27 @@ struct Held {
     file: File,
     /// How many lines the file has.
     lines: usize,
+    /// Whose sign-outs the other gateways may not know of.
+    untold: HashSet<ParticipantId>,
 }
 
 /// What one participant has ended.
-#[derive(Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 struct Ended {
     /// Everything that began no later.
     until: Option<Timestamp>,
     one_by_one: HashMap<Uuid, Timestamp>,
+}
+
+/// What one participant has ended, as gateways tell one another.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Told {
+    participant: ParticipantId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<u64>,
+    /// Each with when it would have ended by itself.
+    #[serde(default)]
+    one_by_one: BTreeMap<String, u64>,
 }
 
 /// A line of the file.
@@ -71,12 +89,14 @@ enum What {
 
 impl SignOuts {
     /// Reads what there is and leaves out what does not matter any more.
-    pub(super) fn open(data: &Path, now: Timestamp) -> io::Result<Self> {
+    pub(super) fn open(data: &Path, is_shared: bool, now: Timestamp) -> io::Result<Self> {
         let path = data.join(FILE);
         let ended = read(&path, now)?;
         let (file, lines) = write(&path, &ended)?;
-        let held = Mutex::new(Held { ended, file, lines });
-        Ok(Self { path, held, per_participant: PER_PARTICIPANT, participants: PARTICIPANTS })
+        // Until the others' word comes it is not known what they have heard.
+        let untold = if is_shared { ended.keys().cloned().collect() } else { HashSet::new() };
+        let held = Mutex::new(Held { ended, file, lines, untold });
+        Ok(Self { path, held, is_shared, per_participant: PER_PARTICIPANT, participants: PARTICIPANTS })
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -109,10 +129,61 @@ impl SignOuts {
             own.one_by_one.insert(id, expires);
             (What::One(id.to_string()), expires.0)
         } else {
-            *own = Ended { until: Some(now), one_by_one: HashMap::new() };
-            (What::Until(now.0), now.0.saturating_add(LIFETIME_MS))
+            own.one_by_one.insert(id, expires);
+            let until = own.end_all(now);
+            (What::Until(until.0), until.0.saturating_add(LIFETIME_MS))
         };
+        if self.is_shared {
+            held.untold.insert(who.clone());
+        }
         Ok(self.keep(&mut held, &Line { participant: who.clone(), what, expires }, now))
+    }
+
+    /// Takes in what another gateway, or this one, has told of a participant. What makes no sense is passed over.
+    pub(super) fn hear(&self, told: &[u8], now: Timestamp) {
+        let Ok(told) = serde_json::from_slice::<Told>(told) else {
+            return tracing::warn!("what is kept of somebody's sign-outs cannot be read");
+        };
+        let mut held = self.held();
+        let own = held.ended.entry(told.participant.clone()).or_default();
+        own.merge(&told, now);
+        let (matters, is_told) = (own.matters(), *own == Ended::of(&told, now));
+        if !matters {
+            held.ended.remove(&told.participant);
+        }
+        if is_told {
+            held.untold.remove(&told.participant);
+        }
+    }
+
+    /// What the others must be told of a participant, with what they know; `None` where they know all.
+    pub(super) fn tell(&self, who: &ParticipantId, known: Option<&[u8]>, now: Timestamp) -> Option<Vec<u8>> {
+        let known = known.and_then(|known| serde_json::from_slice::<Told>(known).ok());
+        let mut all = known.as_ref().map(|known| Ended::of(known, now)).unwrap_or_default();
+        let before = all.clone();
+        all.merge(&self.held().ended.get(who)?.told(who), now);
+        if known.is_some() && all == before {
+            return None;
+        }
+        if all.one_by_one.len() > self.per_participant {
+            all.end_all(now);
+        }
+        Some(serde_json::to_vec(&all.told(who)).expect("ids and numbers are plain JSON"))
+    }
+
+    /// Notes whether the others know of a participant what is known here.
+    pub(super) fn note(&self, who: &ParticipantId, is_told: bool) {
+        let mut held = self.held();
+        if is_told {
+            held.untold.remove(who);
+        } else {
+            held.untold.insert(who.clone());
+        }
+    }
+
+    /// Whose sign-outs the others may not know of.
+    pub(super) fn untold(&self) -> Vec<ParticipantId> {
+        self.held().untold.iter().cloned().collect()
     }
 
     fn keep(&self, held: &mut Held, line: &Line, now: Timestamp) -> io::Result<()> {
@@ -129,14 +200,56 @@ impl SignOuts {
 }
 
 impl Ended {
+    /// What was told, as far as it matters.
+    fn of(told: &Told, now: Timestamp) -> Self {
+        let mut ended = Self::default();
+        ended.merge(told, now);
+        ended
+    }
+
+    fn told(&self, who: &ParticipantId) -> Told {
+        Told {
+            participant: who.clone(),
+            until: self.until.map(|until| until.0),
+            one_by_one: self.one_by_one.iter().map(|(id, expires)| (id.to_string(), expires.0)).collect(),
+        }
+    }
+
+    /// Adds what was told, and leaves out what does not matter any more.
+    fn merge(&mut self, told: &Told, now: Timestamp) {
+        self.until = self.until.max(told.until.map(Timestamp));
+        let read = |(id, expires): (&String, &u64)| Some((id.parse().ok()?, Timestamp(*expires)));
+        self.one_by_one.extend(told.one_by_one.iter().filter_map(read));
+        self.forget(now);
+        let until = self.until;
+        self.one_by_one.retain(|id, _| !is_before(*id, until));
+    }
+
+    /// Ends everything up to now, and what was ended one by one, by whichever clock it began.
+    fn end_all(&mut self, now: Timestamp) -> Timestamp {
+        let newest = self.one_by_one.drain().filter_map(|(id, _)| began(id)).max();
+        let until = newest.max(self.until).unwrap_or(now).max(now);
+        self.until = Some(until);
+        until
+    }
+
+    fn forget(&mut self, now: Timestamp) {
+        self.until = self.until.filter(|until| now.0 < until.0.saturating_add(LIFETIME_MS));
+        self.one_by_one.retain(|_, expires| now < *expires);
+    }
+
     fn has(&self, id: Uuid) -> bool {
-        let before = self.until.is_some_and(|until| began(id).is_none_or(|began| began <= until));
-        before || self.one_by_one.contains_key(&id)
+        is_before(id, self.until) || self.one_by_one.contains_key(&id)
     }
 
     fn matters(&self) -> bool {
         self.until.is_some() || !self.one_by_one.is_empty()
     }
+}
+
+/// Whether a sign-in began no later; one that does not say when it began did.
+fn is_before(id: Uuid, until: Option<Timestamp>) -> bool {
+    until.is_some_and(|until| began(id).is_none_or(|began| began <= until))
 }
 
 /// When a sign-in began: its id says so.
@@ -147,8 +260,7 @@ fn began(id: Uuid) -> Option<Timestamp> {
 
 fn sweep(ended: &mut HashMap<ParticipantId, Ended>, now: Timestamp) {
     ended.retain(|_, own| {
-        own.until = own.until.filter(|until| now.0 < until.0.saturating_add(LIFETIME_MS));
-        own.one_by_one.retain(|_, expires| now < *expires);
+        own.forget(now);
         own.matters()
     });
 }

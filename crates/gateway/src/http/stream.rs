@@ -9,6 +9,7 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use salon_protocol::system::{OUTAGE, READY};
 use salon_protocol::{CloseReason, EnvelopeId};
 use salon_rooms::{Cursor, Happening, Interest};
 use tokio::sync::watch;
@@ -19,6 +20,7 @@ use super::{Peer, Problem, Query, invalid};
 use crate::clock;
 use crate::gateway::{Counts, Gateway};
 use crate::ledger::Ledger;
+use crate::nodes::Outage;
 
 /// How many bytes of entries go into one piece of the answer.
 const BATCH: usize = 64 * 1024;
@@ -57,6 +59,7 @@ pub(super) async fn follow(
         keep_alive,
         expires: clock::instant(grant.expires).into(),
         shutdown: gateway.shutdown.subscribe(),
+        outage: gateway.nodes.as_deref().map(Outage::new),
         ledger: gateway.ledger(&grant, &topic, peer.ip()),
         _counted: counted,
     };
@@ -89,6 +92,8 @@ struct Follower {
     keep_alive: Interval,
     expires: Instant,
     shutdown: watch::Receiver<bool>,
+    /// How the log is, where that can change.
+    outage: Option<Outage>,
     ledger: Ledger,
     _counted: Counts,
 }
@@ -100,6 +105,10 @@ impl Follower {
             () = async { drop(self.shutdown.wait_for(|stop| *stop).await) } => None,
             () = tokio::time::sleep_until(self.expires) => None,
             () = self.ledger.signed_out() => None,
+            is_out = next_outage(&mut self.outage) => {
+                let (name, said) = if is_out { ("closing", OUTAGE) } else { ("ready", READY) };
+                Some(format!("event: {name}\ndata: {said}\n\n"))
+            }
             read = self.cursor.next(&mut self.happenings, BATCH) => match read {
                 Ok(()) => {
                     self.ledger.delivered(&self.happenings);
@@ -120,6 +129,13 @@ impl Follower {
                 Some(": still here\n\n".into())
             }
         }
+    }
+}
+
+async fn next_outage(outage: &mut Option<Outage>) -> bool {
+    match outage {
+        Some(outage) => outage.changed().await,
+        None => std::future::pending().await,
     }
 }
 

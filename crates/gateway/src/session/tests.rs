@@ -147,6 +147,7 @@ impl Stage {
             address: std::net::Ipv4Addr::LOCALHOST.into(),
             held,
             visit: None,
+            nodes: None,
         };
         let expires = Instant::now() + expires;
         let session = Session::outside(entrance, Beginning { dialect, carrier, patience: None, expires, ledger });

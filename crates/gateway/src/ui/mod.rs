@@ -14,6 +14,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{HeaderMap, Method};
 use axum::routing::get;
+use salon_log::ReadError;
+use salon_log::nats::Nats;
 use salon_protocol::Timestamp;
 
 use crate::auth::{AuthError, Grant, Links, LocalKey, SignIns, Visit};
@@ -33,15 +35,31 @@ pub(crate) struct Ui {
 }
 
 impl Ui {
-    /// For a gateway of this configuration and key, with the links that are given out for it.
-    pub(crate) fn open(config: &Config, local: &LocalKey, links: Links, now: Timestamp) -> io::Result<Self> {
+    /// For a gateway of this configuration and key, with the links that are given out for it, beside others where the log has them.
+    pub(crate) fn open(
+        config: &Config,
+        local: &LocalKey,
+        links: Links,
+        log: Option<Arc<Nats>>,
+        now: Timestamp,
+    ) -> io::Result<Self> {
         Ok(Self {
-            sign_ins: SignIns::open(local, &config.data, now)?,
+            sign_ins: SignIns::open(local, &config.data, log, now)?,
             links,
             cookie: Cookie::new(config, local),
             // Where addresses are not counted they say nothing: everybody comes from a proxy's.
             failures: Failures::new(config.limits.connections_per_address > 0),
         })
+    }
+
+    /// Hears who has signed out at other gateways; resolves when that is known.
+    pub(crate) async fn follow_sign_outs(&self) -> Result<(), ReadError> {
+        self.sign_ins.follow().await
+    }
+
+    /// Tells other gateways who has signed out here and could not be told at once, for ever.
+    pub(crate) async fn share_sign_outs(&self) {
+        self.sign_ins.share_rest().await;
     }
 
     /// The grant of whoever asks with a cookie; `None` when there is none.

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use super::Ui;
 use crate::audit::{AuditEvent, AuditKind};
-use crate::auth::{AuthError, Grant, MAX_TOKEN_BYTES, SignedIn};
+use crate::auth::{AuthError, Grant, MAX_TOKEN_BYTES, SignedIn, SignedOut};
 use crate::clock;
 use crate::gateway::Gateway;
 use crate::http::credentials::{Asking, Shown};
@@ -125,15 +125,28 @@ pub(crate) async fn end(State(gateway): State<Arc<Gateway>>, request: Request) -
         Ok::<_, Problem>(ui.sign_ins.end(&value, clock::now()))
     });
     let told = match ended.await.map_err(|_| Problem::new(Code::Internal, "signing out broke off"))?? {
-        // Whoever is not signed in any more has what they want.
-        Ok(Ok(())) | Err(AuthError::NotSignedIn) => return Ok(private(StatusCode::NO_CONTENT, Some(cleared), ())),
-        Ok(Err(error)) => {
-            tracing::error!(%error, "a sign-out could not be written down");
-            Problem::new(
-                Code::Internal,
-                "signed out, but after a restart of the gateway the old session may count again",
-            )
+        Ok(SignedOut { who, written }) => {
+            let shared = ui.sign_ins.share(&who).await;
+            match (written, shared) {
+                (Ok(()), Ok(())) => return Ok(private(StatusCode::NO_CONTENT, Some(cleared), ())),
+                (Err(error), _) => {
+                    tracing::error!(%error, "a sign-out could not be written down");
+                    Problem::new(
+                        Code::Internal,
+                        "signed out, but after a restart of the gateway the old session may count again",
+                    )
+                }
+                (Ok(()), Err(error)) => {
+                    tracing::warn!(%error, "the other gateways could not be told of a sign-out; they are told later");
+                    Problem::new(
+                        Code::Closing,
+                        "signed out here, but the other gateways cannot be told at the moment; they will be",
+                    )
+                }
+            }
         }
+        // Whoever is not signed in any more has what they want.
+        Err(AuthError::NotSignedIn) => return Ok(private(StatusCode::NO_CONTENT, Some(cleared), ())),
         Err(error) => error.into(),
     };
     Ok(private(told.status(), Some(cleared), told))

@@ -5,6 +5,7 @@
 //! ([`sweep`]), and so is forgetting topics of which nothing is left ([`forget`]). Leases are keys ([`seats`]) that live as long as their node says it does ([`nodes`]). Deliberately absent: shards. A
 //! stream a topic serves some hundreds of topics, and the limit is enforced.
 
+mod asking;
 mod bucket;
 mod connect;
 mod context;
@@ -17,6 +18,7 @@ mod nodes;
 mod open;
 mod reader;
 mod seats;
+mod signouts;
 mod snapshot;
 mod sweep;
 mod tickets;
@@ -90,6 +92,7 @@ struct Shared {
     seat_keys: Bucket,
     node_keys: Bucket,
     tickets: Bucket,
+    sign_outs: Bucket,
     seats: Seats,
     nodes: Nodes,
     desk: mpsc::UnboundedSender<Command>,

@@ -68,6 +68,11 @@ impl Names {
         format!("{}.made", self.0)
     }
 
+    /// Where a node is asked something. Not stored.
+    pub(super) fn ask(&self, node: &str) -> String {
+        format!("{}.ask.{node}", self.0)
+    }
+
     /// The stream of all contexts, and its subjects.
     pub(super) fn context(&self) -> (String, String) {
         (format!("{}-context", self.0), format!("{}.context.>", self.0))

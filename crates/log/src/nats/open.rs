@@ -22,7 +22,7 @@ use super::nodes::{LEASE, Nodes};
 use super::reader::rooms;
 use super::seats::Seats;
 use super::topic::Topic;
-use super::{Nats, Shared, TOPIC, context, tickets};
+use super::{Nats, Shared, TOPIC, context, signouts, tickets};
 use crate::changes::Feeds;
 use crate::tail::Hub;
 use crate::{AppendError, Health, Retention, RetentionRules};
@@ -253,7 +253,7 @@ impl Nats {
         }
         check_rooms(&link, replicas).await?;
         let (standings, seat_keys, node_keys) = (bucket("standing"), bucket("seats"), bucket("nodes"));
-        let tickets = bucket("tickets");
+        let (tickets, sign_outs) = (bucket("tickets"), bucket("signouts"));
 
         let node = token(&format!("{:?}{}", SystemTime::now(), link.client.new_inbox()));
         let (desk, commands) = mpsc::unbounded_channel();
@@ -273,6 +273,7 @@ impl Nats {
             seat_keys,
             node_keys,
             tickets,
+            sign_outs,
             seats: Seats::default(),
             desk,
             health: watch::Sender::new(Health::Writable),
@@ -419,6 +420,7 @@ fn streams(names: &Names, replicas: usize) -> Vec<Config> {
         bucket("seats", Duration::ZERO),
         bucket("nodes", LEASE),
         bucket("tickets", tickets::LIFETIME),
+        bucket("signouts", signouts::LIFETIME),
     ]
 }
 

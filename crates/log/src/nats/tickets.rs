@@ -12,8 +12,8 @@ pub(super) const LIFETIME: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Asks again while nobody answers, for as long as whoever shows a ticket waits.
-async fn waiting<T, F: Future<Output = Result<T, Fault>>>(mut ask: impl FnMut() -> F) -> Result<T, Fault> {
+/// Asks again while nobody answers, for as long as whoever waits at a door does.
+pub(super) async fn waiting<T, F: Future<Output = Result<T, Fault>>>(mut ask: impl FnMut() -> F) -> Result<T, Fault> {
     let by = Instant::now() + PATIENCE;
     loop {
         match ask().await {

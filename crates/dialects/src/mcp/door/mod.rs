@@ -32,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_protocol::system::{OUTAGE, READY};
 use salon_protocol::{
     CloseReason, Code, Compose, Draft, EnvelopeId, Kind, Limits, LogLevel, ParticipantId, Refusal, RpcError, TopicName,
     rpc,
@@ -439,6 +440,8 @@ impl Dialect for Door {
                     self.fail(number, &error.with_data(&json!({ "code": Code::RecipientNotFound })), now);
                 }
             }
+            Event::Outage => self.tell_outage(LogLevel::Warning, OUTAGE),
+            Event::Recovered => self.tell_outage(LogLevel::Notice, READY),
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
             Event::Consulted { who, listing, items } => self.consulted(&who, listing, items, now),
             // Nothing here is asked of others that the client would have to be permitted.

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, LogLevel, Members, Message, ParticipantId, rpc};
-use serde_json::value::RawValue;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::calls::{Call, Errand, LONGEST_SILENCE};
 use super::incoming::text_of;
@@ -127,6 +128,17 @@ impl Door {
             Some(number) => self.calls.get(&number).filter(is_open),
             None => self.calls.values().find(is_open),
         }
+    }
+
+    /// Says to a client that hears the room's log lines whether the room can be spoken in and heard. A modern one hears log lines of its
+    /// requests alone.
+    pub(super) fn tell_outage(&mut self, level: LogLevel, said: &str) {
+        if !self.is_room() || !self.is_introduced() || self.level.is_some_and(|wanted| level < wanted) {
+            return;
+        }
+        let params = json!({ "level": level.word(), "logger": ParticipantId::host().as_str(), "data": said });
+        let params = to_raw_value(&params).expect("texts are plain JSON");
+        self.say(Channel::SESSION, &rpc::notification("notifications/message", Some(&params)));
     }
 
     fn logged(&mut self, from: &ParticipantId, named: Option<u64>, params: Option<&RawValue>) {

@@ -1,0 +1,79 @@
+//! This gateway among those that share its log, and how the log is for those who are connected here.
+//!
+//! A log on one machine has neither: there is nobody to ask, and one that fails stops the gateway.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use salon_log::nats::Nats;
+use salon_log::{Health, TopicLog};
+use tokio::sync::watch;
+
+/// How long the log is out of reach before everybody is told: one server of a cluster that goes is no outage.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// The nodes of a log that can have several.
+pub(crate) struct Nodes {
+    log: Arc<Nats>,
+    outage: watch::Sender<bool>,
+}
+
+impl Nodes {
+    pub(crate) fn new(log: Arc<Nats>) -> Self {
+        Self { log, outage: watch::Sender::new(false) }
+    }
+
+    /// The log they share.
+    pub(crate) fn log(&self) -> &Nats {
+        &self.log
+    }
+
+    /// Whether the log is out of reach, for whoever must tell somebody.
+    pub(crate) fn outage(&self) -> watch::Receiver<bool> {
+        self.outage.subscribe()
+    }
+
+    /// Follows how the log is, for ever.
+    pub(crate) async fn watch(&self) {
+        let mut health = self.log.health();
+        let is_out = |health: &Health| matches!(health, Health::Unreachable(_));
+        loop {
+            if health.wait_for(is_out).await.is_err() {
+                return;
+            }
+            let back = health.wait_for(|health| !is_out(health));
+            if tokio::time::timeout(SETTLED, back).await.is_ok() {
+                continue;
+            }
+            self.outage.send_replace(true);
+            if health.wait_for(|health| !is_out(health)).await.is_err() {
+                return;
+            }
+            self.outage.send_replace(false);
+        }
+    }
+}
+
+/// What is heard of outages, each change once.
+pub(crate) struct Outage {
+    now: watch::Receiver<bool>,
+    told: bool,
+}
+
+impl Outage {
+    pub(crate) fn new(nodes: &Nodes) -> Self {
+        Self { now: nodes.outage(), told: false }
+    }
+
+    /// Waits until the log is out of reach, or back, and says which. Nothing is lost when this is given up while waiting.
+    pub(crate) async fn changed(&mut self) -> bool {
+        let told = self.told;
+        let changed = self.now.wait_for(|now| *now != told).await.map(|now| *now);
+        match changed {
+            Ok(now) => self.told = now,
+            // The gateway has ended, which is told otherwise.
+            Err(_) => std::future::pending().await,
+        }
+        self.told
+    }
+}

@@ -1,0 +1,269 @@
+//! What one gateway must know of another: what a caller's token permits, who has signed out, and that the log cannot be reached.
+
+use salon_testkit::http::{Call, EventStream};
+use salon_testkit::nats::{Servers, program};
+use salon_testkit::proxy::Proxy;
+use salon_testkit::{Event, Gateway, Options, Socket, Token};
+use serde_json::{Value, json};
+
+use super::{ask, chat, connect, lines, next, next_where, presence, ticket_by_cookie, two};
+
+fn message(kind: &str, id: &str, to: &str, payload: &Value) -> String {
+    let header = json!({ "version": "1.0", "messageId": id, "timestamp": "2025-03-21T10:00:00Z", "messageType": kind, "destination": to });
+    json!({ "header": header, "payload": payload }).to_string()
+}
+
+/// A robot whose arm needs the permission to drive, and whose lamp needs none.
+async fn robot(gateway: &Gateway) -> Socket {
+    let token = gateway.token(&Token::new("robot")).expect("a token");
+    let call = Call::new("GET", "/context/v1/ws?topic=room:a").bearer(&token);
+    let mut robot = Socket::connect(gateway.address(), call).await.expect("an answer").expect("a socket");
+    for (id, permissions) in [("arm", json!(["drive"])), ("lamp", json!([]))] {
+        let tool =
+            json!({ "id": id, "capabilities": [{ "name": "move" }], "security": { "permissions": permissions } });
+        let register = json!({ "tool": { "id": "registry", "capability": "register", "parameters": tool } });
+        robot.text(message("request", id, "system:gateway", &register)).await.expect("sent");
+        next_where(&mut robot, |came| came["header"]["requestId"] == id).await;
+    }
+    robot
+}
+
+fn call(from: &str, id: &str, to: &str, params: &Value) -> String {
+    let payload = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+    json!({ "protocol": "mcp-x/v0", "id": id, "ts": "2025-08-17T14:00:00Z", "from": from, "to": [to], "kind": "mcp", "payload": payload })
+        .to_string()
+}
+
+async fn sit(gateway: &Gateway, id: &str, permissions: Option<&str>) -> Socket {
+    let mut token = Token::new(id);
+    if let Some(permissions) = permissions {
+        token.claim("permissions", permissions).expect("a claim");
+    }
+    let token = gateway.token(&token).expect("a token");
+    let call = Call::new("GET", "/v0/ws?topic=room:a&share=true").bearer(&token);
+    let mut socket = Socket::connect(gateway.address(), call).await.expect("an answer").expect("a socket");
+    assert_eq!(next(&mut socket).await["payload"]["event"], "welcome");
+    socket
+}
+
+/// What the robot is asked next, answered; its id and who asked.
+async fn asked(robot: &mut Socket) -> (String, String) {
+    let came = next_where(robot, |came| came["header"]["messageType"] == "request").await;
+    let text = |key: &str| came["header"][key].as_str().unwrap_or_default().to_owned();
+    let (id, from) = (text("messageId"), text("source"));
+    let header = json!({ "version": "1.0", "messageId": format!("a-{id}"), "timestamp": "2025-03-21T10:00:00Z", "messageType": "response", "requestId": id });
+    robot.text(json!({ "header": header, "payload": { "result": "moved" } }).to_string()).await.expect("sent");
+    (id, from)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_is_permitted_what_its_token_permits_whichever_gateway_it_came_by() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let (one, two) = two(&servers).await;
+    let mut robot = robot(&two).await;
+    let mut strong = sit(&one, "alice", Some("drive,read")).await;
+    let mut bob = sit(&one, "bob", Some("read")).await;
+    let arm = json!({ "name": "arm.move", "arguments": {} });
+
+    bob.text(call("bob", "b1", "robot", &arm)).await.expect("sent");
+    let refused = next_where(&mut bob, |came| came["correlation_id"] == "b1").await;
+    assert_eq!(refused["payload"]["error"]["data"]["code"], "forbidden", "{refused}");
+    strong.text(call("alice", "s1", "robot", &arm)).await.expect("sent");
+    assert_eq!(asked(&mut robot).await, ("s1".into(), "alice".into()), "it was asked what bob may not");
+    let moved = next_where(&mut strong, |came| came["correlation_id"] == "s1").await;
+    assert!(moved["payload"]["result"].is_object(), "{moved}");
+
+    // A message of the caller's own can only narrow it, and the gateway asks with no more than its caller has.
+    let narrowed = json!({ "name": "arm.move", "arguments": {}, "_meta": { "salon/permissions": ["read"] } });
+    strong.text(call("alice", "s2", "robot", &narrowed)).await.expect("sent");
+    let refused = next_where(&mut strong, |came| came["correlation_id"] == "s2").await;
+    assert_eq!(refused["payload"]["error"]["data"]["code"], "forbidden", "{refused}");
+    let all = json!({ "name": "room.call_all", "arguments": { "tool": "arm.move", "participants": ["robot"] } });
+    bob.text(call("bob", "b2", "system:gateway", &all)).await.expect("sent");
+    let told = next_where(&mut bob, |came| came["correlation_id"] == "b2").await;
+    assert!(told.to_string().contains("forbidden"), "{told}");
+    strong.text(call("alice", "s3", "system:gateway", &all)).await.expect("sent");
+    assert_eq!(asked(&mut robot).await.1, "system:gateway");
+    next_where(&mut strong, |came| came["correlation_id"] == "s3").await;
+
+    // Nothing overtakes a call that is still judged, and a weaker token of the same participant elsewhere has its own rights.
+    let lamp = json!({ "name": "lamp.move", "arguments": {} });
+    for n in 0..20 {
+        let (id, tool) = (format!("o{n}"), if n % 2 == 0 { &arm } else { &lamp });
+        strong.text(call("alice", &id, "robot", tool)).await.expect("sent");
+    }
+    for n in 0..20 {
+        assert_eq!(asked(&mut robot).await.0, format!("o{n}"));
+    }
+    let mut weak = sit(&two, "alice", None).await;
+    weak.text(call("alice", "w1", "robot", &arm)).await.expect("sent");
+    let refused = next_where(&mut weak, |came| came["correlation_id"] == "w1").await;
+    assert_eq!(refused["payload"]["error"]["data"]["code"], "forbidden", "{refused}");
+
+    // Whoever has hung up is judged by what it came with.
+    strong.text(call("alice", "s4", "robot", &arm)).await.expect("sent");
+    strong.close().await.expect("closed");
+    assert_eq!(asked(&mut robot).await.0, "s4");
+    one.stop().await.expect("stopped");
+    two.stop().await.expect("stopped");
+}
+
+/// What a connection ends with.
+async fn end(socket: &mut Socket) -> Event {
+    loop {
+        match socket.next().await.expect("a frame") {
+            Event::Text(_) => {}
+            other => return other,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_signs_out_at_one_gateway_is_signed_out_at_all() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let (one, two) = two(&servers).await;
+    let token = one.token(&Token::new("alice")).expect("a token");
+    let sign_in = async || {
+        let signed_in = ask(&one, ("POST", "/v0/session"), "", json!({ "token": token })).await;
+        assert_eq!(signed_in.status, 201, "{}", signed_in.body);
+        signed_in.header("set-cookie").and_then(|set| set.split(';').next()).expect("a cookie").to_owned()
+    };
+    let (cookie, other) = (sign_in().await, sign_in().await);
+    let enter = async |gateway: &Gateway, ticket: String| {
+        let call = Call::new("GET", format!("/v0/ws?topic=room:a&share=true&ticket={ticket}"));
+        Socket::connect(gateway.address(), call).await.expect("an answer")
+    };
+    let mut there = enter(&two, ticket_by_cookie(&two, &cookie).await).await.expect("a socket");
+    let mut kept = enter(&two, ticket_by_cookie(&two, &other).await).await.expect("a socket");
+    let unused = ticket_by_cookie(&two, &cookie).await;
+    assert_eq!(ask(&two, ("GET", "/v0/session"), &cookie, json!({})).await.status, 200);
+
+    assert_eq!(ask(&one, ("DELETE", "/v0/session"), &cookie, json!({})).await.status, 204);
+    // The connection at the other gateway ends, and from then on nothing of that sign-in counts there.
+    let closed = end(&mut there).await;
+    assert!(matches!(closed, Event::Closed(4401, _)), "{closed:?}");
+    assert_eq!(ask(&two, ("GET", "/v0/session"), &cookie, json!({})).await.status, 401);
+    assert_eq!(
+        enter(&two, unused).await.err().map(|answer| answer.status),
+        Some(401),
+        "a ticket outlasted its sign-in"
+    );
+    // Another sign-in of the same person is none of its business.
+    assert_eq!(ask(&two, ("GET", "/v0/session"), &other, json!({})).await.status, 200);
+    kept.text(chat("alice", "still")).await.expect("sent");
+    assert_eq!(lines(&mut kept, 1).await, ["still"]);
+    // A gateway that comes later knows it from its first moment.
+    let three = one.beside(Options::on_nats(&servers.url(), "salon").expect("options")).await.expect("a third");
+    assert_eq!(ask(&three, ("GET", "/v0/session"), &cookie, json!({})).await.status, 401);
+    assert_eq!(ask(&three, ("GET", "/v0/session"), &other, json!({})).await.status, 200);
+    for gateway in [three, two, one] {
+        gateway.stop().await.expect("stopped");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sign_out_while_nats_is_out_of_reach_is_told_to_the_others_afterwards() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let mut servers = Servers::one(&program).await.expect("a NATS server");
+    let (mut one, two) = two(&servers).await;
+    let token = one.token(&Token::new("alice")).expect("a token");
+    let sign_in = async |gateway: &Gateway| {
+        let signed_in = ask(gateway, ("POST", "/v0/session"), "", json!({ "token": token })).await;
+        signed_in.header("set-cookie").and_then(|set| set.split(';').next()).expect("a cookie").to_owned()
+    };
+    let (first, second) = (sign_in(&one).await, sign_in(&one).await);
+    let mut watching = connect(&one, "bob", "").await;
+    servers.kill(0).await.expect("killed");
+    next_where(&mut watching, |came| came["payload"]["code"] == "closing").await;
+    let signed_out = ask(&one, ("DELETE", "/v0/session"), &first, json!({})).await;
+    assert_eq!(signed_out.status, 503, "{}", signed_out.body);
+    assert_eq!(ask(&one, ("GET", "/v0/session"), &first, json!({})).await.status, 401, "it counts here at once");
+    assert_eq!(ask(&two, ("GET", "/v0/session"), &first, json!({})).await.status, 200, "nobody could have been told");
+    servers.revive(0).await.expect("revived");
+    let gone = async |cookie: &str| {
+        let asking = async { while ask(&two, ("GET", "/v0/session"), cookie, json!({})).await.status == 200 {} };
+        salon_testkit::within("the other gateway to hear of a sign-out", asking).await.expect("in time");
+    };
+    gone(&first).await;
+
+    // The same where the gateway is started anew before it could tell.
+    servers.kill(0).await.expect("killed");
+    next_where(&mut watching, |came| came["payload"]["code"] == "closing").await;
+    assert_eq!(ask(&one, ("DELETE", "/v0/session"), &second, json!({})).await.status, 503);
+    servers.revive(0).await.expect("revived");
+    one.restart().await.expect("restarted");
+    gone(&second).await;
+    assert_eq!(ask(&one, ("GET", "/v0/session"), &second, json!({})).await.status, 401);
+    one.stop().await.expect("stopped");
+    two.stop().await.expect("stopped");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_are_told_that_nothing_can_be_stored_and_when_it_can_be_again() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
+    let options = |url: &str| Options::on_nats(url, "salon").expect("options");
+    let one = Gateway::start(options(&servers.url())).await.expect("a gateway");
+    let behind = options(&proxy.url()).set("heartbeat", "200").expect("a setting");
+    let two = one.beside(behind).await.expect("another gateway");
+    let mut robot = robot(&two).await;
+    let mut alice = connect(&one, "alice", "").await;
+    let mut bob = connect(&two, "bob", "").await;
+    let token = two.token(&Token::new("carol")).expect("a token");
+    let stream = Call::new("GET", "/v0/topics/room:a/stream").bearer(&token);
+    let mut stream = EventStream::open(two.address(), &stream).await.expect("an answer").expect("a stream");
+    next_where(&mut alice, presence("join", "bob")).await;
+    alice.text(chat("alice", "before")).await.expect("sent");
+    assert_eq!(lines(&mut bob, 1).await, ["before"]);
+
+    proxy.hold();
+    let is_word = |came: &Value| came["kind"] == "system";
+    let told = next_where(&mut bob, is_word).await;
+    let (payload, correlation) = (&told["payload"], &told["correlation_id"]);
+    assert_eq!(
+        (&payload["event"], &payload["code"], &payload["details"]["passing"], correlation),
+        (&json!("error"), &json!("closing"), &json!(true), &Value::Null),
+        "{told}"
+    );
+    let told = next_where(&mut robot, |came| came["payload"]["outage"].is_object()).await;
+    assert_eq!(
+        (&told["header"]["source"], &told["payload"]["outage"]["over"]),
+        (&json!("system:gateway"), &json!(false))
+    );
+    let event = loop {
+        let event = stream.next().await.expect("in time").expect("the stream goes on");
+        if event.event.is_some() {
+            break event;
+        }
+    };
+    assert_eq!((event.event.as_deref(), event.id), (Some("closing"), None));
+    // The connection lives meanwhile, and the other gateway goes on without it.
+    next_where(&mut bob, |came| came["payload"]["event"] == "heartbeat").await;
+    alice.text(chat("alice", "during")).await.expect("sent");
+    assert_eq!(lines(&mut alice, 2).await, ["before", "during"]);
+
+    proxy.release();
+    let mut heard = Vec::new();
+    while heard != ["during", "ready"] && heard != ["ready", "during"] {
+        let came = next_where(&mut bob, |came| came["kind"] == "mcp" || came["kind"] == "system").await;
+        let name = if came["kind"] == "mcp" { &came["id"] } else { &came["payload"]["event"] };
+        heard.push(name.as_str().expect("a name").to_owned());
+        assert!(heard.len() <= 2, "{heard:?}");
+    }
+    let told = next_where(&mut robot, |came| came["payload"]["outage"].is_object()).await;
+    assert_eq!(told["payload"]["outage"]["over"], true);
+    loop {
+        let event = stream.next().await.expect("in time").expect("the stream goes on");
+        match event.event.as_deref() {
+            Some("ready") => break,
+            other => assert_eq!(other, None, "once an outage"),
+        }
+    }
+    bob.text(chat("bob", "after")).await.expect("sent");
+    assert_eq!(lines(&mut alice, 1).await, ["after"]);
+    two.stop().await.expect("stopped");
+    one.stop().await.expect("stopped");
+}
