@@ -137,9 +137,7 @@ impl Model {
         let columns = usize::from(area.width);
         let (mark, state) = match &self.connection {
             Connection::Live => ("●", "live".to_owned()),
-            Connection::Stalled(_) => {
-                ("◌", "the gateway cannot store anything at the moment; it goes on by itself".to_owned())
-            }
+            Connection::Stalled(_) => ("◌", "the gateway stores nothing now; it goes on by itself".to_owned()),
             Connection::Lost { attempt, why, .. } => {
                 let when = match self.retry_at.map(|at| at.saturating_sub(now.since_start)) {
                     Some(wait) if !wait.is_zero() => format!(" in {} s", wait.as_millis().div_ceil(1000)),

@@ -226,3 +226,90 @@ async fn a_connection_ends_with_its_sign_in_and_with_no_other() {
     drop(visits);
     assert_eq!(signs.visits.count(), 0, "nothing is kept of those who have gone");
 }
+
+/// What gateways tell one another, until neither has anything to say that the other does not know.
+fn tell(from: &SignIns, to: &SignIns, who: &str, kept: &mut Option<Vec<u8>>, now: Timestamp) {
+    let who = ParticipantId::new(who).expect("an id");
+    if let Some(told) = from.ended.tell(&who, kept.as_deref(), now) {
+        *kept = Some(told);
+    }
+    assert_eq!(from.ended.tell(&who, kept.as_deref(), now), None, "once it is told there is nothing to tell");
+    for each in [from, to] {
+        each.ended.hear(kept.as_deref().expect("something is kept"), now);
+    }
+}
+
+#[test]
+fn what_one_gateway_has_heard_counts_at_the_other() {
+    let (here, there, key) = (Scratch::new(), Scratch::new(), LocalKey::generate());
+    let shared = |scratch: &Scratch, now| SignIns {
+        ended: Arc::new(SignOuts::open(scratch.path(), true, now).expect("the directory can be used")),
+        ..opened(&Scratch::new(), &key, now)
+    };
+    let (one, two) = (shared(&here, NOW), shared(&there, NOW));
+    let sign_in = |at| one.begin(grant("alice", later(48 * HOUR)), at).expect("signed in").value;
+    let (first, second, third) = (sign_in(NOW), sign_in(NOW), sign_in(NOW));
+    let mut kept = None;
+    end(&one, &first, NOW);
+    assert_eq!(one.ended.untold().len(), 1);
+    assert!(two.verify(&first, NOW).is_ok(), "nobody has told yet");
+    tell(&one, &two, "alice", &mut kept, NOW);
+    assert_eq!(one.ended.untold().len(), 0);
+    assert_eq!(two.verify(&first, NOW), Err(AuthError::NotSignedIn));
+    // The other way, beside what was told.
+    end(&two, &second, NOW);
+    tell(&two, &one, "alice", &mut kept, NOW);
+    for each in [&one, &two] {
+        assert_eq!(each.verify(&second, NOW), Err(AuthError::NotSignedIn));
+        assert_eq!(each.verify(&first, NOW), Err(AuthError::NotSignedIn), "told before");
+        assert!(each.verify(&third, NOW).is_ok(), "nobody has ended it");
+    }
+    // One who could not tell tells after a restart; what the others know is not told again.
+    end(&one, &third, NOW);
+    let again = shared(&here, later(1));
+    assert_eq!(again.ended.untold().len(), 1);
+    again.ended.hear(kept.as_deref().expect("something is kept"), later(1));
+    assert_eq!(again.ended.untold().len(), 1, "they know less");
+    tell(&again, &two, "alice", &mut kept, later(1));
+    assert_eq!(two.verify(&third, later(1)), Err(AuthError::NotSignedIn));
+    assert_eq!(again.ended.untold().len(), 0);
+    // What does not matter any more is told no more.
+    let much_later = later(24 * HOUR + 2000);
+    let fourth = one.begin(grant("alice", later(72 * HOUR)), much_later).expect("signed in").value;
+    end(&one, &fourth, much_later);
+    tell(&one, &two, "alice", &mut kept, much_later);
+    let text = String::from_utf8(kept.expect("something is kept")).expect("JSON");
+    assert_eq!(text.matches('-').count(), 4, "one id, and no older ones: {text}");
+    for wrong in ["", "{}", r#"{"participant":"alice","until":"now"}"#, r#"{"participant":"","one_by_one":{"x":1}}"#] {
+        two.ended.hear(wrong.as_bytes(), NOW);
+    }
+}
+
+#[test]
+fn many_sign_outs_at_several_gateways_are_all_remembered_as_one() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let open = |scratch: &Scratch| SignIns {
+        ended: Arc::new(SignOuts::open(scratch.path(), true, NOW).expect("the directory can be used")),
+        ..opened(&Scratch::new(), &key, NOW)
+    };
+    let (one, two) = (open(&scratch), open(&Scratch::new()));
+    // The clock of whoever signed them in is ahead.
+    let values: Vec<_> =
+        (0..60).map(|_| one.begin(grant("alice", later(48 * HOUR)), later(900)).expect("signed in").value).collect();
+    let mut kept = None;
+    for (number, value) in values.iter().enumerate() {
+        let (from, to) = if number % 2 == 0 { (&one, &two) } else { (&two, &one) };
+        // From the thirty-third on it ends what began no later, too.
+        if from.verify(value, NOW).is_ok() {
+            end(from, value, NOW);
+        }
+        tell(from, to, "alice", &mut kept, NOW);
+    }
+    for value in &values {
+        assert_eq!(one.verify(value, later(1000)), Err(AuthError::NotSignedIn));
+        assert_eq!(two.verify(value, later(1000)), Err(AuthError::NotSignedIn));
+    }
+    assert!(kept.expect("something is kept").len() < 4096);
+    let fresh = one.begin(grant("alice", later(48 * HOUR)), later(3000)).expect("signed in").value;
+    assert!(two.verify(&fresh, later(3000)).is_ok(), "who signs in anew is signed in");
+}

@@ -1,9 +1,11 @@
 //! What one gateway must know of another: what a caller's token permits, who has signed out, and that the log cannot be reached.
 
+use salon_client::{Client, Link, StaticToken};
+use salon_protocol::TopicName;
 use salon_testkit::http::{Call, EventStream};
 use salon_testkit::nats::{Servers, program};
 use salon_testkit::proxy::Proxy;
-use salon_testkit::{Event, Gateway, Options, Socket, Token};
+use salon_testkit::{Event, Gateway, Options, Socket, Token, within};
 use serde_json::{Value, json};
 
 use super::{ask, chat, connect, lines, next, next_where, presence, ticket_by_cookie, two};
@@ -184,7 +186,7 @@ async fn a_sign_out_while_nats_is_out_of_reach_is_told_to_the_others_afterwards(
     servers.revive(0).await.expect("revived");
     let gone = async |cookie: &str| {
         let asking = async { while ask(&two, ("GET", "/v0/session"), cookie, json!({})).await.status == 200 {} };
-        salon_testkit::within("the other gateway to hear of a sign-out", asking).await.expect("in time");
+        within("the other gateway to hear of a sign-out", asking).await.expect("in time");
     };
     gone(&first).await;
 
@@ -264,6 +266,48 @@ async fn readers_are_told_that_nothing_can_be_stored_and_when_it_can_be_again() 
     }
     bob.text(chat("bob", "after")).await.expect("sent");
     assert_eq!(lines(&mut alice, 1).await, ["after"]);
+    two.stop().await.expect("stopped");
+    one.stop().await.expect("stopped");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_waits_for_a_gateway_that_can_store_nothing_and_loses_nothing() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let mut servers = Servers::one(&program).await.expect("a NATS server");
+    let (one, two) = two(&servers).await;
+    let mut bob = connect(&two, "bob", "").await;
+    let token = one.token(&Token::new("alice")).expect("a token");
+    let at = salon_client::Gateway::new(&format!("http://{}", one.address())).expect("an address");
+    let room = Client::new(at, StaticToken::new(token)).room(TopicName::new("room:a").expect("a name"));
+    let (alice, mut events) = room.once().join_listening().await.expect("a room");
+    alice.say("before").await.expect("stored");
+    servers.kill(0).await.expect("killed");
+    let mut link = alice.link();
+    let stalled = link.wait_for(|link| matches!(link, Link::Stalled { .. }));
+    within("the client to hear of it", stalled).await.expect("in time").expect("a link");
+    let saying = tokio::spawn({
+        let alice = alice.clone();
+        async move { alice.say("during").await }
+    });
+    // It is refused before NATS is there again, which only puts it off.
+    bob.text(chat("bob", "refused")).await.expect("sent");
+    next_where(&mut bob, |came| came["correlation_id"] == "refused").await;
+    assert!(!saying.is_finished());
+    servers.revive(0).await.expect("revived");
+    let live = link.wait_for(|link| matches!(link, Link::Live));
+    within("the client to hear of its end", live).await.expect("in time").expect("a link");
+    within("what was put off", saying).await.expect("in time").expect("a task").expect("stored");
+    let (mut told, mut texts) = (Vec::new(), Vec::new());
+    while texts.last().is_none_or(|text| text != "during") {
+        match within("what alice hears", events.next()).await.expect("in time").expect("she stays") {
+            salon_client::Event::Envelope(envelope) => texts.extend(envelope.chat().map(|chat| chat.text.to_string())),
+            salon_client::Event::Outage(_) => told.push("outage"),
+            salon_client::Event::Recovered => told.push("recovered"),
+            salon_client::Event::Gap => panic!("nothing is missing"),
+        }
+    }
+    assert_eq!(texts, ["before", "during"], "once each");
+    assert_eq!(told.first(), Some(&"outage"));
     two.stop().await.expect("stopped");
     one.stop().await.expect("stopped");
 }

@@ -164,6 +164,22 @@ fn messages_say_what_their_envelopes_say() {
 }
 
 #[test]
+fn who_asks_is_told_of_an_outage_and_who_does_not_is_not_told_later() {
+    let mut play = Play::seated();
+    play.event(Event::Outage);
+    play.event(Event::Recovered);
+    assert_eq!(play.run("1 RECEIVE r1 {}"), "", "it is over");
+    play.event(Event::Outage);
+    play.collect();
+    let told = std::mem::take(&mut play.told);
+    assert!(told.starts_with("1 ← 200 RECEIVE r1 ") && told.contains(r#""code":"closing""#), "{told}");
+    assert!(told.contains(r#""details":{"passing":true}"#) && told.contains(r#""kind":"system""#), "{told}");
+    play.event(Event::Recovered);
+    let told = play.run("1 RECEIVE r2 {}");
+    assert!(told.contains(r#""payload":{"event":"ready","type":"ready""#), "{told}");
+}
+
+#[test]
 fn not_everybody_may_wait() {
     let mut play = Play::seated();
     for number in 0..super::super::receiving::MOST_WAITING {

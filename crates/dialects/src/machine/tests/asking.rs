@@ -269,3 +269,56 @@ fn what_cannot_be_registered_is_told() {
     let none = r#"request t1 system:gateway {"tool":{"id":"registry"}}"#;
     assert_snapshot!(Play::seated().act(none), @r#"← [not_found] {"header":{"id":"s-2","type":"error","requestId":"t1","source":"system:gateway","destination":"alice"},"error":{"code":"not_found","message":"`registry` has the capabilities register, unregister and list"}}"#);
 }
+
+#[test]
+fn nothing_overtakes_a_call_that_is_judged_and_one_that_is_taken_back_is_not_asked() {
+    let script = r#"
+        judge-later
+        bob? q1 tools/call {"name":"arm.move","arguments":{"x":1}}
+        bob? q2 tools/call {"name":"echo.say"}
+        carol? q3 tools/call {"name":"arm.move","arguments":{"x":1}}
+        judge
+        judge-later
+        bob? q4 tools/call {"name":"arm.move","arguments":{"x":1}}
+        carol? q5 tools/call {"name":"arm.move","arguments":{"x":1}}
+        bob! notifications/cancelled {"requestId":5}
+        leave carol
+        judge
+        bob? q6 tools/call {"name":"echo.say"}
+    "#;
+    let told = armed().after("permit bob drive").act(script);
+    let asked: Vec<_> = told.lines().filter_map(|line| line.strip_prefix(r#"← {"header":{"id":"q"#)).collect();
+    let asked: Vec<_> = asked.iter().map(|line| &line[..1]).collect();
+    assert_eq!(asked, ["1", "2", "6"], "{told}");
+    assert_eq!(told.matches("needs the permission `drive`").count(), 1, "{told}");
+    assert!(told.contains("re q3"), "{told}");
+}
+
+#[test]
+fn no_more_of_the_room_is_heard_than_can_be_judged() {
+    let mut play = armed().after("judge-later");
+    for number in 0..super::super::service::MOST_JUDGED {
+        assert!(play.door.ready());
+        play.run(&format!(r#"bob? q{number} tools/call {{"name":"arm.move","arguments":{{"x":1}}}}"#));
+    }
+    assert!(!play.door.ready(), "what is not judged is bounded");
+    play.run("judge");
+    assert!(play.door.ready());
+}
+
+#[test]
+fn an_answer_that_could_not_be_stored_is_given_when_it_can_be() {
+    let script = r#"
+        outage
+        refuse closing
+        bob? q1 tools/list
+        recovered
+        tick 250
+    "#;
+    let told = armed().act(script);
+    let answers: Vec<_> = told.lines().filter(|line| line.contains("re q1")).collect();
+    assert_eq!(answers.len(), 2, "{told}");
+    let states: Vec<_> = told.lines().filter(|line| line.contains(r#""outage":{"#)).collect();
+    assert!(states[0].contains(r#""over":false"#) && states[1].contains(r#""over":true"#), "{told}");
+    assert_eq!(states.len(), 2, "{told}");
+}

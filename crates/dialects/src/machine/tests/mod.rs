@@ -45,6 +45,8 @@ struct Play {
     /// Requests in the room that nobody has answered: whom, method, envelope.
     open: Vec<(String, String, String)>,
     permitted: Vec<(String, Arc<[String]>)>,
+    /// What it is not known yet of, where that takes a while.
+    unjudged: Option<Vec<(ParticipantId, EnvelopeId)>>,
     /// What becomes of what is published next.
     fate: Option<Option<Code>>,
     /// What was published and is neither taken nor refused, where that is so.
@@ -71,6 +73,7 @@ impl Play {
             now,
             open: Vec::new(),
             permitted: Vec::new(),
+            unjudged: None,
             fate: None,
             held: None,
             said: 0,
@@ -250,6 +253,15 @@ impl Play {
             }
             "no-seat" => self.event(Event::NotJoined(Refusal::new(Code::RateLimited, "the room is full"))),
             "gap" => self.event(Event::Gap),
+            "outage" => self.event(Event::Outage),
+            "recovered" => self.event(Event::Recovered),
+            "judge-later" => self.unjudged = Some(Vec::new()),
+            "judge" => {
+                for (who, request) in self.unjudged.take().unwrap_or_default() {
+                    self.judge(&who, request);
+                    self.collect();
+                }
+            }
             "closing" => self.event(Event::Closing(CloseReason::Shutdown)),
             "get" => {
                 let after = Some(more).filter(|after| !after.is_empty()).map(Into::into);
@@ -285,16 +297,21 @@ impl Play {
                 Action::Finish(stream) => self.note(&format!("{} ends", stream.0)),
                 Action::Join(_) => self.note("join"),
                 Action::Consult(who, listing) => self.note(&format!("consult {who} {}", listing.key())),
-                Action::Permissions { who, request } => {
-                    let known = self.permitted.iter().rev().find(|(known, _)| known == who.as_str());
-                    let granted = known.map_or_else(|| [].into(), |(_, granted)| granted.clone());
-                    self.note(&format!("permissions of {who} by {request}: {granted:?}"));
-                    self.door.handle_event(Event::Permissions { request, granted }, self.now);
-                }
+                Action::Permissions { who, request } => match &mut self.unjudged {
+                    Some(unjudged) => unjudged.push((who, request)),
+                    None => self.judge(&who, request),
+                },
                 Action::Close(reason) => self.note(&format!("close {}", reason.word())),
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    fn judge(&mut self, who: &ParticipantId, request: EnvelopeId) {
+        let known = self.permitted.iter().rev().find(|(known, _)| known == who.as_str());
+        let granted = known.map_or_else(|| [].into(), |(_, granted)| granted.clone());
+        self.note(&format!("permissions of {who} by {request}: {granted:?}"));
+        self.door.handle_event(Event::Permissions { request, granted }, self.now);
     }
 
     fn published(&mut self, mark: &str, ticket: Ticket, draft: Draft) {

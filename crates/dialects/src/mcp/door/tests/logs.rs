@@ -108,3 +108,22 @@ fn other_news_pass_as_they_are() {
     ← {"method":"notifications/vendor","params":{"n": 1.0}}
     "#);
 }
+
+#[test]
+fn a_client_that_hears_log_lines_is_told_of_an_outage() {
+    let script = r#"
+        outage
+        recovered
+        call 1 logging/setLevel {"level":"warning"}
+        outage
+        recovered
+    "#;
+    let told = room().act(script);
+    let lines: Vec<_> = told.lines().filter(|line| line.contains("notifications/message")).collect();
+    assert_eq!(lines.len(), 3, "{told}");
+    assert!(lines[0].contains(r#""level":"warning""#) && lines[0].contains(r#""logger":"system:gateway""#), "{told}");
+    assert!(lines[1].contains(r#""level":"notice""#) && lines[1].contains("stored and heard again"), "{told}");
+    assert!(lines[2].contains(r#""level":"warning""#), "a notice is less than what it wants: {told}");
+    let modern = Play::duplex(Scope::Room, "bob").act("outage\nrecovered");
+    assert_eq!(modern, "", "who has not said that it hears any");
+}

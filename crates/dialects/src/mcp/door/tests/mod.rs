@@ -370,6 +370,8 @@ impl Play {
             }
             "hangup" => self.event(Event::StreamClosed(stream(rest))),
             "gap" => self.event(Event::Gap),
+            "outage" => self.event(Event::Outage),
+            "recovered" => self.event(Event::Recovered),
             "closing" => self.event(Event::Closing(CloseReason::Shutdown)),
             "mark" => self.told.push_str(&format!("· {rest}\n")),
             "tick" => self.pass(Duration::from_millis(rest.parse().unwrap())),
