@@ -100,6 +100,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     }
                 }
                 Some(Event::Gap) => println!("(something was missed)"),
+                Some(Event::Outage(why)) => println!("({why})"),
+                Some(Event::Recovered) => println!("(it goes on)"),
                 None => return Err(room.ended().await.into()),
             },
             Some((question, answer)) = asked.recv(), if free => {

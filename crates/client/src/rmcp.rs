@@ -243,7 +243,7 @@ impl Transport<RoleClient> for ClientTransport {
                         self.line.hear(&envelope);
                     }
                 }
-                Some(Event::Gap) => {}
+                Some(Event::Gap | Event::Outage(_) | Event::Recovered) => {}
                 None => return None,
             }
         }

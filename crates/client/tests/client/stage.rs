@@ -49,6 +49,7 @@ pub(crate) async fn heard(events: &mut Events) -> Result<String, Failure> {
                     }
                 }
                 Some(Event::Gap) => return "(gap)".into(),
+                Some(Event::Outage(_) | Event::Recovered) => {}
                 None => return "(over)".into(),
             }
         }

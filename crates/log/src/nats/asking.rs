@@ -24,11 +24,7 @@ impl Nats {
         if others.is_empty() || question.len() > MOST_BYTES {
             return std::future::ready(Vec::new()).boxed();
         }
-        let asked = others.into_iter().map(move |node| {
-            let (shared, question) = (shared.clone(), question.clone());
-            async move { shared.ask_node(&node, question).await }
-        });
-        futures_util::future::join_all(asked).map(|answers| answers.into_iter().flatten().collect()).boxed()
+        async move { shared.ask_nodes(&others, question).await }.boxed()
     }
 
     /// Answers what other nodes ask, from now on and for as long as the log is open. `None` is no answer.
@@ -38,19 +34,30 @@ impl Nats {
 }
 
 impl Shared {
-    async fn ask_node(&self, node: &str, question: Bytes) -> Option<Bytes> {
-        let asked = self.link.client.request(self.link.names.ask(node), question);
-        match tokio::time::timeout(PATIENCE, asked).await {
-            Ok(Ok(answer)) => Some(answer.payload).filter(|answer| answer.len() <= MOST_BYTES),
-            Ok(Err(error)) => {
-                tracing::debug!(%node, %error, "another gateway could not be asked");
-                None
+    async fn ask_nodes(&self, nodes: &[String], question: Bytes) -> Vec<Bytes> {
+        let (client, names) = (&self.link.client, &self.link.names);
+        let reply = names.answer(&client.new_inbox());
+        let (mut answers, mut unheard) = (Vec::new(), 0_usize);
+        let hearing = async {
+            let Ok(mut told) = client.subscribe(reply.clone()).await else { return };
+            for node in nodes {
+                let asked = client.publish_with_reply(names.ask(node), reply.clone(), question.clone()).await;
+                unheard += usize::from(asked.is_ok());
             }
-            Err(_) => {
-                tracing::debug!(%node, "another gateway did not answer in time");
-                None
+            while unheard > 0
+                && let Some(message) = told.next().await
+            {
+                unheard -= 1;
+                // One with a status is the server's: nobody listens there.
+                if message.status.is_none() && message.payload.len() <= MOST_BYTES {
+                    answers.push(message.payload);
+                }
             }
+        };
+        if tokio::time::timeout(PATIENCE, hearing).await.is_err() {
+            tracing::debug!(unheard, "some gateways did not answer in time");
         }
+        answers
     }
 
     async fn answer(self: Arc<Self>, answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) {

@@ -189,6 +189,7 @@ async fn a_sign_out_while_nats_is_out_of_reach_is_told_to_the_others_afterwards(
         within("the other gateway to hear of a sign-out", asking).await.expect("in time");
     };
     gone(&first).await;
+    next_where(&mut watching, |came| came["payload"]["event"] == "ready").await;
 
     // The same where the gateway is started anew before it could tell.
     servers.kill(0).await.expect("killed");
