@@ -10,7 +10,11 @@ use salon_testkit::{Event, Gateway, Options, Socket, Token, within};
 use serde_json::{Value, json};
 
 async fn two(servers: &Servers) -> (Gateway, Gateway) {
-    let options = || Options::on_nats(&servers.url(), "salon").expect("options");
+    two_at(&servers.url()).await
+}
+
+async fn two_at(url: &str) -> (Gateway, Gateway) {
+    let options = || Options::on_nats(url, "salon").expect("options");
     let one = Gateway::start(options()).await.expect("a gateway");
     let two = one.beside(options()).await.expect("another gateway");
     (one, two)

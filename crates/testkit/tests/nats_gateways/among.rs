@@ -8,7 +8,7 @@ use salon_testkit::proxy::Proxy;
 use salon_testkit::{Event, Gateway, Options, Socket, Token, within};
 use serde_json::{Value, json};
 
-use super::{ask, chat, connect, lines, next, next_where, presence, ticket_by_cookie, two};
+use super::{ask, chat, connect, lines, next, next_where, presence, ticket_by_cookie, two, two_at};
 
 fn message(kind: &str, id: &str, to: &str, payload: &Value) -> String {
     let header = json!({ "version": "1.0", "messageId": id, "timestamp": "2025-03-21T10:00:00Z", "messageType": kind, "destination": to });
@@ -58,11 +58,14 @@ async fn asked(robot: &mut Socket) -> (String, String) {
     (id, from)
 }
 
+/// With no more of NATS than docs/deployment.md says that an account must have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_is_permitted_what_its_token_permits_whichever_gateway_it_came_by() {
     let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
-    let (one, two) = two(&servers).await;
+    let account = r#"authorization { users: [{ user: "salon", password: "pw", permissions: {
+        publish: ["salon.>", "$KV.*.>", "$JS.API.>", "$JS.FC.>"], subscribe: ["salon.>", "_INBOX.>"] } }] }"#;
+    let servers = Servers::configured(&program, account).await.expect("a NATS server");
+    let (one, two) = two_at(&servers.url().replace("nats://", "nats://salon:pw@")).await;
     let mut robot = robot(&two).await;
     let mut strong = sit(&one, "alice", Some("drive,read")).await;
     let mut bob = sit(&one, "bob", Some("read")).await;
