@@ -94,6 +94,8 @@ impl From<&jetstream::Error> for Fault {
             ErrorCode::STREAM_NOT_FOUND | ErrorCode::NO_MESSAGE_FOUND => Self::Missing,
             ErrorCode::STREAM_WRONG_LAST_SEQUENCE | ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT => Self::Raced,
             ErrorCode::STREAM_DUPLICATE_MESSAGE_CONFLICT => Self::unavailable(error),
+            // Too few servers to hold all copies are known or up: so it is while a cluster starts.
+            ErrorCode::CLUSTER_NO_PEERS => Self::unavailable(error),
             ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED => Self::Refused(error.to_string().into()),
             _ if error.code() >= 500 => Self::unavailable(error),
             _ => Self::Refused(error.to_string().into()),
@@ -322,5 +324,21 @@ mod tests {
         connection.is_up = false;
         assert!(connection.note_answer());
         assert_eq!(connection, Connection { is_up: true, count: 4 }, "what was made on the one before is made anew");
+    }
+
+    fn fault(code: u16, number: u64) -> Fault {
+        let told = format!(r#"{{"code":{code},"err_code":{number},"description":"told"}}"#);
+        (&serde_json::from_str::<jetstream::Error>(&told).expect("an error")).into()
+    }
+
+    #[test]
+    fn what_passes_is_told_from_what_does_not() {
+        // A cluster that has just started, and one that elects.
+        assert!(matches!(fault(400, 10005), Fault::Unavailable(_)));
+        assert!(matches!(fault(503, 10008), Fault::Unavailable(_)));
+        assert_eq!(fault(404, 10059), Fault::Missing);
+        assert_eq!(fault(400, 10071), Fault::Raced);
+        assert!(matches!(fault(500, 10074), Fault::Refused(_)));
+        assert!(matches!(fault(400, 10025), Fault::Refused(_)));
     }
 }
