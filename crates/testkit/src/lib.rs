@@ -1,18 +1,21 @@
-//! What tests of the whole need: a gateway on port 0, clients that wait for events, scenes, a crash test, NATS servers, and a way to
-//! them that can be held up.
+//! What tests of the whole need: a gateway on port 0, clients that wait for events, scenes, a crash test, NATS servers, a way to
+//! them that can be held up, and the fault scenes.
 //!
 //! A development dependency only. Deliberately absent: sleeping, mocks of our own types, and any network beyond loopback. Whatever
 //! is waited for has a deadline, and missing it is an error that says what was waited for.
 
 pub mod crash;
+pub mod faults;
 pub mod framed;
 pub mod gateway;
 pub mod http;
 pub mod nats;
+mod process;
 pub mod proxy;
 pub mod scene;
 mod scratch;
 pub mod socket;
+mod witness;
 
 use std::time::Duration;
 

@@ -120,17 +120,22 @@ impl Servers {
 
     /// One server with more in its configuration. What it has twice, the last one counts.
     pub async fn configured(program: &Path, more: &str) -> Result<Self, Failure> {
-        Self::start_with(program, 1, more).await
+        Self::start_with(program, 1, more, "").await
+    }
+
+    /// A cluster of three that tell nobody of each other, so that clients come only by the ways they were given.
+    pub async fn three_unadvertised(program: &Path) -> Result<Self, Failure> {
+        Self::start_with(program, 3, "", "no_advertise: true,").await
     }
 
     async fn start(program: &Path, count: usize) -> Result<Self, Failure> {
-        Self::start_with(program, count, "").await
+        Self::start_with(program, count, "", "").await
     }
 
-    async fn start_with(program: &Path, count: usize, more: &str) -> Result<Self, Failure> {
+    async fn start_with(program: &Path, count: usize, more: &str, of_cluster: &str) -> Result<Self, Failure> {
         let mut failure = String::new();
         for _ in 0..TRIES {
-            let mut servers = Self::prepare(program, count, more)?;
+            let mut servers = Self::prepare(program, count, more, of_cluster)?;
             match servers.run_all().await {
                 Ok(()) => return Ok(servers),
                 // Somebody else may have taken a port since it was free.
@@ -140,7 +145,7 @@ impl Servers {
         Err(failure)
     }
 
-    fn prepare(program: &Path, count: usize, more: &str) -> Result<Self, Failure> {
+    fn prepare(program: &Path, count: usize, more: &str, of_cluster: &str) -> Result<Self, Failure> {
         // Held until all are chosen, so that no two are the same.
         let held: Vec<_> = (0..2 * count)
             .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
@@ -163,7 +168,7 @@ impl Servers {
             );
             if count > 1 {
                 config += &format!(
-                    "cluster {{ name: salon, listen: 127.0.0.1:{route}, routes: [{}] }}\n",
+                    "cluster {{ name: salon, {of_cluster} listen: 127.0.0.1:{route}, routes: [{}] }}\n",
                     all_routes.join(", ")
                 );
             }
@@ -177,6 +182,11 @@ impl Servers {
             });
         }
         Ok(Self { servers })
+    }
+
+    /// Starts all of them again, none of which runs.
+    pub async fn revive_all(&mut self) -> Result<(), Failure> {
+        self.run_all().await
     }
 
     async fn run_all(&mut self) -> Result<(), Failure> {
@@ -242,6 +252,17 @@ impl Servers {
         }
     }
 
+    /// Which of them leads the stream of a topic, asked of one that runs; `None` while none does.
+    pub async fn leader(&self, topic: &str) -> Result<Option<usize>, Failure> {
+        let running = self.servers.iter().find(|server| server.child.is_some()).ok_or("no NATS server runs")?;
+        let told = within("the list of streams", running.ask("STREAM.LIST")).await??;
+        let streams = told["streams"].as_array().ok_or_else(|| format!("no list of streams: {told}"))?;
+        let stream = streams.iter().find(|stream| stream["config"]["metadata"]["salon-topic"] == topic);
+        let stream = stream.ok_or_else(|| format!("there is no stream of {topic}"))?;
+        let leader = stream["cluster"]["leader"].as_str().and_then(|name| name.strip_prefix('n'));
+        Ok(leader.and_then(|number| number.parse().ok()))
+    }
+
     /// Starts one of them again, on the same port and what it had stored.
     pub async fn revive(&mut self, number: usize) -> Result<(), Failure> {
         self.servers[number].run().await
@@ -269,6 +290,27 @@ impl Server {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(format!("a NATS server ended before it was ready\n{}", self.output())),
             Err(told) => Err(format!("{told}\n{}", self.output())),
+        }
+    }
+
+    /// Asks JetStream's API, as its own tools do.
+    async fn ask(&self, what: &str) -> Result<Value, Failure> {
+        let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.map_err(|e| e.to_string())?;
+        let mut socket = BufReader::new(socket);
+        let said = format!("CONNECT {{\"verbose\":false}}\r\nSUB told 1\r\nPUB $JS.API.{what} told 0\r\n\r\n");
+        socket.write_all(said.as_bytes()).await.map_err(|e| e.to_string())?;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if socket.read_line(&mut line).await.map_err(|e| e.to_string())? == 0 {
+                return Err(format!("a NATS server hung up on {what}"));
+            }
+            if line.starts_with("MSG") {
+                let count = line.split_whitespace().last().and_then(|count| count.parse().ok());
+                let mut body = vec![0; count.ok_or_else(|| format!("no answer to {what}: {line}"))?];
+                socket.read_exact(&mut body).await.map_err(|e| e.to_string())?;
+                return serde_json::from_slice(&body).map_err(|e| format!("the answer to {what} is no JSON: {e}"));
+            }
         }
     }
 

@@ -49,9 +49,13 @@ pub struct Socket {
 impl Socket {
     /// Connects; a refusal before the upgrade is handed back whole.
     pub async fn connect(address: SocketAddr, call: Call) -> Result<Result<Self, Answer>, Failure> {
-        let call = upgrade(call);
         let what = format!("the upgrade of {}", call.path);
-        within(&what, async { Self::upgraded(call.open(address).await?).await }).await?
+        within(&what, Self::connect_unbounded(address, call)).await?
+    }
+
+    /// As [`Socket::connect`], for whoever keeps a deadline of their own.
+    pub(crate) async fn connect_unbounded(address: SocketAddr, call: Call) -> Result<Result<Self, Answer>, Failure> {
+        Self::upgraded(upgrade(call).open(address).await?).await
     }
 
     /// Connects over a connection made of memory.

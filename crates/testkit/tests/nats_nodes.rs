@@ -1,16 +1,14 @@
 //! Several nodes on one NATS: one order, exclusive places, and what becomes of a node, or of NATS, that is gone.
 
-use std::time::Duration;
-
 use futures_util::StreamExt;
 use salon_log::nats::{Nats, OpenError, Options};
-use salon_log::{AppendError, Appended, Claim, Health, Lapse, Lease, Span, Tail, Tailed, TopicLog};
+use salon_log::{AppendError, Claim, Health, Lapse, Lease, Span, Tail, Tailed, TopicLog};
 use salon_protocol::{Entry, Envelope, ParticipantId, TopicName};
 use salon_testkit::nats::{Servers, program};
 use salon_testkit::within;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 fn options(servers: &Servers) -> Options {
     let servers = servers.url().split(',').map(str::to_owned).collect();
@@ -185,46 +183,6 @@ async fn a_log_that_lost_nats_refuses_and_goes_on() {
     assert_eq!(ids(&kept), ["e0", "e1", "e2", "e3"]);
     roster(&log, &["alice"]).await;
     assert!(lost.try_recv().is_err(), "a place was lost to nobody");
-    log.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn appends_under_way_when_a_leader_dies_are_stored_once_and_in_order() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let mut servers = Servers::three(&program).await.expect("three NATS servers");
-    let log = std::sync::Arc::new(node(&servers).await);
-    let begin = log.standing(&room()).await.expect("a standing").head;
-    log.append(&room(), line("first")).await.expect("stored");
-    let (acknowledge, mut acknowledged) = mpsc::channel(1);
-    let writer = {
-        let log = log.clone();
-        tokio::spawn(async move {
-            let mut stored = vec!["first".to_owned()];
-            for n in 0..400 {
-                let id = format!("e{n}");
-                // As a client does: the same again until it is taken.
-                loop {
-                    match log.append(&room(), line(&id)).await {
-                        Ok(Appended { .. }) => break,
-                        Err(AppendError::Unavailable(_)) => tokio::task::yield_now().await,
-                        Err(error) => panic!("{id}: {error}"),
-                    }
-                }
-                stored.push(id);
-                let _ = acknowledge.try_send(n);
-            }
-            stored
-        })
-    };
-    // One of the three leads the stream; each in turn is killed while the others hold on.
-    for number in 0..3 {
-        within("more to be stored", acknowledged.recv()).await.expect("in time");
-        servers.kill(number).await.expect("killed");
-        servers.revive(number).await.expect("revived");
-    }
-    let stored = tokio::time::timeout(Duration::from_secs(90), writer).await.expect("in time").expect("no panic");
-    let mut tail = log.tail(&room(), begin);
-    assert_eq!(follow(&mut tail, stored.len()).await, stored, "what was acknowledged is there once and in order");
     log.close().await;
 }
 

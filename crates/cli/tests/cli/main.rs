@@ -6,6 +6,7 @@ mod config;
 mod crash;
 mod demo;
 mod doctor;
+mod faults;
 mod framed;
 mod full_disk;
 mod guests;

@@ -5,37 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde_json::{Value, json};
-
 use super::{END, Shared, TOPIC};
 use crate::http::Call;
 use crate::socket::{Event, Socket};
+use crate::witness::{Seen, envelope};
 use crate::{Failure, within};
 
 /// How many envelopes a publisher has under way at once.
 const WINDOW: usize = 8;
-
-/// An envelope somebody saw.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub(crate) id: String,
-    pub(crate) text: String,
-    /// Whose coming or going it tells.
-    pub(crate) presence_of: Option<String>,
-}
-
-impl Seen {
-    pub(crate) fn read(text: &str) -> Result<(Self, Value), Failure> {
-        let value: Value = serde_json::from_str(text).map_err(|e| format!("a frame is not JSON ({e}): {text}"))?;
-        let presence = (value["kind"] == "presence").then(|| &value["payload"]["participant"]["id"]);
-        let seen = Self {
-            id: value["id"].as_str().ok_or_else(|| format!("an envelope without an id: {text}"))?.to_owned(),
-            text: text.to_owned(),
-            presence_of: presence.and_then(Value::as_str).map(str::to_owned),
-        };
-        Ok((seen, value))
-    }
-}
 
 /// What one client can bear witness to.
 #[derive(Debug, Default)]
@@ -226,14 +203,6 @@ impl Part for Publisher {
     fn acknowledged(self) -> Vec<String> {
         self.acknowledged
     }
-}
-
-pub(crate) fn envelope(from: &str, id: &str, number: u64) -> String {
-    json!({
-        "protocol": "mcp-x/v0", "id": id, "ts": "2025-08-17T14:00:00Z", "from": from, "kind": "mcp",
-        "payload": {"jsonrpc": "2.0", "method": "notifications/count", "params": {"n": number}},
-    })
-    .to_string()
 }
 
 /// Publishes the marker at which readers end.

@@ -3,10 +3,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::process::{self, Process};
-use super::{TOPIC, client, free_port};
+use super::{TOPIC, free_port};
 use crate::http::Call;
+use crate::process::{self, Process};
 use crate::socket::{Event, Socket};
+use crate::witness::envelope;
 use crate::{Failure, Scratch};
 
 /// After a crash participants have some time to come back, and whoever resumes in it has not left; when it is over, the others have.
@@ -15,7 +16,7 @@ pub async fn grace(binary: &Path) -> Result<(), Failure> {
     let port = free_port()?;
     let mut tokens = Vec::new();
     for id in ["alice", "bob"] {
-        tokens.push(process::token(binary, data.path(), id.to_owned()).await?);
+        tokens.push(process::token(binary, data.path(), TOPIC, id).await?);
     }
     let [alice, bob] = &tokens[..] else { return Err("two tokens".into()) };
 
@@ -60,7 +61,7 @@ async fn enter(address: SocketAddr, token: &str, after: &str) -> Result<Socket, 
 }
 
 async fn say(socket: &mut Socket, id: &str) -> Result<(), Failure> {
-    socket.text(client::envelope("alice", id, 0)).await
+    socket.text(envelope("alice", id, 0)).await
 }
 
 /// The comings and goings told before an envelope.

@@ -5,7 +5,6 @@
 
 mod client;
 mod grace;
-mod process;
 mod verdict;
 
 use std::net::SocketAddr;
@@ -17,8 +16,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::client::{Client, Publisher, Reader, Record};
-use self::process::Process;
-use crate::{Failure, Scratch, within};
+use crate::process::{self, Process};
+use crate::{Failure, Scratch, within, witness};
 
 pub use self::grace::grace;
 
@@ -59,7 +58,7 @@ impl Plan {
         let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
         let mut random = Random(self.seed);
         let mut process = Process::start(binary, data.path(), free_port()?, &[]).await?;
-        let token = |id: String| process::token(binary, data.path(), id);
+        let token = async |id: String| process::token(binary, data.path(), TOPIC, &id).await;
 
         let shared = Arc::new(Shared::new(process.address()));
         let mut readers = JoinSet::new();
@@ -101,7 +100,7 @@ impl Plan {
             let token = token("ender".to_owned()).await?;
             client::publish_end(shared.address, &token).await?;
             let read = records(&mut readers).await?;
-            let history = verdict::history(shared.address, &token).await?;
+            let history = witness::history(shared.address, TOPIC, &token).await?;
             verdict::check(&history, &read, &published)
         };
         let verdict = within("everyone to finish after the last kill", finish).await.and_then(|v| v);

@@ -1,0 +1,134 @@
+//! Three gateways on three NATS servers, and what may fail of them, each in a scene of its own. What is checked at the end of each, and who
+//! is in the rooms meanwhile, `salon_testkit::faults` says.
+
+use std::path::Path;
+
+use salon_testkit::faults::Stage;
+use salon_testkit::nats::program;
+use salon_testkit::{Failure, run};
+
+use crate::salon::BINARY;
+
+fn scene(faults: impl AsyncFnOnce(&mut Stage) -> Result<(), Failure>) {
+    let Some(program) = program().expect("a NATS server") else { return };
+    run(async {
+        let mut stage = Stage::open(&program, Path::new(BINARY)).await?;
+        match faults(&mut stage).await {
+            Ok(()) => stage.finish().await,
+            Err(told) => Err(stage.explain(told)),
+        }
+    })
+    .unwrap_or_else(|told| panic!("{told}"));
+}
+
+#[test]
+fn a_gateway_is_killed() {
+    scene(async |stage| {
+        stage.kill(1).await?;
+        stage.works(&[0, 2]).await?;
+        // Whoever does not come back has left once the lease is over.
+        stage.sees(0, "visitor-1", false).await?;
+        stage.start(1).await
+    });
+}
+
+#[test]
+fn a_nats_server_is_killed() {
+    scene(async |stage| {
+        for number in 0..3 {
+            stage.servers.kill(number).await?;
+            stage.works(&[0, 1, 2]).await?;
+            stage.servers.revive(number).await?;
+            stage.works(&[0, 1, 2]).await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_leader_of_a_topic_is_killed() {
+    scene(async |stage| {
+        let leader = stage.leader().await?;
+        stage.servers.kill(leader).await?;
+        stage.works(&[0, 1, 2]).await?;
+        stage.servers.revive(leader).await
+    });
+}
+
+#[test]
+fn a_gateway_is_cut_off_from_nats() {
+    scene(async |stage| {
+        stage.cut_off(1);
+        stage.ready(1, 503).await?;
+        stage.refuses(1).await?;
+        stage.works(&[0, 2]).await?;
+        // For longer than a lease: to the others, whoever is only there has left.
+        stage.sees(0, "visitor-1", false).await?;
+        stage.rejoin(1);
+        stage.ready(1, 200).await?;
+        stage.works(&[0, 1, 2]).await?;
+        stage.sees(0, "visitor-1", true).await
+    });
+}
+
+#[test]
+fn everything_is_killed_and_started_again() {
+    scene(async |stage| {
+        for number in 0..3 {
+            stage.servers.kill(number).await?;
+            stage.kill(number).await?;
+        }
+        stage.servers.revive_all().await?;
+        for gateway in 0..3 {
+            stage.start(gateway).await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_gateways_are_restarted_one_after_the_other() {
+    scene(async |stage| {
+        for gateway in 0..3 {
+            stage.stop(gateway).await?;
+            stage.start(gateway).await?;
+            stage.works(&[0, 1, 2]).await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_gateway_stands_still() {
+    scene(async |stage| {
+        stage.pause(1).await?;
+        // For longer than a lease: to the others, whoever is only there has left.
+        stage.sees(0, "visitor-1", false).await?;
+        stage.resume(1).await?;
+        stage.works(&[0, 1, 2]).await?;
+        stage.sees(0, "visitor-1", true).await
+    });
+}
+
+#[test]
+fn nats_is_away_for_longer_than_a_lease() {
+    scene(async |stage| {
+        for number in 0..3 {
+            stage.servers.kill(number).await?;
+        }
+        for gateway in 0..3 {
+            stage.ready(gateway, 503).await?;
+        }
+        stage.refuses_for_long(0).await?;
+        stage.servers.revive_all().await?;
+        // No gateway was gone, so whoever was there is.
+        for gateway in 0..3 {
+            stage.ready(gateway, 200).await?;
+        }
+        stage.works(&[0, 1, 2]).await?;
+        for who in ["visitor-0", "visitor-1", "visitor-2"] {
+            stage.sees(0, who, true).await?;
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,407 @@
+//! The fault scenes: three gateways and three NATS servers, all of them real processes, with publishers and readers at every gateway
+//! in several topics, while something fails.
+//!
+//! A scene says what fails and when it is over; the checks at the end are the same for all: everything acknowledged is kept once,
+//! everybody saw one order without a gap, on all gateways, and whoever is connected is present and nobody else. Nothing here is over
+//! because of the time it took: publishing goes on until every gateway acknowledges and delivers again.
+
+mod agent;
+mod client;
+mod crowd;
+mod verdict;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use self::client::{Client, Part};
+use self::crowd::{Crowd, GATEWAYS, Tally};
+use self::verdict::Record;
+use crate::http::Call;
+use crate::nats::Servers;
+use crate::process::{self, Process};
+use crate::proxy::Proxy;
+use crate::witness::{self, Seen, envelope};
+use crate::{Failure, Scratch};
+
+/// Where everything happens.
+const TOPICS: [&str; 3] = ["room:one", "room:two", "room:three"];
+/// The envelope that ends a topic.
+const END: &str = "the-end";
+/// How long anything may take here: an election on a machine that has other things to do, and more.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How often a client does something of its own accord: publishes, or tries the next gateway. Nothing that is checked depends on it.
+const BEAT: Duration = Duration::from_millis(40);
+/// Longer than a lease.
+const LONG: Duration = Duration::from_secs(12);
+/// How often something is looked at that nobody tells of.
+const LOOK: Duration = Duration::from_millis(100);
+/// How many envelopes show that something works.
+const ENOUGH: u64 = 25;
+/// How many connections there are when all are in: at each gateway a publisher, a reader and a visitor in every topic, and beside them
+/// one by the client library and two of the same participant.
+const CONNECTIONS: usize = TOPICS.len() * (3 * GATEWAYS + 3);
+/// How many of them do not come back, and how their names begin.
+const VISITORS: usize = TOPICS.len() * GATEWAYS;
+const VISITOR: &str = "visitor";
+/// Every so many looks those who went elsewhere try the gateway they belong to.
+const LOOKS_PER_CALL: u64 = 20;
+
+/// Gateways, servers and everybody in the rooms.
+pub struct Stage {
+    /// The NATS servers, to be killed and revived.
+    pub servers: Servers,
+    gateways: Vec<Node>,
+    crowd: Arc<Crowd>,
+    clients: JoinSet<Result<Record, Failure>>,
+    records: Vec<Record>,
+    ender: String,
+    binary: PathBuf,
+}
+
+struct Node {
+    process: Option<Process>,
+    /// What was told by processes that are gone.
+    told: String,
+    ways: Vec<Proxy>,
+    data: Scratch,
+}
+
+impl Stage {
+    /// Starts everything, lets everybody in, and waits until all of it works. `nats` and `salon` are programs.
+    pub async fn open(nats: &Path, salon: &Path) -> Result<Self, Failure> {
+        let servers = Servers::three_unadvertised(nats).await?;
+        let mut gateways = Vec::new();
+        for _ in 0..GATEWAYS {
+            let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
+            let mut ways = Vec::new();
+            for number in 0..3 {
+                ways.push(Proxy::to(servers.port(number)).await?);
+            }
+            gateways.push(Node { process: None, told: String::new(), ways, data });
+        }
+        // The first token makes the key, which is the same for all.
+        let ender = process::token(salon, gateways[0].data.path(), "*", "ender").await?;
+        for other in &gateways[1..] {
+            let key = |node: &Node| node.data.path().join("auth.key");
+            std::fs::copy(key(&gateways[0]), key(other)).map_err(|e| format!("no key for a gateway: {e}"))?;
+        }
+        let mut stage = Self {
+            servers,
+            gateways,
+            crowd: Arc::new(Crowd::new()),
+            clients: JoinSet::new(),
+            records: Vec::new(),
+            ender,
+            binary: salon.to_owned(),
+        };
+        for gateway in 0..GATEWAYS {
+            stage.start(gateway).await?;
+        }
+        stage.fill().await.map_err(|told| stage.explain(told))?;
+        Ok(stage)
+    }
+
+    async fn fill(&mut self) -> Result<(), Failure> {
+        let data = self.gateways[0].data.path().to_owned();
+        for home in 0..GATEWAYS {
+            let people = [
+                (format!("reader-{home}"), Part::Reader),
+                (format!("{VISITOR}-{home}"), Part::Visitor),
+                (format!("publisher-{home}"), Part::Publisher { moves: false }),
+            ];
+            for (name, part) in people {
+                let token = process::token(&self.binary, &data, "room:*", &name).await?;
+                for topic in 0..TOPICS.len() {
+                    // In one of the topics publishers stay where they are refused, and say it again.
+                    let part = match part {
+                        Part::Publisher { .. } => Part::Publisher { moves: topic > 0 },
+                        other => other,
+                    };
+                    self.clients.spawn(Client::new(part, (&name, &token), topic, home, &self.crowd).stay());
+                }
+            }
+        }
+        let token = process::token(&self.binary, &data, "room:*", "agent").await?;
+        let twin = process::token(&self.binary, &data, "room:*", "twin").await?;
+        for topic in 0..TOPICS.len() {
+            self.clients.spawn(agent::stay("agent".to_owned(), token.clone(), topic, self.crowd.clone()));
+            for home in [topic, (topic + 1) % GATEWAYS] {
+                self.clients.spawn(Client::new(Part::Twin, ("twin", &twin), topic, home, &self.crowd).stay());
+            }
+        }
+        self.until("everybody to be in", |tally| tally.connections(|_| true) == CONNECTIONS).await?;
+        self.works(&[0, 1, 2]).await
+    }
+
+    /// Starts a gateway that does not run.
+    pub async fn start(&mut self, gateway: usize) -> Result<(), Failure> {
+        let node = &mut self.gateways[gateway];
+        let log = node.ways.iter().map(Proxy::url).collect::<Vec<_>>().join(",");
+        let settings = ["--log", &log, "--crash-grace", "5s"];
+        let process = Process::start(&self.binary, node.data.path(), 0, &settings).await?;
+        self.crowd.is_at(gateway, process.address());
+        node.process = Some(process);
+        Ok(())
+    }
+
+    /// Kills a gateway as `kill -9` does.
+    pub async fn kill(&mut self, gateway: usize) -> Result<(), Failure> {
+        let killed = self.take(gateway)?.kill().await;
+        self.crowd.is_away(gateway);
+        killed
+    }
+
+    /// Stops a gateway as SIGTERM does. It ends well.
+    pub async fn stop(&mut self, gateway: usize) -> Result<(), Failure> {
+        let ended = self.take(gateway)?.terminate().await;
+        self.crowd.is_away(gateway);
+        ended
+    }
+
+    /// Has a gateway stand still, as a machine does that swaps or is moved, until it is told to go on.
+    pub async fn pause(&mut self, gateway: usize) -> Result<(), Failure> {
+        self.signal(gateway, "STOP").await
+    }
+
+    /// Has it go on.
+    pub async fn resume(&mut self, gateway: usize) -> Result<(), Failure> {
+        self.signal(gateway, "CONT").await
+    }
+
+    async fn signal(&self, gateway: usize, name: &str) -> Result<(), Failure> {
+        let process = self.gateways[gateway].process.as_ref();
+        process.ok_or_else(|| format!("gateway {gateway} does not run"))?.signal(name).await
+    }
+
+    fn take(&mut self, gateway: usize) -> Result<Process, Failure> {
+        let node = &mut self.gateways[gateway];
+        let process = node.process.take().ok_or_else(|| format!("gateway {gateway} does not run"))?;
+        node.told += &process.output();
+        Ok(process)
+    }
+
+    /// Holds up everything between a gateway and NATS, without a word to either.
+    pub fn cut_off(&self, gateway: usize) {
+        self.gateways[gateway].ways.iter().for_each(Proxy::hold);
+    }
+
+    /// Lets it pass again.
+    pub fn rejoin(&self, gateway: usize) {
+        self.gateways[gateway].ways.iter().for_each(Proxy::release);
+    }
+
+    /// Which NATS server leads the first topic.
+    pub async fn leader(&self) -> Result<usize, Failure> {
+        let mut look = every(LOOK);
+        let leading = async {
+            loop {
+                look.tick().await;
+                if let Some(leader) = self.servers.leader(TOPICS[0]).await? {
+                    return Ok(leader);
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, leading).await.map_err(|_| "nobody leads")?
+    }
+
+    /// Waits until publishers at these gateways have had more acknowledged in every topic, and readers there have seen more.
+    pub async fn works(&mut self, gateways: &[usize]) -> Result<(), Failure> {
+        let before = self.crowd.tally.borrow().clone();
+        let has_more = |tally: &Tally| {
+            (0..TOPICS.len()).flat_map(|topic| gateways.iter().map(move |gateway| (topic, *gateway))).all(|(t, g)| {
+                tally.acknowledged[t][g] >= before.acknowledged[t][g] + ENOUGH
+                    && tally.seen[t][g] >= before.seen[t][g] + ENOUGH
+            })
+        };
+        self.until(&format!("gateways {gateways:?} to work"), has_more).await
+    }
+
+    /// Waits until a gateway has refused an envelope of somebody who is there, and somebody who wanted to come in.
+    pub async fn refuses(&mut self, gateway: usize) -> Result<(), Failure> {
+        let of = |tally: &Tally| (tally.refused[gateway], tally.shut[gateway]);
+        let before = of(&self.crowd.tally.borrow());
+        let both = |tally: &Tally| of(tally).0 > before.0 && of(tally).1 > before.1;
+        self.until(&format!("gateway {gateway} to refuse"), both).await
+    }
+
+    /// Waits until a gateway has refused as much as it can only in longer than a lease: one publisher is refused at most a window at
+    /// every beat.
+    pub async fn refuses_for_long(&mut self, gateway: usize) -> Result<(), Failure> {
+        let beats = LONG.as_millis() / BEAT.as_millis();
+        let goal = self.crowd.tally.borrow().refused[gateway] + client::WINDOW as u64 * beats as u64;
+        self.until(&format!("gateway {gateway} to refuse for long"), |tally| tally.refused[gateway] >= goal).await
+    }
+
+    /// Waits until `/ready` of a gateway has this status.
+    pub async fn ready(&mut self, gateway: usize, status: u16) -> Result<(), Failure> {
+        let address = self.crowd.address(gateway).ok_or("a gateway that does not run")?;
+        let what = format!("/ready of gateway {gateway} to be {status}");
+        self.look(&what, async || Ok(Call::new("GET", "/ready").send(address).await?.status == status)).await
+    }
+
+    /// Waits until a gateway says of every topic that somebody is present, or is not.
+    pub async fn sees(&mut self, gateway: usize, who: &str, is_present: bool) -> Result<(), Failure> {
+        let address = self.crowd.address(gateway).ok_or("a gateway that does not run")?;
+        let ender = self.ender.clone();
+        let what = format!("{who} to be {}present at gateway {gateway}", if is_present { "" } else { "not " });
+        let look = async || {
+            for topic in TOPICS {
+                let there = participants(address, topic, &ender).await?;
+                if there.is_none_or(|there| there.contains(who) != is_present) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        self.look(&what, look).await
+    }
+
+    /// Ends the scene: everything works, nothing more is said, presence is true, and then everything is compared.
+    pub async fn finish(mut self) -> Result<(), Failure> {
+        match self.compare().await {
+            Ok(()) => Ok(()),
+            Err(told) => Err(self.explain(told)),
+        }
+    }
+
+    async fn compare(&mut self) -> Result<(), Failure> {
+        self.works(&[0, 1, 2]).await?;
+        self.crowd.close();
+        let publishers = (GATEWAYS + 1) * TOPICS.len();
+        self.until("all acknowledgements", |tally| tally.done.len() == publishers).await?;
+        let addresses: Vec<_> = (0..GATEWAYS).filter_map(|gateway| self.crowd.address(gateway)).collect();
+        let (crowd, ender) = (self.crowd.clone(), self.ender.clone());
+        self.look("everybody to be in, and presence to be true everywhere", async || {
+            if crowd.tally.borrow().connections(|name| !name.starts_with(VISITOR)) < CONNECTIONS - VISITORS {
+                return Ok(false);
+            }
+            for (number, topic) in TOPICS.iter().enumerate() {
+                for address in &addresses {
+                    let there = participants(*address, topic, &ender).await?;
+                    if there != Some(crowd.tally.borrow().connected(number)) {
+                        return Ok(false);
+                    }
+                }
+            }
+            Ok(true)
+        })
+        .await?;
+        let tally = self.crowd.tally.borrow().clone();
+        for topic in TOPICS {
+            let call = Call::new("POST", format!("/v0/topics/{topic}/messages")).bearer(&self.ender);
+            let call = call.body(envelope("ender", END, 0));
+            let said = async || Ok(call.send(addresses[0]).await?.status / 100 == 2);
+            self.look(&format!("the end of {topic} to be stored"), said).await?;
+        }
+        while self.records.len() < CONNECTIONS {
+            self.next_record().await?;
+        }
+        for (number, topic) in TOPICS.iter().enumerate() {
+            let mut histories = Vec::new();
+            for address in &addresses {
+                histories.push(until_the_end(witness::history(*address, topic, &self.ender).await?));
+            }
+            if histories.iter().any(|history| *history != histories[0]) {
+                return Err(format!("gateways have different histories of {topic}"));
+            }
+            let (of_topic, others) = std::mem::take(&mut self.records).into_iter().partition(|r| r.topic == number);
+            self.records = others;
+            verdict::check(&histories[0], &of_topic, &tally.connected(number))
+                .map_err(|told| format!("{topic}: {told}"))?;
+        }
+        Ok(())
+    }
+
+    async fn next_record(&mut self) -> Result<(), Failure> {
+        let next = tokio::time::timeout(PATIENCE, self.clients.join_next()).await;
+        let record = next.map_err(|_| "waited for the clients to end")?.ok_or("a client is missing")?;
+        self.records.push(record.map_err(|e| e.to_string())??);
+        Ok(())
+    }
+
+    /// Waits for something the clients tell of. One of them that fails is the end of it.
+    async fn until(&mut self, what: &str, has_come: impl Fn(&Tally) -> bool) -> Result<(), Failure> {
+        let mut tally = self.crowd.tally.subscribe();
+        let mut look = every(LOOK);
+        let mut looks = 0;
+        let crowd = self.crowd.clone();
+        let waiting = async {
+            loop {
+                tokio::select! {
+                    come = tally.wait_for(|tally| has_come(tally)) => return come.map(drop).map_err(|e| e.to_string()),
+                    Some(ended) = self.clients.join_next() => self.records.push(ended.map_err(|e| e.to_string())??),
+                    _ = look.tick() => {
+                        looks += 1;
+                        if looks % LOOKS_PER_CALL == 0 {
+                            crowd.call_home();
+                        }
+                    }
+                }
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        let late = |_| format!("waited {} s for {what}: {:?}", PATIENCE.as_secs(), *crowd.tally.borrow());
+        waited.map_err(late)?
+    }
+
+    /// Waits for something nobody tells of.
+    async fn look(
+        &mut self,
+        what: &str,
+        mut has_come: impl AsyncFnMut() -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        let mut look = every(LOOK);
+        let waiting = async {
+            while !has_come().await? {
+                tokio::select! {
+                    _ = look.tick() => {}
+                    Some(ended) = self.clients.join_next() => self.records.push(ended.map_err(|e| e.to_string())??),
+                }
+            }
+            Ok(())
+        };
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        waited.map_err(|_| format!("waited {} s for {what}", PATIENCE.as_secs()))?
+    }
+
+    /// What went wrong, with what the gateways said last.
+    pub fn explain(&self, told: Failure) -> Failure {
+        let said = self.gateways.iter().enumerate().map(|(number, node)| {
+            let now = node.process.as_ref().map(Process::output).unwrap_or_default();
+            format!("gateway {number}:\n{}{now}", node.told)
+        });
+        format!("{told}\n{}", said.collect::<String>())
+    }
+}
+
+fn every(period: Duration) -> tokio::time::Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+fn until_the_end(mut history: Vec<Seen>) -> Vec<Seen> {
+    let end = history.iter().position(|seen| seen.id == END).map_or(history.len(), |end| end + 1);
+    history.truncate(end);
+    history
+}
+
+/// Who is present in a topic, as a gateway says; `None` when it cannot say now.
+async fn participants(address: SocketAddr, topic: &str, token: &str) -> Result<Option<BTreeSet<String>>, Failure> {
+    let call = Call::new("GET", format!("/v0/topics/{topic}/participants")).bearer(token);
+    let answer = call.send(address).await?;
+    if answer.status == 503 {
+        return Ok(None);
+    }
+    let told: Value = serde_json::from_str(&answer.body).map_err(|e| format!("{e}: {}", answer.body))?;
+    let listed =
+        told["participants"].as_array().ok_or_else(|| format!("no list: {} {}", answer.status, answer.body))?;
+    Ok(Some(listed.iter().filter_map(|one| one["id"].as_str()).map(str::to_owned).collect()))
+}
