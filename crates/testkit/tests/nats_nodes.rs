@@ -1,5 +1,7 @@
 //! Several nodes on one NATS: one order, exclusive places, and what becomes of a node, or of NATS, that is gone.
 
+use std::time::{Duration, Instant};
+
 use futures_util::StreamExt;
 use salon_log::nats::{Nats, OpenError, Options};
 use salon_log::{AppendError, Claim, Health, Lapse, Lease, Span, Tail, Tailed, TopicLog};
@@ -95,6 +97,38 @@ async fn everybody_has_one_order() {
     }
     one.close().await;
     two.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_begin_a_topic_together_are_all_taken() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::three(&program).await.expect("three NATS servers");
+    let nodes = [node(&servers).await, node(&servers).await, node(&servers).await];
+    for number in 0..8 {
+        let topic = TopicName::new(format!("room:{number}")).expect("a name");
+        let begun = nodes.iter().enumerate().map(|(at, node)| {
+            let topic = topic.clone();
+            async move {
+                // A node has patience before it says that NATS cannot be reached, and on a machine that is slow enough it says so.
+                let begun = Instant::now();
+                loop {
+                    let _ = node.standing(&topic).await;
+                    match node.append(&topic, line(&format!("e{at}"))).await {
+                        Ok(appended) => return appended.entry.position,
+                        Err(AppendError::Unavailable(_)) if begun.elapsed() >= Duration::from_secs(8) => {}
+                        Err(error) => panic!("{topic} could not be begun: {error}"),
+                    }
+                }
+            }
+        });
+        let mut stored = futures_util::future::join_all(begun).await;
+        stored.sort_unstable_by_key(|position| position.offset);
+        let entries = nodes[0].read(&topic, Span::Newest, 10).await.expect("read");
+        assert_eq!(entries.iter().map(|entry| entry.position).collect::<Vec<_>>(), stored, "one stream has them all");
+    }
+    for node in nodes {
+        node.close().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -92,7 +92,9 @@ impl From<&jetstream::Error> for Fault {
     fn from(error: &jetstream::Error) -> Self {
         match error.error_code() {
             ErrorCode::STREAM_NOT_FOUND | ErrorCode::NO_MESSAGE_FOUND => Self::Missing,
-            ErrorCode::STREAM_WRONG_LAST_SEQUENCE | ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT => Self::Raced,
+            ErrorCode::STREAM_WRONG_LAST_SEQUENCE
+            | ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT
+            | ErrorCode::STREAM_NAME_EXIST => Self::Raced,
             ErrorCode::STREAM_DUPLICATE_MESSAGE_CONFLICT => Self::unavailable(error),
             // Too few servers to hold all copies are known or up: so it is while a cluster starts.
             ErrorCode::CLUSTER_NO_PEERS => Self::unavailable(error),

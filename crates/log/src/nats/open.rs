@@ -16,10 +16,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::bucket::Bucket;
 use super::connect::{LEAST_PAYLOAD, OLDEST, reach};
-use super::link::{Fault, Link};
+use super::link::{ANSWER, Fault, Link};
 use super::names::{Names, token};
 use super::nodes::{LEASE, Nodes};
-use super::reader::rooms;
+use super::reader::{FIRST_ANSWER, described, rooms};
 use super::seats::Seats;
 use super::topic::Topic;
 use super::{Nats, Shared, TOPIC, context, signouts, tickets};
@@ -35,6 +35,8 @@ const RECORD: &str = "log";
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 /// How long everything after that may take.
 const OPENING: Duration = Duration::from_secs(30);
+/// How long the making of a topic may take.
+const MAKING: Duration = Duration::from_secs(10);
 /// How long it is waited for that a topic is forgotten.
 const FORGETTING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(250);
@@ -317,9 +319,11 @@ impl Shared {
             return Err(AppendError::TooManyTopics(self.options.topics));
         }
         let floor = self.floor().await?;
-        match make(&self.link, room(&self.link.names, &topic.name, self.replicas, floor)).await {
-            Ok(_) => {}
-            Err(error) => return Err(AppendError::Unavailable(error.to_string().into())),
+        let made = make(&self.link, room(&self.link.names, &topic.name, self.replicas, floor));
+        match tokio::time::timeout(MAKING, made).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return Err(AppendError::Unavailable(error.to_string().into())),
+            Err(_) => return Err(AppendError::Unavailable("NATS did not make the topic's stream in time".into())),
         }
         topic.made.notify_one();
         // Whoever does not hear it looks now and then.
@@ -332,7 +336,7 @@ impl Shared {
         let shut = self.link.names.shut(&topic.name);
         let by = Instant::now() + FORGETTING;
         loop {
-            match self.link.info(&topic.stream).await {
+            match self.described(&topic.stream).await {
                 Ok(info) if info.config.subjects.contains(&shut) => {}
                 looked => return looked,
             }
@@ -375,16 +379,23 @@ async fn replicas(link: &Link, meta: &Bucket, options: &Options, is_clustered: b
 
 /// Makes a stream, or finds it as it must be.
 pub(super) async fn make(link: &Link, config: Config) -> Result<Info, OpenError> {
-    let asked = config.clone();
-    let made = patiently(|| async {
-        match link.ask::<Info>(format!("STREAM.CREATE.{}", asked.name), &asked).await {
-            // One of that name with other settings.
-            Err(Fault::Refused(why)) => match link.info(&asked.name).await {
-                Ok(info) => Ok(info),
-                Err(Fault::Missing) => Err(Fault::Refused(why)),
-                Err(fault) => Err(fault),
-            },
-            made => made,
+    let asked = &config;
+    // Whoever asks for what another node is making at that moment may never be answered, so the first wait is short.
+    let mut wait = FIRST_ANSWER;
+    let made = patiently(|| {
+        let made = tokio::time::timeout(wait, link.ask::<Info>(format!("STREAM.CREATE.{}", asked.name), asked));
+        wait = ANSWER.min(2 * wait);
+        async {
+            let refused = match made.await.unwrap_or_else(|_| Err(Fault::unavailable("nobody answers"))) {
+                Err(refused @ (Fault::Raced | Fault::Refused(_))) => refused,
+                made => return made,
+            };
+            // One of that name with other settings, if only its first sequence.
+            match described(link, &asked.name, || true).await {
+                Err(Fault::Missing) if refused == Fault::Raced => Err(Fault::unavailable("another node is making it")),
+                Err(Fault::Missing) => Err(refused),
+                found => found,
+            }
         }
     });
     let info = made.await.map_err(|fault| match fault {

@@ -4,7 +4,7 @@
 //! replica that lacks part of it shows.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::jetstream::stream::Info;
 use salon_protocol::{Entry, EnvelopeId, Message, Position, Timestamp, TopicName};
@@ -20,6 +20,10 @@ const FIRST_LOOK: u64 = 16;
 const MOST_ASKED: u64 = 1024;
 /// How often a replica is asked for what it lacks before the leader is.
 const TRIES: usize = 3;
+/// How long the first answer of a leader is waited for: if there was none when it was asked, none comes.
+pub(super) const FIRST_ANSWER: Duration = Duration::from_millis(250);
+/// How long a stream may be without a leader before its readers hear that NATS cannot be reached.
+const PATIENCE: Duration = Duration::from_secs(8);
 /// How long to wait before reading again.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -94,11 +98,16 @@ pub(super) struct Room {
 impl Shared {
     /// What is kept of a topic; `None` when nobody ever entered it.
     pub(super) async fn extent(&self, name: &TopicName) -> Result<Option<Extent>, Fault> {
-        match self.link.info(&self.link.names.room(name)).await {
+        match self.described(&self.link.names.room(name)).await {
             Ok(info) => Ok(Some((&info).into())),
             Err(Fault::Missing) => Ok(None),
             Err(fault) => Err(fault),
         }
+    }
+
+    /// What the leader of a topic's stream says of it, with patience unless NATS is known to be away.
+    pub(super) async fn described(&self, stream: &str) -> Result<Info, Fault> {
+        described(&self.link, stream, || self.trouble().is_none()).await
     }
 
     fn position(&self, offset: u64) -> Position {
@@ -295,6 +304,21 @@ impl Shared {
         let mut topics: Vec<_> = rooms(&self.link, self.link.names.rooms()).await?.into_iter().map(summary).collect();
         topics.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         Ok(topics)
+    }
+}
+
+/// What the leader of a stream says of it. One that is being made just now, maybe by another node, has none yet, and whoever asks in that
+/// moment is refused or never answered: it is asked for again, with a longer wait each time, while that makes sense.
+pub(super) async fn described(link: &Link, stream: &str, makes_sense: impl Fn() -> bool) -> Result<Info, Fault> {
+    let by = Instant::now() + PATIENCE;
+    let mut wait = FIRST_ANSWER;
+    loop {
+        let answer = tokio::time::timeout(wait, link.info(stream)).await;
+        match answer.unwrap_or_else(|_| Err(Fault::unavailable("nobody answers for a stream"))) {
+            Err(Fault::Unavailable(_)) if makes_sense() && Instant::now() < by => tokio::time::sleep(PAUSE).await,
+            answer => return answer,
+        }
+        wait = ANSWER.min(2 * wait);
     }
 }
 

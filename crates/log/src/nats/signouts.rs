@@ -74,15 +74,14 @@ impl Shared {
                 filter: Some(self.sign_outs.subjects()),
                 headers_only: false,
             };
-            if let Ok((mut follow, mut waiting)) = Follow::begin(&self.link, course).await {
+            if let Ok(mut follow) = Follow::begin(&self.link, course).await {
                 loop {
-                    if waiting == 0 {
+                    if follow.has_caught_up() {
                         // Whoever opened the log may have given up.
                         let _ = ready.take().map(|ready| ready.send(()));
                     }
                     let Some(messages) = follow.next().await else { break };
                     for message in messages {
-                        waiting = waiting.saturating_sub(1);
                         if let Some((_, Some(value))) = self.sign_outs.read(&message) {
                             hear(value);
                         }

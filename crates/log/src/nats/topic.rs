@@ -228,7 +228,7 @@ impl Topic {
     async fn look(&self, shared: &Shared, offset: u64) -> Result<Info, Fault> {
         let by = Instant::now() + ELECTED;
         loop {
-            let info = shared.link.info(&self.stream).await?;
+            let info = shared.described(&self.stream).await?;
             if info.state.last_sequence >= offset || Instant::now() >= by {
                 return Ok(info);
             }
