@@ -1,9 +1,11 @@
 //! The servers that are measured: how each is started, greeted and framed.
 
 use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,6 +18,8 @@ use crate::load::{Expects, Greeting};
 use crate::wire::Wire;
 
 const START_LIMIT: Duration = Duration::from_secs(10);
+/// How long a gateway may take from listening to accepting messages, and from being told to end until it has.
+const READY_LIMIT: Duration = Duration::from_secs(60);
 const WS_SCRIPT: &str = include_str!("ws-server.cjs");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -82,9 +86,13 @@ impl Installed {
 
     /// Starts it with some further arguments.
     pub(crate) fn start_with(&self, further: &[&str]) -> Result<Server> {
+        self.start_in(Rc::new(Scratch::new()?), further)
+    }
+
+    /// Starts it in a directory in which something may have been left for it.
+    pub(crate) fn start_in(&self, data: Rc<Scratch>, further: &[&str]) -> Result<Server> {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let (listen, port) = (address.to_string(), address.port().to_string());
-        let data = Scratch::new()?;
         let mut command = Command::new(&self.program);
         match self.contender {
             Contender::Ceiling => command.args(["ceiling", "--listen", &listen]),
@@ -119,7 +127,7 @@ impl Installed {
         let mut server = Server { contender: self.contender, address, child, data, key: None };
         let start = Instant::now();
         // A gateway listens before it has made its key.
-        let key_file = server.data.0.join("data/auth.key");
+        let key_file = server.key_file();
         let is_up = || TcpStream::connect(address).is_ok() && (self.contender != Contender::Salon || key_file.exists());
         while !is_up() {
             if start.elapsed() > START_LIMIT || server.child.try_wait()?.is_some() {
@@ -140,13 +148,51 @@ pub(crate) struct Server {
     pub(crate) contender: Contender,
     pub(crate) address: SocketAddr,
     child: Child,
-    data: Scratch,
+    data: Rc<Scratch>,
     key: Option<EncodingKey>,
 }
 
 impl Server {
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Where a gateway keeps its key.
+    pub(crate) fn key_file(&self) -> PathBuf {
+        self.data.0.join("data/auth.key")
+    }
+
+    /// Waits until a gateway says that it accepts messages: it listens before it has opened its log.
+    pub(crate) fn wait_until_ready(&mut self) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let mut stream = TcpStream::connect(self.address)?;
+            stream.set_read_timeout(Some(READY_LIMIT))?;
+            write!(stream, "GET /ready HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)?;
+            let mut answer = Vec::new();
+            // Where it ends meanwhile, there is no answer, and what it said last is told below.
+            let _ = stream.read_to_end(&mut answer);
+            if answer.starts_with(b"HTTP/1.1 200") {
+                return Ok(());
+            }
+            if start.elapsed() > READY_LIMIT || self.child.try_wait()?.is_some() {
+                bail!("the gateway is not ready\n{}", self.last_words());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Asks it to end, as an operator does, and waits until it has.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        output(Command::new("kill").args(["-TERM", &self.pid().to_string()]))?;
+        let start = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if start.elapsed() > READY_LIMIT {
+                bail!("the gateway does not end\n{}", self.last_words());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// The end of what the server logged, for a report of what went wrong.
@@ -168,7 +214,7 @@ impl Server {
     pub(crate) fn greeting(&self, topic: &str, id: &str, after: Option<&str>) -> Result<Greeting> {
         if self.contender == Contender::Nats {
             let hello = format!("CONNECT {{\"verbose\":false,\"pedantic\":false}}\r\nSUB {topic} 1\r\nPING\r\n");
-            return Ok(Greeting { bytes: hello.into_bytes(), expects: Expects::Pong });
+            return Ok(Greeting { server: self.address, bytes: hello.into_bytes(), expects: Expects::Pong });
         }
         let (mut query, mut token, mut expects) = (String::new(), String::new(), Expects::Upgrade);
         if let Some(bearer) = self.bearer(topic, id)? {
@@ -181,7 +227,7 @@ impl Server {
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{token}\r\n",
             self.address
         );
-        Ok(Greeting { bytes: hello.into_bytes(), expects })
+        Ok(Greeting { server: self.address, bytes: hello.into_bytes(), expects })
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) struct Delivered {
 
 /// What to say to a server before being a client of it.
 pub(crate) struct Greeting {
+    pub(crate) server: SocketAddr,
     pub(crate) bytes: Vec<u8>,
     pub(crate) expects: Expects,
 }
@@ -88,11 +89,10 @@ struct Client {
     live_after: Duration,
 }
 
-/// All clients of one server.
+/// All clients of one server, or of several with the same rooms.
 pub(crate) struct Crowd {
     poll: Poll,
     events: Events,
-    server: SocketAddr,
     wire: Wire,
     clients: Vec<Client>,
     rooms: Vec<Room>,
@@ -104,11 +104,10 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    pub(crate) fn new(server: SocketAddr, wire: Wire) -> Result<Self> {
+    pub(crate) fn new(wire: Wire) -> Result<Self> {
         Ok(Self {
             poll: Poll::new()?,
             events: Events::with_capacity(1024),
-            server,
             wire,
             clients: Vec::new(),
             rooms: Vec::new(),
@@ -271,7 +270,7 @@ impl Crowd {
     }
 
     fn begin(&mut self, at: usize) -> Result<()> {
-        let mut stream = TcpStream::connect(self.server)?;
+        let mut stream = TcpStream::connect(self.clients[at].greeting.server)?;
         self.poll.registry().register(&mut stream, Token(at), Interest::READABLE | Interest::WRITABLE)?;
         self.clients[at].stream = Some(stream);
         self.clients[at].state = State::Connecting;
@@ -509,9 +508,9 @@ mod tests {
             // Until the reader has seen enough and hangs up.
             stream.read(&mut [0]).map(drop)
         });
-        let mut crowd = Crowd::new(address, Wire::WebSocket)?;
+        let mut crowd = Crowd::new(Wire::WebSocket)?;
         let room = crowd.add_room(template(), None);
-        let greeting = Greeting { bytes: b"hello".to_vec(), expects: Expects::Upgrade };
+        let greeting = Greeting { server: address, bytes: b"hello".to_vec(), expects: Expects::Upgrade };
         crowd.add_client(room, Role::Publisher, greeting);
         crowd.connect(1)?;
         let outcome = crowd.run(Pace::Window(8), Until::Sent(3), || Ok(()));

@@ -7,6 +7,7 @@ mod guests;
 mod lines;
 mod load;
 mod mcp;
+mod nats;
 mod options;
 mod procfs;
 mod report;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Ceiling(listen) => ceiling::run(listen).map(|()| true),
         Command::Guests(options) => guests::measure(&options).map(|()| true),
         Command::Mcp(options) => mcp::measure(&options).map(|()| true),
+        Command::Nats(options) => nats::measure(&options),
         Command::Run(options) => measure(&options).map(|report| !report.records.iter().any(|r| r.void.is_some())),
         Command::Check(options) => {
             let report = match &options.from {

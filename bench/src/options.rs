@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::contender::Contender;
 use crate::mcp::Way;
+use crate::nats::Part;
 use crate::scenario::Scenario;
 
 pub(crate) const USAGE: &str = "\
@@ -19,10 +20,12 @@ Usage:
   bench check --from DIR          judge what an earlier run wrote
   bench guests [options]          measure calls of a guest's tool, directly and through a room
   bench mcp [options]             measure calls by MCP over HTTP: to the server itself, by proxies, and by rooms
+  bench nats [options]            measure rooms on SQLite and on NATS, on one gateway and on three, and with up to 500 topics
   bench ceiling --listen ADDRESS  only serve the broadcast ceiling
 
 Options:
-  --only LIST     scenarios: fanout, rooms, calls, append, idle, join, stalled, reconnect [default: all]
+  --only LIST     scenarios: fanout, rooms, calls, append, idle, join, stalled, reconnect [default: all];
+                  of `nats`: fanout, calls, topics [default: all]
   --rounds N      how often each contender has its turn [default: 3]
   --seconds S     length of one measurement [default: 3]
   --window N      messages in flight in a saturated fan-out [default: 512]
@@ -33,6 +36,7 @@ Options:
   --ways LIST     what `mcp` measures: direct, mcp-proxy, supergateway, salon, salon-room, salon-modern, and the last three
                   with -unflushed after their names [default: all]
   --proxies DIR   where `scripts/bench-proxies` has put the proxies of `mcp` [default: target/bench-mcp]
+  --nats PATH     the NATS server of `nats` [default: target/nats/bin/nats-server, where `scripts/nats-server` puts it]
   --out DIR       where to write [default: bench/runs/<date>-<machine>]
   --quick         a smoke test of under a minute: one short round, smaller crowds
 ";
@@ -43,6 +47,7 @@ pub(crate) enum Command {
     Check(Options),
     Guests(Options),
     Mcp(Options),
+    Nats(Options),
     Ceiling(SocketAddr),
     Help,
 }
@@ -58,6 +63,8 @@ pub(crate) struct Options {
     pub(crate) server: PathBuf,
     pub(crate) ways: Vec<Way>,
     pub(crate) proxies: PathBuf,
+    pub(crate) nats: PathBuf,
+    pub(crate) parts: Vec<Part>,
     pub(crate) out: Option<PathBuf>,
     pub(crate) from: Option<PathBuf>,
     pub(crate) quick: bool,
@@ -76,6 +83,8 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
         server: "target/release/rmcp-server".into(),
         ways: Way::ALL.to_vec(),
         proxies: "target/bench-mcp".into(),
+        nats: "target/nats/bin/nats-server".into(),
+        parts: Part::ALL.to_vec(),
         out: None,
         from: None,
         quick: false,
@@ -90,6 +99,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
         let value = arguments.next().with_context(|| format!("`{flag}` needs a value"))?;
         let invalid = || format!("invalid value `{value}` for `{flag}`");
         match flag.as_str() {
+            "--only" if command.as_deref() == Some("nats") => options.parts = list(&value, &Part::ALL, Part::name)?,
             "--only" => options.scenarios = list(&value, &Scenario::ALL, Scenario::name)?,
             "--with" => options.contenders.extend(list(&value, &Contender::ALL, Contender::name)?),
             "--without" => {
@@ -106,6 +116,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
             "--server" => options.server = value.into(),
             "--ways" => options.ways = list(&value, &Way::ALL, Way::key)?,
             "--proxies" => options.proxies = value.into(),
+            "--nats" => options.nats = value.into(),
             "--out" => options.out = Some(value.into()),
             "--from" => options.from = Some(value.into()),
             "--listen" => listen = Some(value.parse().with_context(invalid)?),
@@ -120,6 +131,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
         Some("run") => Ok(Command::Run(options)),
         Some("check") => Ok(Command::Check(options)),
         Some("guests") => Ok(Command::Guests(options)),
+        Some("nats") => Ok(Command::Nats(options)),
         Some("mcp") => Ok(Command::Mcp(options)),
         Some("ceiling") => Ok(Command::Ceiling(listen.context("`ceiling` needs `--listen`")?)),
         Some(other) => bail!("unknown command `{other}`\n\nhint: see `bench --help`"),
@@ -161,6 +173,9 @@ mod tests {
             ("run --fast 1", "unknown option `--fast`"),
             ("race", "unknown command `race`"),
             ("mcp --ways direct,salon-room-unflushed", "ways: [Direct, SalonRoomUnflushed]"),
+            ("nats --only calls,topics", "parts: [Calls, Topics]"),
+            ("nats --only rooms", "unknown name `rooms`, there are fanout, calls, topics"),
+            ("run --only topics", "unknown name `topics`"),
             ("run --only calls --with nats --without salon", "scenarios: [Calls], contenders: [Ceiling, Nats]"),
         ];
         for (line, expected) in table {

@@ -14,13 +14,13 @@ use crate::stats::percentile;
 use crate::wire::{Sort, Template, envelope_id};
 
 /// Bytes of an envelope, unless a scenario says otherwise.
-const MESSAGE: usize = 256;
-const CALL: usize = 320;
+pub(crate) const MESSAGE: usize = 256;
+pub(crate) const CALL: usize = 320;
 const STALLED_MESSAGE: usize = 4096;
-const WARM_UP: Duration = Duration::from_millis(300);
+pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 /// Handshakes under way at a time, where the scenario is not about everybody coming at once.
-const AT_ONCE: usize = 64;
-const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const AT_ONCE: usize = 64;
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -265,7 +265,7 @@ struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     fn new(server: &'a Server) -> Result<Self> {
-        let crowd = Crowd::new(server.address, server.contender.wire())?;
+        let crowd = Crowd::new(server.contender.wire())?;
         Ok(Self { server, crowd, empty_kib: resident_kib(server.pid())?, connections: 0 })
     }
 
@@ -428,11 +428,11 @@ impl<'a> Stage<'a> {
     }
 }
 
-fn topic(room: usize) -> String {
+pub(crate) fn topic(room: usize) -> String {
     format!("bench.{room}")
 }
 
-fn micros(duration: Duration) -> f64 {
+pub(crate) fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 

@@ -1,0 +1,217 @@
+//! What the distributed log costs: the same load on one gateway with SQLite, on one with NATS, and on three with three NATS servers, in turns
+//! within a round. And what the number of topics costs.
+//! Not measured: networks other than loopback; all of it shares one machine with the load generator.
+
+mod site;
+mod tables;
+mod topics;
+
+use anyhow::{Context as _, Result, bail};
+use serde::Serialize;
+
+use crate::load::{Crowd, Role};
+use crate::nats::site::{Programs, Setup, Shares, Site};
+use crate::nats::topics::Census;
+use crate::options::Options;
+use crate::report::Setting;
+use crate::room::{Pace, Until};
+use crate::scenario::{AT_ONCE, CALL, MESSAGE, WARM_UP, topic};
+use crate::stats::percentile;
+use crate::wire::{Sort, Template, Wire};
+
+const READERS: usize = 100;
+const CALLS_IN_FLIGHT: u32 = 64;
+const BYSTANDERS: usize = 2;
+
+/// What can be asked for alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Fanout,
+    Calls,
+    Topics,
+}
+
+impl Part {
+    pub(crate) const ALL: [Self; 3] = [Self::Fanout, Self::Calls, Self::Topics];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fanout => "fanout",
+            Self::Calls => "calls",
+            Self::Topics => "topics",
+        }
+    }
+
+    fn loads(self) -> &'static [Load] {
+        match self {
+            Self::Fanout => &[Load::FanoutOneByOne, Load::FanoutSaturated],
+            Self::Calls => &[Load::CallsOneByOne, Load::CallsSaturated],
+            Self::Topics => &[],
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Load {
+    FanoutOneByOne,
+    FanoutSaturated,
+    CallsOneByOne,
+    CallsSaturated,
+}
+
+impl Load {
+    const ALL: [Self; 4] = [Self::FanoutOneByOne, Self::FanoutSaturated, Self::CallsOneByOne, Self::CallsSaturated];
+
+    fn name(self) -> String {
+        match self {
+            Self::FanoutOneByOne => format!("1 to {READERS}, one by one"),
+            Self::FanoutSaturated => format!("1 to {READERS}, saturated"),
+            Self::CallsOneByOne => "calls, one by one".to_owned(),
+            Self::CallsSaturated => format!("calls, {CALLS_IN_FLIGHT} in flight"),
+        }
+    }
+
+    fn is_calls(self) -> bool {
+        matches!(self, Self::CallsOneByOne | Self::CallsSaturated)
+    }
+
+    fn pace(self, window: u32) -> Pace {
+        Pace::Window(match self {
+            Self::FanoutOneByOne | Self::CallsOneByOne => 1,
+            Self::FanoutSaturated => window,
+            Self::CallsSaturated => CALLS_IN_FLIGHT,
+        })
+    }
+}
+
+/// One run of one setup.
+#[derive(Serialize)]
+struct Record {
+    load: Load,
+    setup: Setup,
+    round: u32,
+    #[serde(flatten)]
+    figures: Option<Figures>,
+    /// Why the run counts for nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    void: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    messages: u64,
+    deliveries: u64,
+    wall_seconds: f64,
+    p50_us: f64,
+    p99_us: f64,
+    /// Of the gateways together, and of the NATS servers together.
+    cpu_seconds: Shares,
+    resident_mib: Shares,
+}
+
+impl Figures {
+    fn messages_per_second(&self) -> f64 {
+        self.messages as f64 / self.wall_seconds
+    }
+
+    fn cpu_us_per_delivery(&self) -> Shares {
+        self.cpu_seconds.times(1e6 / self.deliveries as f64)
+    }
+
+    fn cpu_us_per_message(&self) -> f64 {
+        self.cpu_seconds.sum() * 1e6 / self.messages as f64
+    }
+}
+
+/// Runs everything asked for, saving after each load what there is. Says whether every run counts.
+#[expect(clippy::print_stdout, reason = "tables are shown as they come")]
+pub(crate) fn measure(options: &Options) -> Result<bool> {
+    let programs = Programs::find(&options.salon, &options.nats)?;
+    let mut setting = Setting::new(options.duration.as_secs_f64(), options.rounds, options.window)?;
+    setting.contenders.clone_from(&programs.versions);
+    println!("machine: {}\ncommit: {}\ndata on: {}", setting.machine, setting.commit, setting.file_system);
+    let directory =
+        options.out.clone().unwrap_or_else(|| format!("bench/runs/{}-{}-nats", setting.date, setting.slug()).into());
+    let mut records = Vec::new();
+    let mut censuses = Vec::new();
+    for part in Part::ALL.into_iter().filter(|part| options.parts.contains(part)) {
+        for &load in part.loads() {
+            for round in 1..=options.rounds {
+                for setup in Setup::ALL {
+                    let record = run_once(&programs, setup, load, round, options);
+                    if let Some(reason) = &record.void {
+                        println!("void: {}, {}: {reason}", load.name(), setup.name());
+                    }
+                    records.push(record);
+                }
+            }
+            println!("\n{}\n{}", load.name(), tables::of_load(&records, load)?);
+            tables::save(&directory, &setting, &records, &censuses)?;
+        }
+        if part == Part::Topics {
+            for &count in topics::steps(options.quick) {
+                let census: Census = topics::measure(&programs, count, options.duration, options.quick)
+                    .with_context(|| format!("with {count} topics"))?;
+                println!("measured: {count} topics, made in {:.1} s", census.made_seconds);
+                censuses.push(census);
+                tables::save(&directory, &setting, &records, &censuses)?;
+            }
+            println!("\ntopics\n{}", tables::of_topics(&censuses)?);
+        }
+    }
+    if !records.is_empty() {
+        println!("\nwhat NATS adds\n{}", tables::of_additions(&records)?);
+    }
+    println!("written: {}", directory.display());
+    Ok(records.iter().all(|record| record.void.is_none()))
+}
+
+fn run_once(programs: &Programs, setup: Setup, load: Load, round: u32, options: &Options) -> Record {
+    let outcome = programs.start(setup).and_then(|site| run(&site, load, options).with_context(|| site.last_words()));
+    match outcome {
+        Ok(figures) => Record { load, setup, round, figures: Some(figures), void: None },
+        Err(error) => Record { load, setup, round, figures: None, void: Some(format!("{error:#}")) },
+    }
+}
+
+/// One room. Its clients take turns at the gateways: whoever publishes or calls is at the first, whoever answers at the second.
+fn run(site: &Site, load: Load, options: &Options) -> Result<Figures> {
+    let topic = topic(0);
+    let template = |sort, from, to, size| Template::new(Wire::WebSocket, &topic, sort, from, to, size);
+    let mut crowd = Crowd::new(Wire::WebSocket)?;
+    let mut clients = vec![("publisher".to_owned(), Role::Publisher)];
+    let (room, readers) = if load.is_calls() {
+        clients.push(("callee".to_owned(), Role::Callee));
+        let answer = template(Sort::Response, "callee", "publisher", CALL);
+        (crowd.add_room(template(Sort::Request, "publisher", "callee", CALL), Some(answer)), BYSTANDERS)
+    } else {
+        (crowd.add_room(template(Sort::Notification, "publisher", "", MESSAGE), None), READERS)
+    };
+    clients.extend((0..readers).map(|at| (format!("reader-{at}"), Role::Reader)));
+    for (at, (id, role)) in clients.iter().enumerate() {
+        crowd.add_client(room, *role, site.gateway(at).greeting(&topic, id, None)?);
+    }
+    crowd.connect(AT_ONCE)?;
+    // When everybody has this one, whatever was on its way before has arrived too.
+    crowd.run(Pace::Window(1), Until::Sent(1), || Ok(()))?;
+    let pace = load.pace(options.window);
+    crowd.run(pace, Until::Elapsed(WARM_UP), || Ok(()))?;
+    let clocks = site.clocks()?;
+    let delivered = crowd.run(pace, Until::Elapsed(options.duration), || Ok(()))?;
+    let cpu_seconds = clocks.elapsed()?;
+    if delivered.deliveries == 0 {
+        bail!("nothing was delivered");
+    }
+    let micros =
+        |p| percentile(&delivered.latencies, p).map(|nanos| nanos as f64 / 1000.0).context("nothing was timed");
+    Ok(Figures {
+        messages: delivered.messages,
+        deliveries: delivered.deliveries,
+        wall_seconds: delivered.wall.as_secs_f64(),
+        p50_us: micros(0.5)?,
+        p99_us: micros(0.99)?,
+        cpu_seconds,
+        resident_mib: site.resident_mib()?,
+    })
+}

@@ -1,0 +1,166 @@
+//! What the number of topics costs: a cluster of three NATS servers with three replicas of everything, one gateway, one participant in
+//! each topic.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Serialize;
+
+use crate::load::{Crowd, Role};
+use crate::nats::site::{Programs, Shares, Site};
+use crate::room::{Pace, Until};
+use crate::scenario::{AT_ONCE, MESSAGE, SECOND, topic};
+use crate::stats::percentile;
+use crate::wire::{Sort, Template, Wire};
+
+/// How many enter topics that are not yet there at the same time.
+const MAKING: usize = 8;
+/// Messages a second, over all topics.
+const RATE: u32 = 100;
+/// How long nothing is done: as long as it takes until retention has been looked after once.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// What so many topics cost.
+#[derive(Serialize)]
+pub(super) struct Census {
+    pub(super) topics: usize,
+    /// From the first to enter until all topics are there, with their participants in them.
+    pub(super) made_seconds: f64,
+    pub(super) messages: u64,
+    pub(super) p50_us: f64,
+    pub(super) p99_us: f64,
+    /// With a participant in each topic.
+    pub(super) occupied: Idle,
+    /// After the gateway was killed, and after it was stopped.
+    pub(super) killed: Restart,
+    pub(super) stopped: Restart,
+    /// After an orderly restart, with nobody in any topic.
+    pub(super) empty: Idle,
+    /// What somebody is told who would make one more; only where that is too many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) refusal: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Idle {
+    pub(super) cpu_percent: Shares,
+    pub(super) resident_mib: Shares,
+}
+
+#[derive(Serialize)]
+pub(super) struct Restart {
+    /// From starting the process until it accepts messages.
+    pub(super) ready_seconds: f64,
+    /// From then until everybody is in their topics again.
+    pub(super) back_seconds: f64,
+}
+
+/// The numbers of topics to be measured; the last is the limit.
+pub(super) fn steps(quick: bool) -> &'static [usize] {
+    if quick { &[10, 20] } else { &[10, 100, 500] }
+}
+
+/// Measures with so many topics, on servers of their own.
+pub(super) fn measure(programs: &Programs, topics: usize, duration: Duration, quick: bool) -> Result<Census> {
+    // The usual limit is the one to be shown, but a smoke test need not go that far.
+    let quick_limit = steps(true).last().map_or_else(String::new, usize::to_string);
+    let further: &[&str] = if quick { &["--log-topics", &quick_limit] } else { &[] };
+    let idle = if quick { SECOND } else { IDLE };
+    let (mut site, data) = programs.start_cluster(further)?;
+
+    let mut crowd = crowd(&site, topics)?;
+    let start = Instant::now();
+    crowd.connect(MAKING).context("the topics could not be made")?;
+    let made_seconds = start.elapsed().as_secs_f64();
+    crowd.run(Pace::Window(1), Until::Sent(1), || Ok(()))?;
+    let length = if quick { duration } else { duration.max(10 * SECOND) };
+    let mut delivered = crowd.run(Pace::Every(SECOND / RATE), Until::Elapsed(length), || Ok(()))?;
+    delivered.latencies.sort_unstable();
+    let micros =
+        |p| percentile(&delivered.latencies, p).map(|nanos| nanos as f64 / 1000.0).context("nothing was timed");
+    let (p50_us, p99_us) = (micros(0.5)?, micros(0.99)?);
+    let occupied = rest(&site, &mut crowd, idle)?;
+
+    let start_again = |site: &mut Site| -> Result<f64> {
+        let start = Instant::now();
+        let gateway = programs.start_gateway(site, data.clone(), further)?;
+        site.gateways.push(gateway);
+        Ok(start.elapsed().as_secs_f64())
+    };
+    drop(site.gateways.pop());
+    let ready_seconds = start_again(&mut site).context("the gateway does not start again after it was killed")?;
+    let (mut crowd, back_seconds) = come_back(&site, topics)?;
+    let killed = Restart { ready_seconds, back_seconds };
+    crowd.listen(Duration::ZERO, |_| false)?;
+    site.gateways.pop().context("a gateway was started")?.stop()?;
+    drop(crowd);
+    let ready_seconds = start_again(&mut site).context("the gateway does not start again after it was stopped")?;
+    let empty = rest(&site, &mut Crowd::new(Wire::WebSocket)?, idle)?;
+    let (crowd, back_seconds) = come_back(&site, topics)?;
+    let stopped = Restart { ready_seconds, back_seconds };
+
+    let is_limit = steps(quick).last() == Some(&topics);
+    let refusal = is_limit.then(|| one_more(&site, topics)).transpose()?;
+    drop(crowd);
+    let messages = delivered.messages;
+    Ok(Census { topics, made_seconds, messages, p50_us, p99_us, occupied, killed, stopped, empty, refusal })
+}
+
+/// A participant for each topic, who has not come yet.
+fn crowd(site: &Site, topics: usize) -> Result<Crowd> {
+    let mut crowd = Crowd::new(Wire::WebSocket)?;
+    for at in 0..topics {
+        let topic = topic(at);
+        let message = Template::new(Wire::WebSocket, &topic, Sort::Notification, "publisher", "", MESSAGE);
+        let room = crowd.add_room(message, None);
+        crowd.add_client(room, Role::Publisher, site.gateway(0).greeting(&topic, "publisher", None)?);
+    }
+    Ok(crowd)
+}
+
+fn come_back(site: &Site, topics: usize) -> Result<(Crowd, f64)> {
+    let mut crowd = crowd(site, topics)?;
+    let start = Instant::now();
+    crowd.connect(AT_ONCE).context("not everybody came back")?;
+    Ok((crowd, start.elapsed().as_secs_f64()))
+}
+
+fn rest(site: &Site, crowd: &mut Crowd, length: Duration) -> Result<Idle> {
+    let (clocks, start) = (site.clocks()?, Instant::now());
+    crowd.listen(length, |_| false)?;
+    let cpu_percent = clocks.elapsed()?.times(100.0 / start.elapsed().as_secs_f64());
+    Ok(Idle { cpu_percent, resident_mib: site.resident_mib()? })
+}
+
+/// What is said to somebody who would enter a topic that is too many.
+fn one_more(site: &Site, topics: usize) -> Result<String> {
+    let greeting = site.gateway(0).greeting(&topic(topics), "publisher", None)?;
+    let mut stream = TcpStream::connect(greeting.server)?;
+    stream.set_read_timeout(Some(10 * SECOND))?;
+    stream.write_all(&greeting.bytes)?;
+    let mut answer = Vec::new();
+    let mut part = [0; 4096];
+    // Until it is all there, or nothing more comes: what is said may leave the connection open.
+    while !is_whole(&answer) {
+        match stream.read(&mut part)? {
+            0 => break,
+            count => answer.extend_from_slice(&part[..count]),
+        }
+    }
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").context("no answer to who would make one topic more")?;
+    let status = head.lines().next().unwrap_or_default();
+    if status.starts_with("HTTP/1.1 101") {
+        bail!("topic {} was made, and should have been refused", topics + 1);
+    }
+    Ok(format!("{status}: {}", body.trim()))
+}
+
+fn is_whole(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer).to_lowercase();
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    head.starts_with("http/1.1 101") || length.is_some_and(|length| body.len() >= length)
+}
