@@ -110,7 +110,8 @@ pub(crate) async fn show(State(gateway): State<Arc<Gateway>>, request: Request) 
 
 #[utoipa::path(delete, path = "/v0/session", operation_id = "session_end", tag = "Web", summary = "Sign a browser out",
     responses((status = 204, description = "Signed out, or was not signed in"),
-        (status = "4XX", description = "Refused", body = crate::http::ProblemBody)),
+        (status = "4XX", description = "Refused", body = crate::http::ProblemBody),
+        (status = 503, description = "Signed out here, but other gateways could not be told yet", body = crate::http::ProblemBody)),
     security(("session" = [])))]
 pub(crate) async fn end(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Problem> {
     let ui = of(&gateway)?;
