@@ -78,17 +78,18 @@ async fn speak(room: &Room, topic: usize, name: &str, crowd: &Crowd) -> Result<(
 
 async fn listen(mut events: Events) -> Result<Vec<Seen>, Failure> {
     let mut seen = Vec::new();
-    loop {
-        match events.next().await {
-            Some(Event::Envelope(envelope)) if envelope.kind() == Kind::System => {}
-            Some(Event::Envelope(envelope)) => {
-                seen.push(Seen::read(envelope.text())?.0);
-                if envelope.id().as_str() == END {
-                    return Ok(seen);
-                }
-            }
-            Some(Event::Gap) => return Err("a gap".into()),
-            None => return Err("the stay was over before the end".into()),
+    while let Some(event) = events.next().await {
+        if matches!(event, Event::Gap) {
+            return Err("a gap".into());
+        }
+        let Event::Envelope(envelope) = event else { continue };
+        if envelope.kind() == Kind::System {
+            continue;
+        }
+        seen.push(Seen::read(envelope.text())?.0);
+        if envelope.id().as_str() == END {
+            return Ok(seen);
         }
     }
+    Err("the stay was over before the end".into())
 }
