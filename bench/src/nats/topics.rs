@@ -74,9 +74,10 @@ pub(super) fn measure(programs: &Programs, topics: usize, duration: Duration, qu
     let start = Instant::now();
     crowd.connect(MAKING).context("the topics could not be made")?;
     let made_seconds = start.elapsed().as_secs_f64();
-    crowd.run(Pace::Window(1), Until::Sent(1), || Ok(()))?;
+    let pace = Pace::Every(SECOND / RATE);
+    crowd.run(pace, Until::Sent(1), || Ok(()))?;
     let length = if quick { duration } else { duration.max(10 * SECOND) };
-    let mut delivered = crowd.run(Pace::Every(SECOND / RATE), Until::Elapsed(length), || Ok(()))?;
+    let mut delivered = crowd.run(pace, Until::Elapsed(length), || Ok(()))?;
     delivered.latencies.sort_unstable();
     let micros =
         |p| percentile(&delivered.latencies, p).map(|nanos| nanos as f64 / 1000.0).context("nothing was timed");
