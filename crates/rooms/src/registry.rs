@@ -30,6 +30,8 @@ use crate::seating::Seating;
 const SEE_OFF_AGAIN: Duration = Duration::from_secs(1);
 /// How often that is tried.
 const SEE_OFF_TRIES: usize = 10;
+/// How many rooms are looked after at once when a gateway starts, or another is gone: each waits for its log.
+const RECOVERED_AT_ONCE: usize = 16;
 
 /// What all rooms have in common.
 pub struct Settings {
@@ -193,11 +195,13 @@ impl Rooms {
     /// Opens every room that the log says somebody is in who has no place on any node, so that those who do not come back are seen
     /// to leave. One that cannot be read keeps nobody from the others: whoever opens it next sees to it.
     pub async fn recover(&self) -> Result<(), ReadError> {
-        for topic in self.0.log.topics().await? {
+        let topics = futures_util::stream::iter(self.0.log.topics().await?);
+        let recovered = topics.for_each_concurrent(RECOVERED_AT_ONCE, |topic| async move {
             if let Err(error) = self.recover_one(&topic.name).await {
                 tracing::warn!(topic = %topic.name, %error, "it could not be seen who is in a room");
             }
-        }
+        });
+        recovered.await;
         Ok(())
     }
 
