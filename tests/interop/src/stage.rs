@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use salon_client::protocol::{ParticipantId, TopicName};
-use salon_client::{Client, Event, Gateway, Peer, Room, StaticToken, Toolbox};
+use salon_client::{Client, Gateway, Peer, Room, StaticToken, Toolbox};
 use salon_testkit::{Failure, Scratch, within};
 
 use crate::origin::{Installed, Origin};
