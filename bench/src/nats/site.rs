@@ -50,13 +50,13 @@ impl Setup {
             Self::SqliteOs => "written, and flushed by the system: survives a killed process",
             Self::NatsOne => "written, and flushed every two minutes: survives a killed process",
             Self::NatsOneAlways => {
-                "sync_interval: always, flushed before it is acknowledged: survives a lost power supply"
+                "sync_interval: always, by NATS's documents flushed before it is acknowledged: survives a lost power supply"
             }
             Self::NatsThree => {
                 "3 replicas; written by two of three, and flushed every two minutes: survives killed processes and the loss of one machine"
             }
             Self::NatsThreeAlways => {
-                "3 replicas, sync_interval: always; flushed by two of three: survives a lost power supply and the loss of one machine"
+                "3 replicas, sync_interval: always, by NATS's documents flushed by two of three: survives a lost power supply and the loss of one machine"
             }
         }
     }
