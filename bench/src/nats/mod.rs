@@ -189,7 +189,12 @@ fn run(site: &Site, load: Load, options: &Options) -> Result<Figures> {
         (crowd.add_room(template(Sort::Notification, "publisher", "", MESSAGE), None), READERS)
     };
     clients.extend((0..readers).map(|at| (format!("reader-{at}"), Role::Reader)));
-    for (at, (id, role)) in clients.iter().enumerate() {
+    // A gateway hears of whoever entered at another a moment later, but by the time somebody enters it has heard of all before: so the
+    // one who speaks to them comes last.
+    for (at, (id, role)) in clients.iter().enumerate().rev() {
+        if *role == Role::Publisher {
+            crowd.connect(AT_ONCE)?;
+        }
         crowd.add_client(room, *role, site.gateway(at).greeting(&topic, id, None)?);
     }
     crowd.connect(AT_ONCE)?;
