@@ -77,7 +77,7 @@ impl Gateway {
             framed: crate::doors::framed::Sessions::default(),
             machine: crate::doors::machine::Sessions::default(),
             mcp: crate::doors::mcp::Sessions::default(),
-            permissions: Arc::default(),
+            permissions: Arc::new(Permissions::among_nodes(nodes.is_some())),
             nodes,
             audit,
             meters,

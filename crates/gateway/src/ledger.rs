@@ -39,7 +39,7 @@ impl Ledger {
     ) -> Result<Arc<[String]>, BoxFuture<'static, Arc<[String]>>> {
         match &self.nodes {
             None => Ok(self.held.of(who, request)),
-            Some(nodes) => Err(self.held.of_all(nodes.log(), who, request)),
+            Some(nodes) => Err(self.held.of_all(nodes, who, request)),
         }
     }
 

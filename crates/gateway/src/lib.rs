@@ -31,7 +31,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::OptionFuture;
-use salon_log::nats::Nats;
 use salon_log::sqlite::{self, Hold, Sqlite};
 use salon_log::{ContextStore, Health, TopicLog};
 use salon_protocol::{PresenceEvent, TopicName};
@@ -145,15 +144,15 @@ pub async fn serve(
         None => Audit::off(),
     };
     let meters = Meters::new().map_err(|error| ServeError::Meters(error.to_string()))?;
-    let Logs { log, context, nats, _hold } = open_log(&config, &local).await?;
+    let Logs { log, context, nodes, _hold } = open_log(&config, &local).await?;
     // What is in the directory beside the log is the gateway's too, once it has the log.
     let links = std::mem::take(&mut entrances.links);
-    let ui = config.ui.enabled.then(|| Ui::open(&config, &local, links, nats.clone(), clock::now()));
+    let ui = config.ui.enabled.then(|| Ui::open(&config, &local, links, nodes.clone(), clock::now()));
     let ui = ui.transpose().map_err(|why| ServeError::Data { path: config.data.display().to_string(), why })?;
     if let Some(ui) = &ui {
         ui.follow_sign_outs().await?;
     }
-    fit_messages(&mut config, nats.as_deref());
+    fit_messages(&mut config, nodes.as_deref());
     let settings = settings(&config, &local, witness(audit.clone(), meters.clone()));
     let library = Arc::new(host::Library::default());
     let (history_off, longest) = (config.history_off.clone(), config.limits.message);
@@ -166,9 +165,9 @@ pub async fn serve(
     let most_waiting = config.limits.connections_per_address;
     let gateway = Arc::new(Gateway::new(
         config,
-        (rooms.clone(), library, nats.clone().map(|log| Arc::new(Nodes::new(log)))),
+        (rooms.clone(), library, nodes.clone()),
         (verifier.clone(), Signer::new(&local)),
-        (Tickets::of(nats), ui),
+        (Tickets::of(nodes), ui),
         audit.clone(),
         meters.clone(),
         stop.clone(),
@@ -236,8 +235,8 @@ pub async fn serve(
 struct Logs {
     log: Arc<dyn TopicLog>,
     context: Arc<dyn ContextStore>,
-    /// The same, where it is on NATS.
-    nats: Option<Arc<Nats>>,
+    /// Those who share it, where it can have several.
+    nodes: Option<Arc<Nodes>>,
     /// The data directory, where the log does not take it.
     _hold: Option<Hold>,
 }
@@ -246,20 +245,20 @@ async fn open_log(config: &Config, local: &LocalKey) -> Result<Logs, ServeError>
     match config.nats(fingerprint(local)) {
         Some(options) => {
             let hold = sqlite::hold(&config.data)?;
-            let nats = Arc::new(Nats::open(options).await?);
-            Ok(Logs { log: nats.clone(), context: nats.clone(), nats: Some(nats), _hold: Some(hold) })
+            let nodes = Arc::new(Nodes::open(options).await?);
+            Ok(Logs { log: nodes.log().clone(), context: nodes.log().clone(), nodes: Some(nodes), _hold: Some(hold) })
         }
         None => {
             let options = sqlite::Options { durability: config.durability, retention: config.retention.clone() };
             let sqlite = Arc::new(Sqlite::open(&config.data, options)?);
-            Ok(Logs { log: sqlite.clone(), context: sqlite, nats: None, _hold: None })
+            Ok(Logs { log: sqlite.clone(), context: sqlite, nodes: None, _hold: None })
         }
     }
 }
 
 /// Takes no longer messages than NATS does, and says so where that is less than what was asked for.
-fn fit_messages(config: &mut Config, nats: Option<&Nats>) {
-    let Some(most) = nats.map(Nats::longest) else { return };
+fn fit_messages(config: &mut Config, nodes: Option<&Nodes>) {
+    let Some(most) = nodes.map(|nodes| nodes.log().longest()) else { return };
     let asked = config.limits.message;
     if asked == 0 || asked > most {
         config.limits.message = most;

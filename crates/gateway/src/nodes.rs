@@ -1,11 +1,12 @@
 //! This gateway among those that share its log, and how the log is for those who are connected here.
 //!
-//! A log on one machine has neither: there is nobody to ask, and one that fails stops the gateway.
+//! A log on one machine has neither: there is nobody to ask, and one that fails stops the gateway. Which log has nodes is known here alone;
+//! whoever shares something by it takes [`Nodes`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_log::nats::Nats;
+use salon_log::nats::{self, Nats};
 use salon_log::{Health, TopicLog};
 use tokio::sync::watch;
 
@@ -19,12 +20,13 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    pub(crate) fn new(log: Arc<Nats>) -> Self {
-        Self { log, outage: watch::Sender::new(false) }
+    /// Opens the log, as one of its nodes.
+    pub(crate) async fn open(options: nats::Options) -> Result<Self, nats::OpenError> {
+        Ok(Self { log: Arc::new(Nats::open(options).await?), outage: watch::Sender::new(false) })
     }
 
     /// The log they share.
-    pub(crate) fn log(&self) -> &Nats {
+    pub(crate) fn log(&self) -> &Arc<Nats> {
         &self.log
     }
 

@@ -4,11 +4,12 @@
 //! connection notes its permissions under the call's envelope before the room sees it, and whoever is called asks for them by that
 //! envelope. So neither a connection that comes nor one that goes while a call is under way changes what it may do.
 //!
-//! Where several gateways share a log, the call may have come by another: then all others are asked, and only what each that knows the
-//! call permits counts. Nothing is asked where nobody judges, so what a call costs is the same on every log.
+//! Where several gateways share a log, the call may have come by another: then all others that live are asked, and only what each that
+//! knows the call permits counts. There, a token that permits nothing is noted like any other. Nothing is asked where nobody judges.
 //!
 //! Invariants: notes only ever narrow, on one node and across nodes: whoever takes another's id with a weaker token, wherever, gains
-//! nothing by the stronger one's note. A call of which nothing is noted anywhere is permitted nothing. Both the notes of one
+//! nothing by the stronger one's note. So a call is permitted nothing when a gateway that lives does not say what it knows; one that has
+//! ended, or that NATS has lost, knows nothing. A call of which nothing is noted anywhere is permitted nothing. Both the notes of one
 //! participant and their time are bounded. Deliberately absent: calls that came before their gateway was started.
 
 use std::collections::{HashMap, VecDeque};
@@ -17,9 +18,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use salon_log::nats::Nats;
 use salon_protocol::{Envelope, EnvelopeId, Message, ParticipantId, TopicName};
 use serde::{Deserialize, Serialize};
+
+use crate::nodes::Nodes;
 
 /// How many calls of one participant in one topic are remembered; then its oldest is not.
 const MOST_NOTED: usize = 1024;
@@ -34,7 +36,11 @@ type Granted = Arc<[String]>;
 
 /// What everybody's calls are permitted.
 #[derive(Default)]
-pub(crate) struct Permissions(Mutex<Table>);
+pub(crate) struct Permissions {
+    table: Mutex<Table>,
+    /// Whether other gateways have notes, too.
+    among_nodes: bool,
+}
 
 #[derive(Default)]
 struct Table {
@@ -47,14 +53,9 @@ struct Table {
 struct Caller {
     /// How many of its connections have a token that permits anything.
     connections: usize,
-    /// Oldest first.
-    calls: VecDeque<Noted>,
-}
-
-struct Noted {
-    request: EnvelopeId,
-    granted: Granted,
-    at: Instant,
+    calls: HashMap<EnvelopeId, Granted>,
+    /// The same calls and when they were noted, oldest first.
+    noted: VecDeque<(EnvelopeId, Instant)>,
 }
 
 /// What gateways ask one another.
@@ -72,8 +73,13 @@ struct Answer {
 }
 
 impl Permissions {
+    /// With nothing noted, for a gateway that has others beside it or does not.
+    pub(crate) fn among_nodes(among_nodes: bool) -> Self {
+        Self { among_nodes, ..Self::default() }
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().expect("no code panics while it holds the permissions")
+        self.table.lock().expect("no code panics while it holds the permissions")
     }
 
     /// Somebody connects.
@@ -89,16 +95,26 @@ impl Permissions {
     /// What is noted here of a call.
     fn noted(&self, topic: &TopicName, who: &ParticipantId, request: &EnvelopeId) -> Option<Granted> {
         let table = self.table();
-        let caller = table.topics.get(topic)?.get(who)?;
-        caller.calls.iter().rev().find(|noted| noted.request == *request).map(|noted| noted.granted.clone())
+        table.topics.get(topic)?.get(who)?.calls.get(request).cloned()
     }
 
-    /// Answers another gateway. What it asks in words that are not known here is not answered.
-    pub(crate) fn answer(&self, question: &[u8]) -> Option<Vec<u8>> {
-        let Question::Permitted { topic, who, request } = serde_json::from_slice(question).ok()?;
-        let granted = self.noted(&topic, &who, &request).map(|granted| granted.to_vec());
-        Some(serde_json::to_vec(&Answer { granted }).expect("a list of texts is plain JSON"))
+    /// Answers another gateway. Of what it asks in words that are not known here nothing is known.
+    pub(crate) fn answer(&self, question: &[u8]) -> Vec<u8> {
+        let noted = |Question::Permitted { topic, who, request }| self.noted(&topic, &who, &request);
+        let granted = serde_json::from_slice(question).ok().and_then(noted).map(|granted| granted.to_vec());
+        serde_json::to_vec(&Answer { granted }).expect("a list of texts is plain JSON")
     }
+}
+
+/// What a call is permitted by the others' answers and by what is noted here. Without the answer of each it is not known who has a weaker
+/// token's note of it.
+fn judged(answers: Option<&[impl AsRef<[u8]>]>, here: Option<Granted>) -> Granted {
+    let read = |answer: &_| serde_json::from_slice::<Answer>(AsRef::as_ref(answer)).ok();
+    let Some(told) = answers.and_then(|answers| answers.iter().map(read).collect::<Option<Vec<_>>>()) else {
+        tracing::warn!("another gateway did not say what it knows of a call, which is permitted nothing therefore");
+        return [].into();
+    };
+    agreed(told.into_iter().filter_map(|answer| answer.granted).map(Granted::from).chain(here))
 }
 
 /// What everybody who knows of a call permits it.
@@ -126,8 +142,14 @@ impl Table {
 
 impl Caller {
     fn forget(&mut self, now: Instant) {
-        while self.calls.front().is_some_and(|noted| now >= noted.at + LIFETIME) {
-            self.calls.pop_front();
+        while self.noted.front().is_some_and(|(_, at)| now >= *at + LIFETIME) {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((request, _)) = self.noted.pop_front() {
+            self.calls.remove(&request);
         }
     }
 
@@ -173,22 +195,23 @@ impl Held {
         let mut table = self.permissions.table();
         table.sweep(now);
         let known = table.topics.get_mut(&self.topic).and_then(|people| people.get_mut(&self.who));
-        // Where no token of the participant's permits anything there is nothing to tell apart.
+        // Where no token of the participant's permits anything there is nothing to tell apart, unless one may at another gateway.
         let caller = match known {
             Some(caller) => caller,
-            None if granted.is_empty() => return,
+            None if granted.is_empty() && !self.permissions.among_nodes => return,
             None => table.topics.entry(self.topic.clone()).or_default().entry(self.who.clone()).or_default(),
         };
         caller.forget(now);
         // Who sends the same id with two tokens sends one call at the most.
-        if let Some(noted) = caller.calls.iter_mut().rev().find(|noted| noted.request == *request) {
-            noted.granted = noted.granted.iter().filter(|known| granted.contains(known)).cloned().collect();
+        if let Some(noted) = caller.calls.get_mut(request) {
+            *noted = noted.iter().filter(|known| granted.contains(known)).cloned().collect();
             return;
         }
-        if caller.calls.len() == MOST_NOTED {
-            caller.calls.pop_front();
+        if caller.noted.len() == MOST_NOTED {
+            caller.forget_oldest();
         }
-        caller.calls.push_back(Noted { request: request.clone(), granted, at: now });
+        caller.calls.insert(request.clone(), granted);
+        caller.noted.push_back((request.clone(), now));
     }
 
     /// What a call of somebody in the same room is permitted, by the notes of this gateway.
@@ -199,20 +222,15 @@ impl Held {
     /// The same, by the notes of all gateways.
     pub(crate) fn of_all(
         &self,
-        nodes: &Nats,
+        nodes: &Nodes,
         who: &ParticipantId,
         request: &EnvelopeId,
     ) -> BoxFuture<'static, Granted> {
         let question = Question::Permitted { topic: self.topic.clone(), who: who.clone(), request: request.clone() };
-        let asked = nodes.ask_others(serde_json::to_vec(&question).expect("names are plain JSON"));
+        let asked = nodes.log().ask_others(serde_json::to_vec(&question).expect("names are plain JSON"));
         let (permissions, Question::Permitted { topic, who, request }) = (self.permissions.clone(), question);
-        asked
-            .map(move |answers| {
-                let told = |answer: &[u8]| serde_json::from_slice::<Answer>(answer).ok()?.granted.map(Granted::from);
-                let here = permissions.noted(&topic, &who, &request);
-                agreed(answers.iter().filter_map(|answer| told(answer)).chain(here))
-            })
-            .boxed()
+        // What is noted here is looked up last: nothing that comes while the others are asked is missed.
+        asked.map(move |answers| judged(answers.as_deref(), permissions.noted(&topic, &who, &request))).boxed()
     }
 }
 
@@ -296,24 +314,41 @@ mod tests {
 
     #[test]
     fn only_what_every_gateway_that_knows_a_call_permits_counts() {
-        let (here, there) = (Arc::new(Permissions::default()), Arc::new(Permissions::default()));
+        let [here, there, third] = [(); 3].map(|()| Arc::new(Permissions::among_nodes(true)));
         let now = Instant::now();
-        here.hold(&room(), &alice(), &words(&["read"])).note_at(&id("m1"), now);
-        there.hold(&room(), &alice(), &words(&["drive", "read"])).note_at(&id("m1"), now);
-        let asked = |request: &str| {
-            let question = Question::Permitted { topic: room(), who: alice(), request: id(request) };
-            let answer = there.answer(&serde_json::to_vec(&question).expect("JSON")).expect("an answer");
-            serde_json::from_slice::<Answer>(&answer).expect("an answer").granted
+        let note = |node: &Arc<Permissions>, request: &str, granted: &[&str]| {
+            node.hold(&room(), &alice(), &words(granted)).note_at(&id(request), now);
         };
-        assert_eq!(asked("m1"), Some(words(&["drive", "read"])));
-        assert_eq!(asked("m2"), None, "of nothing that is not noted");
-        let told = asked("m1").map(Granted::from);
-        let known = |request: &str| here.noted(&room(), &alice(), &id(request));
-        assert_eq!(*agreed(told.clone().into_iter().chain(known("m1"))), words(&["read"]));
-        assert_eq!(*agreed(told.into_iter().chain(known("m2"))), words(&["drive", "read"]));
-        assert_eq!(*agreed(None), words(&[]));
+        note(&here, "m1", &["read"]);
+        note(&there, "m1", &["drive", "read"]);
+        note(&there, "m2", &["drive", "read"]);
+        note(&there, "m3", &["drive", "read"]);
+        note(&third, "m3", &[]);
+        let judge = |request: &str| {
+            let question = Question::Permitted { topic: room(), who: alice(), request: id(request) };
+            let question = serde_json::to_vec(&question).expect("JSON");
+            let answers = [&there, &third].map(|node| node.answer(&question));
+            judged(Some(&answers), here.noted(&room(), &alice(), &id(request)))
+        };
+        assert_eq!(*judge("m1"), words(&["read"]));
+        assert_eq!(*judge("m2"), words(&["drive", "read"]), "whoever does not know it takes nothing from it");
+        assert_eq!(*judge("m3"), words(&[]), "it came with a token that permits nothing, too");
+        assert_eq!(*judge("m4"), words(&[]), "nobody knows it");
+    }
+
+    #[test]
+    fn a_gateway_that_lives_and_does_not_tell_permits_nothing() {
+        let here = Some(Granted::from(words(&["drive"])));
+        let (drive, nothing) = (r#"{"granted":["drive"]}"#, r#"{"granted":null}"#);
+        assert_eq!(*judged(Some(&[drive, nothing]), here.clone()), words(&["drive"]));
+        assert_eq!(*judged(Some(&[""; 0]), here.clone()), words(&["drive"]), "there is no other");
+        assert_eq!(*judged(None::<&[&str]>, here.clone()), words(&[]), "one is silent");
+        for unknown in ["", "[]", "{}}", r#"{"granted":"drive"}"#] {
+            assert_eq!(*judged(Some(&[drive, unknown]), here.clone()), words(&[]), "{unknown}");
+        }
+        let asked = Permissions::among_nodes(true);
         for unknown in ["", "{}", r#"{"permitted":{}}"#, r#"{"other":{"topic":"room"}}"#] {
-            assert_eq!(there.answer(unknown.as_bytes()), None, "{unknown}");
+            assert_eq!(asked.answer(unknown.as_bytes()), nothing.as_bytes(), "nothing is known of `{unknown}`");
         }
     }
 
@@ -333,5 +368,20 @@ mod tests {
         assert_eq!(*nobody.of(&alice(), &id("m1")), words(&["drive"]));
         nobody.note_at(&id("b2"), now + LIFETIME);
         assert!(permissions.table().topics.is_empty(), "nothing is kept of those who have gone");
+    }
+
+    #[test]
+    fn the_same_holds_for_those_who_are_permitted_nothing_where_there_are_several_gateways() {
+        let permissions = Arc::new(Permissions::among_nodes(true));
+        let now = Instant::now();
+        let held = permissions.hold(&room(), &alice(), &[]);
+        for at in 0..=MOST_NOTED {
+            held.note_at(&id(&format!("m{at}")), now);
+        }
+        let noted = |at: usize| permissions.noted(&room(), &alice(), &id(&format!("m{at}")));
+        assert_eq!((noted(0), noted(1)), (None, Some([].into())));
+        let bob = permissions.hold(&room(), &ParticipantId::new("bob").expect("an id"), &[]);
+        bob.note_at(&id("b1"), now + LIFETIME);
+        assert_eq!(permissions.table().topics[&room()].len(), 1, "bob is left");
     }
 }

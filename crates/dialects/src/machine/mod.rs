@@ -130,8 +130,8 @@ pub struct Machine {
     allowance: Allowance,
     /// Requests to the client that it has not answered.
     asked: HashMap<EnvelopeId, Asked>,
-    /// Calls to the client of which it is not yet known whether their callers are permitted them.
-    judged: Vec<Judged>,
+    /// Calls to the client of which it is not yet known whether their callers are permitted them, oldest first.
+    judged: VecDeque<Judged>,
     /// Replies that are on their way into the room, and those it had too much to take.
     replying: usize,
     late: Vec<Reply>,
@@ -165,7 +165,7 @@ impl Machine {
             registry: Registry::default(),
             allowance: Allowance::new(now),
             asked: HashMap::new(),
-            judged: Vec::new(),
+            judged: VecDeque::new(),
             replying: 0,
             late: Vec::new(),
             changed: VecDeque::new(),
@@ -431,7 +431,7 @@ impl Dialect for Machine {
             match self.timers.pop_first() {
                 Some((_, Due::Call(id))) => self.overdue(&id, now),
                 Some((_, Due::Asked(id))) => self.unanswered(&id, now),
-                Some((_, Due::Replies)) => self.reply_again(now),
+                Some((_, Due::Replies)) => self.reply_again(),
                 Some((_, Due::Idle)) => self.idle(now),
                 None => {}
             }

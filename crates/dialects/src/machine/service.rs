@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_protocol::{Code, Entry, EnvelopeId, McpVersion, Members, ParticipantId, Refusal, RpcError, RpcId, rpc};
+use salon_protocol::{
+    Code, Entry, EnvelopeId, McpVersion, Members, ParticipantId, Refusal, RpcError, RpcId, Timestamp, rpc,
+};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -21,7 +23,7 @@ use crate::{Action, StreamId};
 const MOST_ASKED: usize = 1024;
 const MOST_OF_ONE: usize = 64;
 
-/// Calls that may be about to be judged before no more of the room is heard.
+/// Questions about calls that may be under way before no more of the room is heard.
 pub(super) const MOST_JUDGED: usize = 256;
 
 /// Replies that may be on their way before no more of the room is heard.
@@ -46,19 +48,27 @@ pub(super) struct Asked {
 /// An answer in the client's name that is the door's own: a list, or a no.
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
+    /// Kept when it is said again: the room may have taken it and not have said so.
+    stamp: (String, Timestamp),
     to: ParticipantId,
     request: EnvelopeId,
     id: RpcId,
     payload: Box<RawValue>,
 }
 
-/// A call of which it is to be seen whether its caller is permitted it.
+/// A call of which it is to be seen whether its caller is permitted it: a question that is under way.
 #[derive(Debug)]
 pub(super) struct Judged {
     /// The request whose permissions count.
     request: EnvelopeId,
-    entry: Arc<Entry>,
-    id: RpcId,
+    /// The call; `None` once its caller waits for it no more, while the question is still under way.
+    call: Option<(Arc<Entry>, RpcId)>,
+}
+
+impl Judged {
+    fn drop_if(&mut self, is_dropped: impl Fn(&ParticipantId, &RpcId) -> bool) {
+        self.call.take_if(|(entry, id)| is_dropped(entry.envelope.from(), id));
+    }
 }
 
 /// The parameters of `tools/call`, as far as they mean something here.
@@ -117,23 +127,22 @@ impl Machine {
         outcome: &Result<Box<RawValue>, RpcError>,
         now: Instant,
     ) {
-        let payload = rpc::outcome(&id.to_raw(), outcome);
-        self.say_reply(Reply { to, request, id, payload }, now);
+        let (stamp, payload) = (self.stamps.next(now), rpc::outcome(&id.to_raw(), outcome));
+        self.say_reply(Reply { stamp, to, request, id, payload });
     }
 
-    fn say_reply(&mut self, reply: Reply, now: Instant) {
-        if self.try_reply(reply.clone(), now).is_err() {
+    fn say_reply(&mut self, reply: Reply) {
+        if self.try_reply(reply.clone()).is_err() {
             // One that is longer than the room takes would be so again; that it is can still be said.
             let message = "the answer is longer than a message may be".to_owned();
             let error = told(RpcError::INTERNAL, Code::TooLarge, message);
             let payload = rpc::outcome(&reply.id.to_raw(), &Err(error));
-            let _ = self.try_reply(Reply { payload, ..reply }, now);
+            let _ = self.try_reply(Reply { payload, ..reply });
         }
     }
 
-    fn try_reply(&mut self, reply: Reply, now: Instant) -> Result<(), Refusal> {
-        let (id, ts) = self.stamps.next(now);
-        let Reply { to, request, payload, .. } = reply.clone();
+    fn try_reply(&mut self, reply: Reply) -> Result<(), Refusal> {
+        let Reply { stamp: (id, ts), to, request, payload, .. } = reply.clone();
         let purpose = Purpose::Reply(Box::new(reply));
         let published = self.publish((&id, ts), std::slice::from_ref(&to), Some(&request), payload, purpose);
         published.map_err(|(refusal, _)| refusal)?;
@@ -152,9 +161,9 @@ impl Machine {
         }
     }
 
-    pub(super) fn reply_again(&mut self, now: Instant) {
+    pub(super) fn reply_again(&mut self) {
         for reply in std::mem::take(&mut self.late) {
-            self.say_reply(reply, now);
+            self.say_reply(reply);
         }
     }
 
@@ -177,21 +186,20 @@ impl Machine {
         };
         // What permissions somebody has may have to be asked for. Nothing overtakes a call that waits for that: whoever says `move` and
         // then `stop` wants the client to stop.
-        if tool.permissions.is_empty() && called.narrowed().is_none() && self.judged.is_empty() {
+        let is_first = self.judged.iter().all(|judged| judged.call.is_none());
+        if tool.permissions.is_empty() && called.narrowed().is_none() && is_first {
             return self.pass_on(entry, id, &[], now);
         }
         let (who, request) = called.origin(entry);
-        self.judged.push(Judged { request: request.clone(), entry: entry.clone(), id: id.clone() });
+        self.judged.push_back(Judged { request: request.clone(), call: Some((entry.clone(), id.clone())) });
         self.actions.push_back(Action::Permissions { who, request });
     }
 
-    /// It is known what a request is permitted.
+    /// It is known what a request is permitted. Every question is answered once, so that of several with the same request the first is
+    /// meant.
     pub(super) fn permitted(&mut self, request: &EnvelopeId, granted: &[String], now: Instant) {
-        let (known, others) =
-            std::mem::take(&mut self.judged).into_iter().partition(|judged| judged.request == *request);
-        self.judged = others;
-        let known: Vec<Judged> = known;
-        for Judged { entry, id, .. } in known {
+        let Some(at) = self.judged.iter().position(|judged| judged.request == *request) else { return };
+        if let Some((entry, id)) = self.judged.remove(at).and_then(|judged| judged.call) {
             self.pass_on(&entry, &id, granted, now);
         }
     }
@@ -339,7 +347,7 @@ impl Machine {
         let Some(id) = params.get("requestId").and_then(|id| RpcId::parse(id.get())) else { return };
         let caller = entry.envelope.from();
         // The client has not heard of what is only to be judged.
-        self.judged.retain(|judged| judged.entry.envelope.from() != caller || judged.id != id);
+        self.judged.iter_mut().for_each(|judged| judged.drop_if(|from, judged| from == caller && *judged == id));
         let found = self.asked.iter().find(|(_, asked)| asked.caller == *caller && asked.id == id);
         let Some(request) = found.map(|(request, _)| request.clone()) else { return };
         self.drop_asked(&request);
@@ -354,7 +362,7 @@ impl Machine {
 
     /// Whoever has left waits for nothing.
     pub(super) fn forget_caller(&mut self, who: &ParticipantId) {
-        self.judged.retain(|judged| judged.entry.envelope.from() != who);
+        self.judged.iter_mut().for_each(|judged| judged.drop_if(|from, _| from == who));
         let theirs = self.asked.iter().filter(|(_, asked)| asked.caller == *who);
         for request in theirs.map(|(request, _)| request.clone()).collect::<Vec<_>>() {
             self.drop_asked(&request);

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use salon_log::ReadError;
-use salon_log::nats::Nats;
 use salon_protocol::{ParticipantId, Timestamp};
 use uuid::{NoContext, Uuid};
 
@@ -18,6 +17,7 @@ use super::signouts::SignOuts;
 use super::visits::{Visit, Visits};
 use super::{AuthError, Grant, LocalKey, Signer, Verifier};
 use crate::clock;
+use crate::nodes::Nodes;
 
 /// How long a sign-in lasts at most.
 pub(super) const LIFETIME_MS: u64 = 24 * 60 * 60 * 1000;
@@ -35,7 +35,7 @@ pub(crate) struct SignIns {
     ended: Arc<SignOuts>,
     visits: Arc<Visits>,
     /// Where the others are told.
-    shared: Option<Arc<Nats>>,
+    shared: Option<Arc<Nodes>>,
 }
 
 /// What became of a sign-out.
@@ -56,7 +56,7 @@ pub(crate) struct SignedIn {
 
 impl SignIns {
     /// With the gateway's own key, and with those who have signed out as a data directory has them.
-    pub(crate) fn open(local: &LocalKey, data: &Path, shared: Option<Arc<Nats>>, now: Timestamp) -> io::Result<Self> {
+    pub(crate) fn open(local: &LocalKey, data: &Path, shared: Option<Arc<Nodes>>, now: Timestamp) -> io::Result<Self> {
         let key = local.for_purpose("a browser's sign-in");
         Ok(Self {
             signer: Signer::new(&key),
@@ -69,30 +69,30 @@ impl SignIns {
 
     /// Hears who has signed out at the other gateways, from now on. Resolves when all there was has been heard.
     pub(crate) async fn follow(&self) -> Result<(), ReadError> {
-        let Some(log) = &self.shared else { return Ok(()) };
+        let Some(nodes) = &self.shared else { return Ok(()) };
         let (ended, visits) = (self.ended.clone(), self.visits.clone());
-        log.follow_sign_outs(move |told| {
-            ended.hear(told, clock::now());
-            visits.tell(|who, id| ended.has(who, id));
-        })
-        .await
+        let hear = move |told: &[u8]| {
+            // All that is kept is told again whenever the log was out of reach, and hardly any of it is news.
+            if ended.hear(told, clock::now()) {
+                visits.tell(|who, id| ended.has(who, id));
+            }
+        };
+        nodes.log().follow_sign_outs(hear).await
     }
 
     /// Tells the other gateways what somebody has ended. What cannot be told is told later.
     pub(crate) async fn share(&self, who: &ParticipantId) -> Result<(), ReadError> {
-        let Some(log) = &self.shared else { return Ok(()) };
-        let changed = log.change_sign_outs(who, |known| self.ended.tell(who, known, clock::now())).await;
-        self.ended.note(who, changed.is_ok());
-        changed
+        let Some(nodes) = &self.shared else { return Ok(()) };
+        nodes.log().change_sign_outs(who, |known| self.ended.tell(who, known, clock::now())).await
     }
 
     /// Tells the other gateways what they could not be told, for ever.
     pub(crate) async fn share_rest(&self) {
         loop {
             for who in self.ended.untold() {
+                // One that cannot be told keeps no other from being told.
                 if let Err(error) = self.share(&who).await {
                     tracing::debug!(%error, "the other gateways could not be told of a sign-out yet");
-                    break;
                 }
             }
             tokio::time::sleep(AGAIN).await;
@@ -127,9 +127,15 @@ impl SignIns {
         if ended { Err(AuthError::NotSignedIn) } else { Ok(()) }
     }
 
-    /// Ends a sign-in for good, and every connection here that stands on it. Blocks while that is written down.
+    /// Ends a sign-in for good, and every connection here that stands on it. Blocks while that is written down. One that has ended can be
+    /// ended again while the others may not know of it.
     pub(crate) fn end(&self, value: &str, now: Timestamp) -> Result<SignedOut, AuthError> {
-        let grant = self.verify(value, now)?;
+        let grant = self.verifier.verify(value, now).map_err(|_| AuthError::NotSignedIn)?;
+        if self.ended.has(&grant.participant, id_of(&grant)?) {
+            let is_untold = self.ended.is_untold(&grant.participant);
+            let again = is_untold.then_some(SignedOut { who: grant.participant, written: Ok(()) });
+            return again.ok_or(AuthError::NotSignedIn);
+        }
         let written = self.ended.add(&grant.participant, id_of(&grant)?, grant.expires, now)?;
         self.visits.tell(|who, id| self.ended.has(who, id));
         Ok(SignedOut { who: grant.participant, written })

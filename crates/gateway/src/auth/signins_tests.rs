@@ -227,6 +227,14 @@ async fn a_connection_ends_with_its_sign_in_and_with_no_other() {
     assert_eq!(signs.visits.count(), 0, "nothing is kept of those who have gone");
 }
 
+/// A gateway beside others.
+fn shared(scratch: &Scratch, key: &LocalKey, now: Timestamp) -> SignIns {
+    SignIns {
+        ended: Arc::new(SignOuts::open(scratch.path(), true, now).expect("the directory can be used")),
+        ..opened(&Scratch::new(), key, now)
+    }
+}
+
 /// What gateways tell one another, until neither has anything to say that the other does not know.
 fn tell(from: &SignIns, to: &SignIns, who: &str, kept: &mut Option<Vec<u8>>, now: Timestamp) {
     let who = ParticipantId::new(who).expect("an id");
@@ -242,10 +250,7 @@ fn tell(from: &SignIns, to: &SignIns, who: &str, kept: &mut Option<Vec<u8>>, now
 #[test]
 fn what_one_gateway_has_heard_counts_at_the_other() {
     let (here, there, key) = (Scratch::new(), Scratch::new(), LocalKey::generate());
-    let shared = |scratch: &Scratch, now| SignIns {
-        ended: Arc::new(SignOuts::open(scratch.path(), true, now).expect("the directory can be used")),
-        ..opened(&Scratch::new(), &key, now)
-    };
+    let shared = |scratch: &Scratch, now| shared(scratch, &key, now);
     let (one, two) = (shared(&here, NOW), shared(&there, NOW));
     let sign_in = |at| one.begin(grant("alice", later(48 * HOUR)), at).expect("signed in").value;
     let (first, second, third) = (sign_in(NOW), sign_in(NOW), sign_in(NOW));
@@ -288,10 +293,7 @@ fn what_one_gateway_has_heard_counts_at_the_other() {
 #[test]
 fn many_sign_outs_at_several_gateways_are_all_remembered_as_one() {
     let (scratch, key) = (Scratch::new(), LocalKey::generate());
-    let open = |scratch: &Scratch| SignIns {
-        ended: Arc::new(SignOuts::open(scratch.path(), true, NOW).expect("the directory can be used")),
-        ..opened(&Scratch::new(), &key, NOW)
-    };
+    let open = |scratch: &Scratch| shared(scratch, &key, NOW);
     let (one, two) = (open(&scratch), open(&Scratch::new()));
     // The clock of whoever signed them in is ahead.
     let values: Vec<_> =
@@ -312,4 +314,79 @@ fn many_sign_outs_at_several_gateways_are_all_remembered_as_one() {
     assert!(kept.expect("something is kept").len() < 4096);
     let fresh = one.begin(grant("alice", later(48 * HOUR)), later(3000)).expect("signed in").value;
     assert!(two.verify(&fresh, later(3000)).is_ok(), "who signs in anew is signed in");
+}
+
+#[test]
+fn a_sign_out_can_be_repeated_until_the_others_know_of_it() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = shared(&scratch, &key, NOW);
+    let begin = |id: &str| signs.begin(grant(id, later(HOUR)), NOW).expect("signed in").value;
+    let (value, bob) = (begin("alice"), begin("bob"));
+    end(&signs, &value, NOW);
+    let lines = || std::fs::read_to_string(scratch.path().join("signed-out.jsonl")).expect("a file").lines().count();
+    for _ in 0..2 {
+        assert_eq!(signs.end(&value, NOW).map(|out| out.who.as_str().to_owned()), Ok("alice".into()));
+    }
+    assert_eq!(lines(), 1, "it is written down once");
+    assert_eq!(signs.verify(&value, NOW), Err(AuthError::NotSignedIn));
+    assert!(matches!(signs.end("no cookie", NOW), Err(AuthError::NotSignedIn)));
+    tell(&signs, &signs, "alice", &mut None, NOW);
+    assert!(matches!(signs.end(&value, NOW), Err(AuthError::NotSignedIn)), "now they know");
+    end(&signs, &bob, NOW);
+    assert!(matches!(signs.end(&value, NOW), Err(AuthError::NotSignedIn)), "of another's they need not");
+}
+
+#[test]
+fn a_sign_out_that_comes_while_another_is_told_is_told_as_well() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = shared(&scratch, &key, NOW);
+    let alice = ParticipantId::new("alice").expect("an id");
+    let begin = || signs.begin(grant("alice", later(HOUR)), NOW).expect("signed in").value;
+    let (first, second) = (begin(), begin());
+    end(&signs, &first, NOW);
+    let kept = signs.ended.tell(&alice, None, NOW).expect("something to tell");
+    end(&signs, &second, NOW);
+    assert!(!signs.ended.hear(&kept, NOW), "its own word is no news");
+    assert!(signs.ended.is_untold(&alice), "the others know of the first");
+    let kept = signs.ended.tell(&alice, Some(&kept), NOW).expect("the second");
+    assert!(signs.ended.is_untold(&alice), "it is not stored yet");
+    assert!(!signs.ended.hear(&kept, NOW));
+    assert!(!signs.ended.is_untold(&alice));
+}
+
+#[test]
+fn what_is_heard_of_others_is_bounded_and_nobody_is_signed_in_again_by_it() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let here = SignIns {
+        ended: Arc::new(SignOuts::with_room_for(3, scratch.path(), NOW).expect("the directory can be used")),
+        ..opened(&Scratch::new(), &key, NOW)
+    };
+    let there = shared(&Scratch::new(), &key, NOW);
+    let sign_in = |id: &str, at| here.begin(grant(id, later(9 * HOUR)), at).expect("signed in").value;
+    let sign_out = |id: &str, value: &str, now| {
+        end(&there, value, now);
+        let kept = there.ended.tell(&ParticipantId::new(id).expect("an id"), None, now).expect("something to tell");
+        (here.ended.hear(&kept, now), here.ended.hear(&kept, now))
+    };
+    let short = here.begin(grant("short", later(HOUR)), NOW).expect("signed in").value;
+    let values = ["a", "b", "c", "d"].map(|id| (id, sign_in(id, NOW)));
+    let staying = sign_in("staying", NOW);
+    assert_eq!(sign_out("short", &short, NOW), (true, false), "news once");
+    for (id, value) in &values[..2] {
+        assert_eq!(sign_out(id, value, NOW), (true, false));
+    }
+    assert_eq!(here.ended.len(), 3);
+    // What would have ended by itself makes room.
+    assert_eq!(sign_out(values[2].0, &values[2].1, later(HOUR)), (true, false));
+    assert_eq!(here.ended.len(), 3);
+    assert!(here.verify(&staying, later(HOUR)).is_ok());
+    // Beyond that nobody can be told apart, but for those who sign in later.
+    let fresh = sign_in("staying", later(HOUR));
+    assert_eq!(sign_out(values[3].0, &values[3].1, later(HOUR)), (true, false));
+    assert_eq!(here.ended.len(), 3);
+    for value in values.iter().map(|(_, value)| value).chain([&staying]) {
+        assert_eq!(here.verify(value, later(HOUR)), Err(AuthError::NotSignedIn));
+    }
+    assert!(here.verify(&fresh, later(HOUR)).is_ok());
+    assert!(matches!(here.end(&fresh, later(HOUR)), Err(AuthError::TooManySignOuts)));
 }

@@ -3,7 +3,8 @@
 //! Where several gateways share a log, each tells the others by it: a value a participant, which only ever grows but for what does not
 //! matter any more. What is heard so counts as what was said here.
 //!
-//! Invariant: bounded. Somebody with many sign-outs is remembered as having ended every sign-in up to then.
+//! Invariants: bounded. Somebody with many sign-outs is remembered as having ended every sign-in up to then; where more people have
+//! signed out than can be told apart, at other gateways, everybody has. What the others may not know is known until they do.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
@@ -25,7 +26,7 @@ const FILE: &str = "signed-out.jsonl";
 /// How many sign-outs of one participant are told apart.
 const PER_PARTICIPANT: usize = 32;
 
-/// How many participants are remembered.
+/// How many participants are remembered, of all gateways that share a log.
 const PARTICIPANTS: usize = 10_000;
 
 /// How many lines the file may have beyond twice those that matter.
@@ -43,6 +44,8 @@ pub(super) struct SignOuts {
 
 struct Held {
     ended: HashMap<ParticipantId, Ended>,
+    /// Every sign-in that began no later has ended, whosever it is.
+    everybody: Option<Timestamp>,
     file: File,
     /// How many lines the file has.
     lines: usize,
@@ -95,7 +98,7 @@ impl SignOuts {
         let (file, lines) = write(&path, &ended)?;
         // Until the others' word comes it is not known what they have heard.
         let untold = if is_shared { ended.keys().cloned().collect() } else { HashSet::new() };
-        let held = Mutex::new(Held { ended, file, lines, untold });
+        let held = Mutex::new(Held { ended, everybody: None, file, lines, untold });
         Ok(Self { path, held, is_shared, per_participant: PER_PARTICIPANT, participants: PARTICIPANTS })
     }
 
@@ -105,7 +108,8 @@ impl SignOuts {
 
     /// Whether a sign-in was ended.
     pub(super) fn has(&self, who: &ParticipantId, id: Uuid) -> bool {
-        self.held().ended.get(who).is_some_and(|ended| ended.has(id))
+        let held = self.held();
+        is_before(id, held.everybody) || held.ended.get(who).is_some_and(|ended| ended.has(id))
     }
 
     /// Remembers that a sign-in was ended, at once in memory, and in the file where that can be written.
@@ -117,11 +121,8 @@ impl SignOuts {
         now: Timestamp,
     ) -> Result<io::Result<()>, AuthError> {
         let mut held = self.held();
-        if !held.ended.contains_key(who) && held.ended.len() >= self.participants {
-            sweep(&mut held.ended, now);
-            if held.ended.len() >= self.participants {
-                return Err(AuthError::TooManySignOuts);
-            }
+        if !held.has_room(who, self.participants, now) {
+            return Err(AuthError::TooManySignOuts);
         }
         let own = held.ended.entry(who.clone()).or_default();
         own.one_by_one.retain(|_, expires| now < *expires);
@@ -139,46 +140,60 @@ impl SignOuts {
         Ok(self.keep(&mut held, &Line { participant: who.clone(), what, expires }, now))
     }
 
-    /// Takes in what another gateway, or this one, has told of a participant. What makes no sense is passed over.
-    pub(super) fn hear(&self, told: &[u8], now: Timestamp) {
+    /// Takes in what another gateway, or this one, has told of a participant, and says whether that is news. What makes no sense is passed
+    /// over.
+    pub(super) fn hear(&self, told: &[u8], now: Timestamp) -> bool {
         let Ok(told) = serde_json::from_slice::<Told>(told) else {
-            return tracing::warn!("what is kept of somebody's sign-outs cannot be read");
+            tracing::warn!("what is kept of somebody's sign-outs cannot be read");
+            return false;
         };
+        let mut heard = Ended::of(&told, now);
         let mut held = self.held();
+        if heard.matters() && !held.has_room(&told.participant, self.participants, now) {
+            tracing::warn!("too many people have signed out to tell them apart, so everybody has");
+            let until = Some(heard.end_all(Timestamp(0)));
+            let is_news = held.everybody < until;
+            held.everybody = held.everybody.max(until);
+            return is_news;
+        }
         let own = held.ended.entry(told.participant.clone()).or_default();
+        let before = own.clone();
         own.merge(&told, now);
-        let (matters, is_told) = (own.matters(), *own == Ended::of(&told, now));
+        let (matters, is_told, is_news) = (own.matters(), *own == heard, *own != before);
         if !matters {
             held.ended.remove(&told.participant);
         }
         if is_told {
             held.untold.remove(&told.participant);
         }
+        is_news
     }
 
-    /// What the others must be told of a participant, with what they know; `None` where they know all.
+    /// What the others must be told of a participant, with what they know; `None` where they know all, which is noted.
     pub(super) fn tell(&self, who: &ParticipantId, known: Option<&[u8]>, now: Timestamp) -> Option<Vec<u8>> {
         let known = known.and_then(|known| serde_json::from_slice::<Told>(known).ok());
         let mut all = known.as_ref().map(|known| Ended::of(known, now)).unwrap_or_default();
         let before = all.clone();
-        all.merge(&self.held().ended.get(who)?.told(who), now);
-        if known.is_some() && all == before {
+        // Locked until it is noted: a sign-out that comes meanwhile is not known.
+        let mut held = self.held();
+        let own = held.ended.get(who).map(|own| own.told(who));
+        if let Some(own) = &own {
+            all.merge(own, now);
+        }
+        if own.is_none() || (known.is_some() && all == before) {
+            held.untold.remove(who);
             return None;
         }
+        drop(held);
         if all.one_by_one.len() > self.per_participant {
             all.end_all(now);
         }
         Some(serde_json::to_vec(&all.told(who)).expect("ids and numbers are plain JSON"))
     }
 
-    /// Notes whether the others know of a participant what is known here.
-    pub(super) fn note(&self, who: &ParticipantId, is_told: bool) {
-        let mut held = self.held();
-        if is_told {
-            held.untold.remove(who);
-        } else {
-            held.untold.insert(who.clone());
-        }
+    /// Whether the others may not know of a participant's sign-outs.
+    pub(super) fn is_untold(&self, who: &ParticipantId) -> bool {
+        self.held().untold.contains(who)
     }
 
     /// Whose sign-outs the others may not know of.
@@ -189,13 +204,33 @@ impl SignOuts {
     fn keep(&self, held: &mut Held, line: &Line, now: Timestamp) -> io::Result<()> {
         let matter: usize = held.ended.values().map(|ended| ended.one_by_one.len() + 1).sum();
         if held.lines > 2 * matter + SLACK {
-            sweep(&mut held.ended, now);
+            held.sweep(now);
             (held.file, held.lines) = write(&self.path, &held.ended)?;
             return Ok(());
         }
         held.file.write_all(&text(line))?;
         held.lines += 1;
         held.file.sync_data()
+    }
+}
+
+impl Held {
+    /// Whether a participant is remembered, or can be.
+    fn has_room(&mut self, who: &ParticipantId, most: usize, now: Timestamp) -> bool {
+        if self.ended.len() >= most && !self.ended.contains_key(who) {
+            self.sweep(now);
+            return self.ended.len() < most;
+        }
+        true
+    }
+
+    /// Forgets what does not matter any more.
+    fn sweep(&mut self, now: Timestamp) {
+        self.ended.retain(|_, own| {
+            own.forget(now);
+            own.matters()
+        });
+        self.untold.retain(|who| self.ended.contains_key(who));
     }
 }
 
@@ -258,13 +293,6 @@ fn began(id: Uuid) -> Option<Timestamp> {
     Some(Timestamp(seconds * 1000 + u64::from(nanos) / 1_000_000))
 }
 
-fn sweep(ended: &mut HashMap<ParticipantId, Ended>, now: Timestamp) {
-    ended.retain(|_, own| {
-        own.forget(now);
-        own.matters()
-    });
-}
-
 fn text(line: &Line) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(line).expect("a line has nothing that cannot be JSON");
     bytes.push(b'\n');
@@ -316,4 +344,15 @@ fn write(path: &Path, ended: &HashMap<ParticipantId, Ended>) -> io::Result<(File
         File::open(folder)?.sync_all()?;
     }
     Ok((file, lines))
+}
+
+#[cfg(test)]
+impl SignOuts {
+    pub(super) fn with_room_for(participants: usize, data: &Path, now: Timestamp) -> io::Result<Self> {
+        Ok(Self { participants, ..Self::open(data, true, now)? })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.held().ended.len()
+    }
 }

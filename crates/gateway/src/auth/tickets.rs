@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use aws_lc_rs::digest::{SHA256, digest};
-use salon_log::nats::Nats;
 use salon_protocol::{ParticipantId, Timestamp, TopicName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,6 +15,7 @@ use serde_json::{Map, Value};
 use super::keys::{hex, random};
 use super::token::{claims, read_claims};
 use super::{AuthError, Grant};
+use crate::nodes::Nodes;
 
 /// How long a ticket works.
 const LIFETIME_MS: u64 = 30_000;
@@ -37,7 +37,7 @@ pub struct Tickets {
     per_participant: usize,
     in_all: usize,
     /// Where they are kept for all nodes.
-    shared: Option<Arc<Nats>>,
+    shared: Option<Arc<Nodes>>,
 }
 
 /// Three views of the same tickets: each serial is in `tickets` once, in `by_digest` once, and in its participant's queue once.
@@ -109,16 +109,16 @@ impl Tickets {
     }
 
     /// Those of all nodes that share a log, where there is one.
-    pub(crate) fn of(shared: Option<Arc<Nats>>) -> Self {
+    pub(crate) fn of(shared: Option<Arc<Nodes>>) -> Self {
         Self { shared, ..Self::default() }
     }
 
     /// A new ticket, that works at every node.
     pub(crate) async fn give(&self, grant: &Grant, topic: &TopicName, now: Timestamp) -> Result<String, AuthError> {
         let text = self.issue(grant, topic, now)?;
-        if let Some(log) = &self.shared {
+        if let Some(nodes) = &self.shared {
             let value = serde_json::to_vec(&Shared::new(grant, topic, now)).expect("plain JSON");
-            let kept = log.put_ticket(&hex(&digest_of(&text)), value).await;
+            let kept = nodes.log().put_ticket(&hex(&digest_of(&text)), value).await;
             kept.map_err(|_| AuthError::TicketsUnavailable)?;
         }
         Ok(text)
@@ -126,13 +126,13 @@ impl Tickets {
 
     /// The grant a ticket of any node stands for. Whatever the answer, the ticket is used up.
     pub(crate) async fn take(&self, text: &str, topic: &TopicName, now: Timestamp) -> Result<Grant, AuthError> {
-        let Some(log) = &self.shared else { return self.redeem(text, topic, now) };
+        let Some(nodes) = &self.shared else { return self.redeem(text, topic, now) };
         if text.len() != 2 * BYTES {
             return Err(AuthError::TicketUnknown);
         }
         let digest = digest_of(text);
         drop(self.held().take(&digest));
-        let taken = log.take_ticket(&hex(&digest)).await.map_err(|_| AuthError::TicketsUnavailable)?;
+        let taken = nodes.log().take_ticket(&hex(&digest)).await.map_err(|_| AuthError::TicketsUnavailable)?;
         let shared = taken.and_then(|value| serde_json::from_slice::<Shared>(&value).ok());
         shared.ok_or(AuthError::TicketUnknown)?.ticket(digest)?.judge(topic, now)
     }

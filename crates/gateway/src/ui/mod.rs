@@ -15,13 +15,13 @@ use axum::Router;
 use axum::http::{HeaderMap, Method};
 use axum::routing::get;
 use salon_log::ReadError;
-use salon_log::nats::Nats;
 use salon_protocol::Timestamp;
 
 use crate::auth::{AuthError, Grant, Links, LocalKey, SignIns, Visit};
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::http::Problem;
+use crate::nodes::Nodes;
 
 use cookie::Cookie;
 use failures::Failures;
@@ -40,11 +40,11 @@ impl Ui {
         config: &Config,
         local: &LocalKey,
         links: Links,
-        log: Option<Arc<Nats>>,
+        nodes: Option<Arc<Nodes>>,
         now: Timestamp,
     ) -> io::Result<Self> {
         Ok(Self {
-            sign_ins: SignIns::open(local, &config.data, log, now)?,
+            sign_ins: SignIns::open(local, &config.data, nodes, now)?,
             links,
             cookie: Cookie::new(config, local),
             // Where addresses are not counted they say nothing: everybody comes from a proxy's.

@@ -1,7 +1,12 @@
 //! What nodes ask one another: a question to every other node that lives, answered at once from what that node knows. Nothing is stored.
 //!
+//! Invariant: a node counts once, by a reply subject of its own, whatever comes there. One that lives and does not answer is told apart
+//! from those that know nothing. One at which nobody listens, as the NATS servers have it, has ended, has not begun, or is cut off from
+//! them; it is not waited for.
+//!
 //! Deliberately absent: what is asked. That is between the gateways, who trust whoever their NATS account lets in.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,67 +16,121 @@ use futures_util::{FutureExt, StreamExt};
 
 use super::{Nats, PAUSE, Shared};
 
-/// How long an answer is waited for. A node whose process is gone is not waited for: the server says that nobody listens there.
+/// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest question and the longest answer.
 const MOST_BYTES: usize = 64 * 1024;
 
 impl Nats {
-    /// Asks every other node that lives, and gives the answers of those that gave one in time. Ready at once where there is no other.
-    pub fn ask_others(&self, question: Vec<u8>) -> BoxFuture<'static, Vec<Bytes>> {
+    /// Asks every other node that lives, and gives their answers; `None` where one of them gave none in time. Ready at once where there is
+    /// no other.
+    pub fn ask_others(&self, question: Vec<u8>) -> BoxFuture<'static, Option<Vec<Bytes>>> {
         let (shared, question) = (self.shared.clone(), Bytes::from(question));
         let others = shared.nodes.others();
-        if others.is_empty() || question.len() > MOST_BYTES {
-            return std::future::ready(Vec::new()).boxed();
+        if others.is_empty() {
+            return std::future::ready(Some(Vec::new())).boxed();
+        }
+        if question.len() > MOST_BYTES {
+            return std::future::ready(None).boxed();
         }
         async move { shared.ask_nodes(&others, question).await }.boxed()
     }
 
-    /// Answers what other nodes ask, from now on and for as long as the log is open. `None` is no answer.
-    pub fn answer_others(&self, answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) {
+    /// Answers what other nodes ask, from now on and for as long as the log is open.
+    pub fn answer_others(&self, answer: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) {
         self.spawn(self.shared.clone().answer(answer));
     }
 }
 
-impl Shared {
-    async fn ask_nodes(&self, nodes: &[String], question: Bytes) -> Vec<Bytes> {
-        let (client, names) = (&self.link.client, &self.link.names);
-        let reply = names.answer(&client.new_inbox());
-        let (mut answers, mut unheard) = (Vec::new(), 0_usize);
-        let hearing = async {
-            let Ok(mut told) = client.subscribe(reply.clone()).await else { return };
-            for node in nodes {
-                let asked = client.publish_with_reply(names.ask(node), reply.clone(), question.clone()).await;
-                unheard += usize::from(asked.is_ok());
-            }
-            while unheard > 0
-                && let Some(message) = told.next().await
-            {
-                unheard -= 1;
-                // One with a status is the server's: nobody listens there.
-                if message.status.is_none() && message.payload.len() <= MOST_BYTES {
-                    answers.push(message.payload);
-                }
-            }
-        };
-        if tokio::time::timeout(PATIENCE, hearing).await.is_err() {
-            tracing::debug!(unheard, "some gateways did not answer in time");
-        }
-        answers
+/// The answers to one question, and who has yet to answer.
+struct Answers<'a> {
+    /// What the reply subjects begin with.
+    reply: String,
+    unheard: HashSet<&'a str>,
+    told: Vec<Bytes>,
+}
+
+impl<'a> Answers<'a> {
+    fn of(nodes: &'a [String], reply: String) -> Self {
+        Self { reply, unheard: nodes.iter().map(String::as_str).collect(), told: Vec::new() }
     }
 
-    async fn answer(self: Arc<Self>, answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) {
+    /// Where one node answers.
+    fn place(&self, node: &str) -> String {
+        format!("{}.{node}", self.reply)
+    }
+
+    /// Something came: an answer, or the server's word that nobody listens there.
+    fn hear(&mut self, subject: &str, is_answer: bool, payload: Bytes) {
+        let node = subject.strip_prefix(&*self.reply).and_then(|rest| rest.strip_prefix('.'));
+        // What cannot be taken in is no answer.
+        if payload.len() <= MOST_BYTES && node.is_some_and(|node| self.unheard.remove(node)) && is_answer {
+            self.told.push(payload);
+        }
+    }
+}
+
+impl Shared {
+    async fn ask_nodes(&self, nodes: &[String], question: Bytes) -> Option<Vec<Bytes>> {
+        let (client, names) = (&self.link.client, &self.link.names);
+        let mut answers = Answers::of(nodes, names.answer(&client.new_inbox()));
+        let hearing = async {
+            let Ok(mut told) = client.subscribe(answers.place("*")).await else { return };
+            for node in nodes {
+                // One that cannot be asked does not answer.
+                let _ = client.publish_with_reply(names.ask(node), answers.place(node), question.clone()).await;
+            }
+            while !answers.unheard.is_empty()
+                && let Some(message) = told.next().await
+            {
+                answers.hear(&message.subject, message.status.is_none(), message.payload);
+            }
+        };
+        // Whether that came to its end or not, those who are unheard say so.
+        let _ = tokio::time::timeout(PATIENCE, hearing).await;
+        if !answers.unheard.is_empty() {
+            tracing::debug!(unheard = ?answers.unheard, "some gateways did not answer in time");
+        }
+        answers.unheard.is_empty().then_some(answers.told)
+    }
+
+    async fn answer(self: Arc<Self>, answer: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) {
         loop {
             if let Ok(mut questions) = self.link.client.subscribe(self.link.names.ask(&self.node)).await {
                 while let Some(message) = questions.next().await {
-                    let Some(reply) = message.reply.filter(|_| message.payload.len() <= MOST_BYTES) else { continue };
-                    if let Some(answer) = answer(&message.payload) {
-                        // Whoever asked does without, when it cannot be told.
-                        let _ = self.link.client.publish(reply, answer.into()).await;
+                    if let Some(reply) = message.reply.filter(|_| message.payload.len() <= MOST_BYTES) {
+                        // Whoever asked takes it for silence, when it cannot be told.
+                        let _ = self.link.client.publish(reply, answer(&message.payload).into()).await;
                     }
                 }
             }
             tokio::time::sleep(PAUSE).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_counts_once_and_only_where_it_was_asked() {
+        let nodes = ["n1".to_owned(), "n2".to_owned(), "n3".to_owned()];
+        let mut answers = Answers::of(&nodes, "salon.answer.q".into());
+        let mut hear = |subject: &str, is_answer, payload: &'static [u8]| {
+            answers.hear(subject, is_answer, Bytes::from_static(payload));
+            (answers.unheard.len(), answers.told.len())
+        };
+        assert_eq!(hear("salon.answer.q.n1", true, b"one"), (2, 1));
+        assert_eq!(hear("salon.answer.q.n1", true, b"again"), (2, 1), "it has answered");
+        for elsewhere in
+            ["salon.answer.q", "salon.answer.q.", "salon.answer.q.n4", "salon.answer.qn2", "salon.answer.r.n2"]
+        {
+            assert_eq!(hear(elsewhere, true, b"?"), (2, 1), "{elsewhere}");
+        }
+        assert_eq!(hear("salon.answer.q.n2", true, &[0; MOST_BYTES + 1]), (2, 1), "too long to be taken in");
+        assert_eq!(hear("salon.answer.q.n2", false, b""), (1, 1), "nobody listens there");
+        assert_eq!(hear("salon.answer.q.n3", true, b"three"), (0, 2));
+        assert_eq!(answers.told, ["one", "three"]);
     }
 }

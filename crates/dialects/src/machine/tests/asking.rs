@@ -180,10 +180,10 @@ fn what_is_replied_in_the_clients_name_waits_for_the_room() {
     assert_snapshot!(armed().act(script), @r#"
     ↩ bob s-4 re q1 {"id":5,"result":{"tools":[{"name":"arm.move","description":"Moves","inputSchema":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]},"_meta":{"salon/permissions":["drive"]}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
     ↩ carol s-5 re q2 {"id":5,"result":{}}
-    ↩ bob s-6 re q1 {"id":5,"result":{"tools":[{"name":"arm.move","description":"Moves","inputSchema":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]},"_meta":{"salon/permissions":["drive"]}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
-    ↩ carol s-7 re q2 {"id":5,"result":{}}
-    ↩ bob s-8 re q1 {"id":5,"result":{"tools":[{"name":"arm.move","description":"Moves","inputSchema":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]},"_meta":{"salon/permissions":["drive"]}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
-    ↩ bob s-9 re q3 {"id":5,"result":{}}
+    ↩ bob s-4 re q1 {"id":5,"result":{"tools":[{"name":"arm.move","description":"Moves","inputSchema":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]},"_meta":{"salon/permissions":["drive"]}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
+    ↩ carol s-5 re q2 {"id":5,"result":{}}
+    ↩ bob s-4 re q1 {"id":5,"result":{"tools":[{"name":"arm.move","description":"Moves","inputSchema":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]},"_meta":{"salon/permissions":["drive"]}},{"name":"echo.say","inputSchema":{"type":"object"}}]}}
+    ↩ bob s-6 re q3 {"id":5,"result":{}}
     "#);
 }
 
@@ -307,6 +307,40 @@ fn no_more_of_the_room_is_heard_than_can_be_judged() {
 }
 
 #[test]
+fn questions_are_bounded_even_if_nobody_waits_for_them_any_more() {
+    let mut play = armed().after("judge-later");
+    for number in 0..super::super::service::MOST_JUDGED {
+        assert!(play.door.ready());
+        play.run(&format!(r#"bob? q{number} tools/call {{"name":"arm.move","arguments":{{"x":1}}}}"#));
+        play.run(if number % 2 == 0 { r#"bob! notifications/cancelled {"requestId":5}"# } else { "leave bob" });
+    }
+    assert!(!play.door.ready(), "so many questions are under way");
+    play.told.clear();
+    play.run(r#"carol? c1 tools/call {"name":"echo.say"}"#);
+    assert!(play.told.starts_with(r#"← {"header":{"id":"c1""#), "no call is before it: {}", play.told);
+    play.told.clear();
+    play.run("judge");
+    assert!(!play.told.contains("← ") && !play.told.contains("↩ "), "nobody waits for them: {}", play.told);
+    assert!(play.door.ready());
+}
+
+#[test]
+fn calls_that_one_request_had_the_gateway_make_keep_their_places() {
+    let script = r#"
+        permit bob drive
+        judge-later
+        system:gateway? q1 tools/call {"name":"arm.move","arguments":{"x":1},"_meta":{"salon/onBehalfOf":"bob","salon/request":"r"}}
+        carol? q2 tools/call {"name":"echo.say"}
+        system:gateway? q3 tools/call {"name":"arm.move","arguments":{"x":1},"_meta":{"salon/onBehalfOf":"bob","salon/request":"r"}}
+        judge
+    "#;
+    let told = armed().act(script);
+    let asked: Vec<_> = told.lines().filter_map(|line| line.strip_prefix(r#"← {"header":{"id":"q"#)).collect();
+    let asked: Vec<_> = asked.iter().map(|line| &line[..1]).collect();
+    assert_eq!(asked, ["1", "2", "3"], "{told}");
+}
+
+#[test]
 fn an_answer_that_could_not_be_stored_is_given_when_it_can_be() {
     let script = r#"
         outage
@@ -318,6 +352,7 @@ fn an_answer_that_could_not_be_stored_is_given_when_it_can_be() {
     let told = armed().act(script);
     let answers: Vec<_> = told.lines().filter(|line| line.contains("re q1")).collect();
     assert_eq!(answers.len(), 2, "{told}");
+    assert_eq!(answers[0], answers[1], "it may have been stored, so it keeps its id");
     let states: Vec<_> = told.lines().filter(|line| line.contains(r#""outage":{"#)).collect();
     assert!(states[0].contains(r#""over":false"#) && states[1].contains(r#""over":true"#), "{told}");
     assert_eq!(states.len(), 2, "{told}");
