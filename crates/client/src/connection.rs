@@ -4,7 +4,7 @@
 //! Invariants: an envelope is heard once, in the topic's order, however many connections it took; what was sent is sent again
 //! under the same id until the room has answered, so it is stored once. Nothing waits here for a listener: those read the ring.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,6 +71,14 @@ impl Purpose {
     }
 }
 
+/// What is held back: the gateway found us too fast, or could store nothing. Nothing new is sent meanwhile.
+pub(crate) struct Delayed {
+    /// When to send again.
+    pub(crate) due: Instant,
+    /// What the gateway did not take, which it need not tell in the order in which it was sent.
+    pub(crate) refused: HashSet<EnvelopeId>,
+}
+
 /// How one connection ended.
 enum Parting {
     Left,
@@ -91,8 +99,7 @@ pub(crate) struct Connection {
     backoff: Option<Backoff>,
     orders: mpsc::Receiver<Order>,
     pub(crate) unheard: VecDeque<Order>,
-    /// From which order on to send again, and when: the gateway found us too fast, or could store nothing.
-    pub(crate) delayed: Option<(Instant, EnvelopeId)>,
+    pub(crate) delayed: Option<Delayed>,
     /// How often in a row coming back did not last.
     attempt: u32,
     pub(crate) own: Recent,
@@ -208,7 +215,8 @@ impl Connection {
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let taking = out.waiting.is_empty() && self.delayed.is_none() && self.unheard.len() < UNHEARD;
-            let due = self.delayed.as_ref().map(|(due, _)| *due);
+            // Not while the last time is still going out: that would pile up at a gateway that reads slowly.
+            let due = self.delayed.as_ref().map(|delayed| delayed.due).filter(|_| out.waiting.is_empty());
             // Listening comes last: a room that never falls silent must not keep this participant from speaking.
             tokio::select! { biased;
                 () = shared.leave.cancelled() => {
@@ -227,10 +235,7 @@ impl Connection {
                     }
                 }
                 () = async { tokio::time::sleep_until(due.unwrap_or(heard_at)).await }, if due.is_some() => {
-                    let first = self.delayed.take().map(|(_, first)| first);
-                    // With everything behind it, so that what was taken meanwhile is not the only thing out of order.
-                    let orders = self.unheard.iter().skip_while(|order| Some(&order.id) != first.as_ref());
-                    out.waiting.extend(orders.map(|order| Frame::text(order.text.as_str())));
+                    self.send_again(&mut out);
                 }
                 frame = stream.next() => {
                     heard_at = Instant::now();
@@ -268,8 +273,21 @@ impl Connection {
         }
     }
 
+    /// Sends what was held back.
+    fn send_again(&mut self, out: &mut Outbox) {
+        let Some(Delayed { refused, .. }) = self.delayed.take() else { return };
+        // Whoever was told that a call has failed must not find it carried out later. What was not refused is still answered.
+        self.unheard.retain(|order| !refused.contains(&order.id) || self.shared.is_wanted(order));
+        // With everything behind it, so that what was taken meanwhile is not the only thing out of order. Of what was refused, some may
+        // be stored all the same and heard by now.
+        let orders = self.unheard.iter().skip_while(|order| !refused.contains(&order.id));
+        let wanted = orders.filter(|order| self.shared.is_wanted(order));
+        out.waiting.extend(wanted.map(|order| Frame::text(order.text.as_str())));
+    }
+
     /// Sends what is still waiting, and closes.
     async fn say_goodbye(&mut self, mut out: Outbox, mut stream: SplitStream<Socket>) {
+        self.send_again(&mut out);
         self.orders.close();
         while let Ok(order) = self.orders.try_recv() {
             self.send(order, &mut out);

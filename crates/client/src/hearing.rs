@@ -1,13 +1,14 @@
 //! Sorting what the gateway sends: echoes and refusals to whoever published, answers and progress to whoever asked, and everything
 //! to the ring.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use salon_protocol::{Code, Envelope, EnvelopeId, Kind, Message, PresenceEvent, Refusal};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::connection::{Connection, Order, SLOW_DOWN, WAIT_OUT};
+use crate::connection::{Connection, Delayed, Order, SLOW_DOWN, WAIT_OUT};
 use crate::shared::{Link, lock};
 use crate::{Event, PublishError};
 
@@ -136,7 +137,8 @@ impl Connection {
             _ => None,
         };
         if let Some(wait) = wait.filter(|_| self.unheard.iter().any(|order| order.id == *id)) {
-            self.delayed.get_or_insert_with(|| (Instant::now() + wait, id.clone()));
+            let anew = || Delayed { due: Instant::now() + wait, refused: HashSet::new() };
+            self.delayed.get_or_insert_with(anew).refused.insert(id.clone());
             return;
         }
         let known = self.unheard.iter().any(|order| order.id == *id) || lock(&self.shared.calls).contains_key(id);
@@ -156,8 +158,8 @@ impl Connection {
             was_stalled
         });
         if was_stalled {
-            if let Some((due, _)) = &mut self.delayed {
-                *due = Instant::now();
+            if let Some(delayed) = &mut self.delayed {
+                delayed.due = Instant::now();
             }
             self.shared.show(Event::Recovered);
         }

@@ -203,7 +203,13 @@ impl Room {
 
     /// Publishes, and returns when the envelope has been stored and has its place in the room's order.
     ///
-    /// A lost connection delays this; the envelope keeps its id and is stored once.
+    /// A lost connection delays this, and so does a gateway that can store nothing for now ([`Link::Stalled`]), for as long as that
+    /// lasts: the envelope is sent again under the same id, and stored once. Whoever does not want to wait so long sets a time of their
+    /// own; the envelope is sent and may be stored all the same.
+    ///
+    /// What is published after this has returned comes behind it. Of envelopes that are under way at the same time, one that is refused
+    /// for now and sent again can come to stand behind others that were sent after it, but what has not been sent yet waits for it. One
+    /// that the gateway knows to be lost where something later is stored already is refused, and not sent again.
     pub async fn publish(&self, outgoing: Outgoing) -> Result<Arc<Envelope>, PublishError> {
         let (id, text) = self.compose(&outgoing);
         let (heard, stored) = oneshot::channel();

@@ -135,7 +135,8 @@ export class Connection extends Watched {
     }
     return new Promise((resolve, reject) => {
       this.outbox.set(id, { text, resolve, reject });
-      if (this.state.name === 'live') this.socket?.send(text);
+      // Nothing overtakes what is held back.
+      if (this.state.name === 'live' && this.again === null) this.socket?.send(text);
       this.changed();
     });
   }
@@ -221,6 +222,8 @@ export class Connection extends Watched {
 
   /** What was sent before may have arrived; the same bytes again are taken for the same. */
   sendAgain() {
+    this.platform.never(this.again);
+    this.again = null;
     for (const { text } of this.outbox.values()) this.socket?.send(text);
   }
 

@@ -170,6 +170,31 @@ test('what could not be stored for a moment is sent again after it', async () =>
   assert.equal((await sent).id, 'm');
 });
 
+test('nothing overtakes what is held back', async () => {
+  const { world, connection } = await entered();
+  const note = { payload: { jsonrpc: '2.0', method: 'notifications/x' } };
+  const refuse = (id) => world.say({ ...outage, correlation_id: id, payload: { event: 'error', code: 'closing', message: 'not now' } });
+  const ids = () => world.socket.sent.splice(0).map(({ id }) => id);
+  const all = [connection.send({ id: '1', ...note })];
+  refuse('1');
+  assert.equal(connection.state.name, 'live', 'no outage is told of');
+  all.push(connection.send({ id: '2', ...note }));
+  assert.deepEqual(ids(), ['1']);
+  await world.ring();
+  assert.deepEqual(ids(), ['1', '2']);
+  // An outage that is over sooner than the wait ends it, and nothing is held back any more.
+  refuse('1');
+  world.say(outage);
+  world.say(ready);
+  assert.deepEqual(ids(), ['1', '2']);
+  all.push(connection.send({ id: '3', ...note }));
+  const sent = ['1', '2', '3'];
+  assert.deepEqual(ids(), ['3']);
+  for (const id of sent) world.say({ id, from: 'alice', ...note });
+  assert.deepEqual((await Promise.all(all)).map(({ id }) => id), sent);
+  assert.equal(connection.waiting, 0);
+});
+
 test('waiting grows, says when it ends, and can be cut short', async () => {
   const { world, connection } = await entered();
   const waits = [];

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use salon_client::{Backoff, Client, Dial, Event, Events, Gateway, PublishError, Room, StaticToken, Wire};
-use salon_protocol::{Code, Kind};
+use salon_client::{Backoff, Client, Dial, Event, Events, Gateway, Room, StaticToken, Wire};
+use salon_protocol::Kind;
 use tokio::net::TcpStream;
 
 use super::crowd::{Crowd, GATEWAYS};
@@ -54,26 +54,23 @@ pub(crate) async fn stay(name: String, token: String, topic: usize, crowd: Arc<C
     let mut record = Record { name: name.clone(), topic, ..Record::default() };
     let (said, heard) = tokio::join!(speak(&room, topic, &name, &crowd), listen(events));
     crowd.left(topic, &name);
-    (record.acknowledged, record.doubtful) = said.map_err(complain)?;
+    record.acknowledged = said.map_err(complain)?;
     record.seen = heard.map_err(complain)?;
     record.reached_the_end = true;
     Ok(record)
 }
 
-/// Says one thing after the other; what was stored, and how much may have been.
-async fn speak(room: &Room, topic: usize, name: &str, crowd: &Crowd) -> Result<(HashSet<String>, usize), Failure> {
-    let (mut acknowledged, mut doubtful) = (HashSet::new(), 0);
+/// Says one thing after the other, and waits each out; what was stored.
+async fn speak(room: &Room, topic: usize, name: &str, crowd: &Crowd) -> Result<HashSet<String>, Failure> {
+    let mut acknowledged = HashSet::new();
     let mut beat = every(BEAT);
     while crowd.is_open() {
         beat.tick().await;
-        match room.say("still here").await {
-            Ok(envelope) => drop(acknowledged.insert(envelope.id().to_string())),
-            Err(PublishError::Refused(refusal)) if refusal.code == Code::Closing => doubtful += 1,
-            Err(error) => return Err(error.to_string()),
-        }
+        let envelope = room.say("still here").await.map_err(|error| error.to_string())?;
+        acknowledged.insert(envelope.id().to_string());
     }
     crowd.is_done(topic, name);
-    Ok((acknowledged, doubtful))
+    Ok(acknowledged)
 }
 
 async fn listen(mut events: Events) -> Result<Vec<Seen>, Failure> {

@@ -17,8 +17,6 @@ pub(crate) struct Record {
     pub(crate) acknowledged: HashSet<String>,
     /// What it said more than once.
     pub(crate) again: HashSet<String>,
-    /// How much it was refused and did not say again, though it may have been stored.
-    pub(crate) doubtful: usize,
     pub(crate) reached_the_end: bool,
 }
 
@@ -47,7 +45,7 @@ pub(crate) fn check(history: &[Seen], records: &[Record], connected: &BTreeSet<S
 fn kept_once(history: &[Seen], record: &Record) -> Result<(), Failure> {
     let kept: Vec<_> = history.iter().filter(|entry| entry.from == record.name).map(|entry| &entry.id).collect();
     let found = kept.iter().filter(|id| record.acknowledged.contains(**id)).count();
-    if found < record.acknowledged.len() || kept.len() > found + record.doubtful {
+    if found < record.acknowledged.len() || kept.len() > found {
         let (name, acknowledged) = (&record.name, record.acknowledged.len());
         return Err(format!("of {name}, {acknowledged} were acknowledged and {} kept, {found} of those", kept.len()));
     }

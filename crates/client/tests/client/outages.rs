@@ -1,0 +1,199 @@
+//! What is held back while a gateway can store nothing. The gateway is played by hand: what matters happens between two of its frames.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use futures_util::future::{BoxFuture, join_all};
+use futures_util::{FutureExt, SinkExt, StreamExt};
+use salon_client::{Client, Dial, Events, Gateway, Room, StaticToken, Wire};
+use salon_testkit::within;
+use serde_json::{Value, json};
+use tokio::io::DuplexStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::stage::{heard, id, topic};
+
+/// Leads to one connection.
+struct Once(Mutex<Option<DuplexStream>>);
+
+impl Dial for Once {
+    fn dial(&self) -> BoxFuture<'_, io::Result<Box<dyn Wire>>> {
+        let wire = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let dialled = wire.map(|wire| Box::new(wire) as Box<dyn Wire>).ok_or(io::ErrorKind::NotConnected.into());
+        Box::pin(std::future::ready(dialled))
+    }
+}
+
+/// The gateway's end of it.
+struct Played(WebSocketStream<DuplexStream>);
+
+impl Played {
+    async fn send(&mut self, envelope: &Value) {
+        let sending = self.0.send(Message::text(envelope.to_string()));
+        within("a frame to be taken", sending).await.unwrap().unwrap();
+    }
+
+    /// What the gateway says of itself, or of something that was sent.
+    async fn tell(&mut self, about: Option<&Value>, payload: Value) {
+        let mut told = json!({ "protocol": "mcp-x/v0", "id": "word", "ts": "2025-08-17T14:00:00Z", "from": "system:gateway",
+            "to": ["alice"], "kind": "system", "payload": payload });
+        if let Some(about) = about {
+            told["correlation_id"] = about["id"].clone();
+        }
+        self.send(&told).await;
+    }
+
+    async fn refuse(&mut self, sent: &Value) {
+        self.tell(Some(sent), json!({ "event": "error", "code": "closing", "message": "not now" })).await;
+    }
+
+    /// Makes sure that everything before has been heard.
+    async fn reach(&mut self, events: &mut Events) {
+        let payload = json!({ "jsonrpc": "2.0", "method": "notifications/chat/message", "params": { "text": "hear" } });
+        let envelope = json!({ "protocol": "mcp-x/v0", "id": "hear", "ts": "2025-08-17T14:00:00Z", "from": "bob", "to": [],
+            "kind": "mcp", "payload": payload });
+        self.send(&envelope).await;
+        assert_eq!(heard(events).await.unwrap(), "hear");
+    }
+
+    async fn next(&mut self) -> Value {
+        within("a frame", async {
+            loop {
+                if let Message::Text(text) = self.0.next().await.unwrap().unwrap() {
+                    return serde_json::from_str(text.as_str()).unwrap();
+                }
+            }
+        })
+        .await
+        .unwrap()
+    }
+
+    /// The next chat lines, whole.
+    async fn lines<const N: usize>(&mut self, texts: [&str; N]) -> [Value; N] {
+        let mut lines = [const { Value::Null }; N];
+        for (line, text) in lines.iter_mut().zip(texts) {
+            *line = self.next().await;
+            assert_eq!(line["payload"]["params"]["text"], text, "{line}");
+        }
+        lines
+    }
+
+    /// Reads on until the other end has gone.
+    async fn see_off(mut self) {
+        within("the end", async { while let Some(Ok(_)) = self.0.next().await {} }).await.unwrap();
+    }
+}
+
+async fn alice() -> (Room, Events, Played) {
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let client = Client::new(Gateway::through(Once(Mutex::new(Some(near)))), StaticToken::new("any"));
+    let joining = client.room(topic()).answer_by_hand().once().join_listening();
+    let playing = async {
+        let mut played = Played(tokio_tungstenite::accept_async(far).await.unwrap());
+        let welcome = json!({ "event": "welcome", "participant_id": "alice", "participants": [], "history": {} });
+        played.tell(None, welcome).await;
+        played
+    };
+    let (joined, played) = within("alice to enter", async { tokio::join!(joining, playing) }).await.unwrap();
+    let (room, events) = joined.unwrap();
+    (room, events, played)
+}
+
+/// Says several things without waiting for the one before.
+fn say<const N: usize>(room: &Room, texts: [&'static str; N]) -> impl Future<Output = ()> + use<N> {
+    let room = room.clone();
+    let saying = tokio::spawn(async move { join_all(texts.map(|text| room.say(text))).await });
+    async {
+        let outcomes = within("everything to be stored", saying).await.unwrap().unwrap();
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    }
+}
+
+/// It was stored and its acknowledgement was late: the echo comes after the refusal.
+#[tokio::test]
+async fn what_was_refused_and_is_heard_all_the_same_keeps_nothing_else_back() {
+    let (room, _events, mut gateway) = alice().await;
+    let saying = say(&room, ["1", "2", "3"]);
+    let [one, two, _] = gateway.lines(["1", "2", "3"]).await;
+    gateway.refuse(&one).await;
+    gateway.refuse(&two).await;
+    gateway.send(&one).await;
+    for line in gateway.lines(["2", "3"]).await {
+        gateway.send(&line).await;
+    }
+    saying.await;
+    // Nothing is left to be held back, even where all of it was heard.
+    let saying = say(&room, ["4"]);
+    let [four] = gateway.lines(["4"]).await;
+    gateway.refuse(&four).await;
+    gateway.send(&four).await;
+    saying.await;
+    let saying = say(&room, ["5"]);
+    let [five] = gateway.lines(["5"]).await;
+    gateway.send(&five).await;
+    saying.await;
+    drop(room);
+    gateway.see_off().await;
+}
+
+#[tokio::test]
+async fn what_is_refused_is_sent_again_in_the_order_in_which_it_was_sent_and_nothing_overtakes_it() {
+    let (room, mut events, mut gateway) = alice().await;
+    let saying = say(&room, ["1", "2", "3"]);
+    let [one, _, three] = gateway.lines(["1", "2", "3"]).await;
+    gateway.refuse(&three).await;
+    gateway.refuse(&one).await;
+    gateway.reach(&mut events).await;
+    let later = say(&room, ["4"]);
+    for line in gateway.lines(["1", "2", "3", "4"]).await {
+        gateway.send(&line).await;
+    }
+    saying.await;
+    later.await;
+    drop(room);
+    gateway.see_off().await;
+}
+
+/// Its caller was told that it failed; nobody expects it to be carried out minutes later.
+#[tokio::test]
+async fn a_call_that_was_given_up_is_not_sent_again() {
+    let (room, _events, mut gateway) = alice().await;
+    let call = room.request(&id("bob"), "robot/move", &json!({})).await.unwrap();
+    let request = gateway.next().await;
+    assert_eq!(request["payload"]["method"], "robot/move");
+    drop(call);
+    let cancellation = gateway.next().await;
+    assert_eq!(cancellation["payload"]["method"], "notifications/cancelled");
+    gateway.refuse(&request).await;
+    gateway.refuse(&cancellation).await;
+    // It may have been stored all the same, so that it is withdrawn.
+    assert_eq!(gateway.next().await, cancellation);
+    gateway.send(&cancellation).await;
+    let saying = say(&room, ["after"]);
+    let [after] = gateway.lines(["after"]).await;
+    gateway.send(&after).await;
+    saying.await;
+    drop(room);
+    gateway.see_off().await;
+}
+
+#[tokio::test]
+async fn whoever_leaves_says_first_what_was_held_back() {
+    let (room, mut events, mut gateway) = alice().await;
+    let saying = say(&room, ["1"]);
+    let [one] = gateway.lines(["1"]).await;
+    gateway.refuse(&one).await;
+    gateway.reach(&mut events).await;
+    let speaker = room.clone();
+    let mut last = Box::pin(speaker.say("2"));
+    assert!(last.as_mut().now_or_never().is_none());
+    let leaving = tokio::spawn(room.leave());
+    for line in gateway.lines(["1", "2"]).await {
+        gateway.send(&line).await;
+    }
+    saying.await;
+    within("the last word", last).await.unwrap().unwrap();
+    gateway.see_off().await;
+    within("alice to leave", leaving).await.unwrap().unwrap();
+}
