@@ -208,8 +208,7 @@ impl Room {
     /// own; the envelope is sent and may be stored all the same.
     ///
     /// What is published after this has returned comes behind it. Of envelopes that are under way at the same time, one that is refused
-    /// for now and sent again can come to stand behind others that were sent after it, but what has not been sent yet waits for it. One
-    /// that the gateway knows to be lost where something later is stored already is refused, and not sent again.
+    /// for now and sent again can come to stand behind others that were sent after it, but what has not been sent yet waits for it.
     pub async fn publish(&self, outgoing: Outgoing) -> Result<Arc<Envelope>, PublishError> {
         let (id, text) = self.compose(&outgoing);
         let (heard, stored) = oneshot::channel();

@@ -1,7 +1,10 @@
 //! Topics on NATS of which nothing is kept: when they are forgotten, and what becomes of whoever comes meanwhile, or later.
+//!
+//! Every node looks after retention by itself when it starts and once a minute. So those that are to keep something keep it for an hour,
+//! and nothing is kept by one that is there for nothing else.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -9,11 +12,13 @@ use salon_log::nats::{Nats, Options};
 use salon_log::{AppendError, ReadError, Retention, RetentionRules, Span, Tailed, TopicLog};
 use salon_protocol::{Envelope, Position, TopicName};
 use salon_testkit::nats::{Servers, frame, program};
-use salon_testkit::within;
+use salon_testkit::{DEADLINE, within};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
+
+const LONG: Duration = Duration::from_secs(3600);
 
 fn options(servers: &Servers, age: Duration) -> Options {
     let retention = RetentionRules { default: Retention { age: Some(age), count: None }, topics: HashMap::new() };
@@ -58,22 +63,49 @@ async fn topics(log: &Nats) -> Vec<(String, u64)> {
     topics.into_iter().map(|topic| (topic.name.to_string(), topic.entries)).collect()
 }
 
-/// Applies the retention until the topics are these.
-async fn until(log: &Nats, wanted: &[(&str, u64)]) {
+/// Keeps nothing until the topics are these.
+async fn until(servers: &Servers, wanted: &[(&str, u64)]) {
+    let log = Nats::open(options(servers, Duration::ZERO)).await.expect("a node that keeps nothing");
     let applied = async {
         loop {
             log.trim_now().await.expect("retention is applied");
-            let found = topics(log).await;
+            let found = topics(&log).await;
             if found.iter().map(|(name, entries)| (name.as_str(), *entries)).eq(wanted.iter().copied()) {
                 return;
             }
         }
     };
     within("retention to have come so far", applied).await.expect("in time");
+    log.close().await;
+}
+
+/// The stream of the only topic.
+async fn stream(servers: &Servers) -> Value {
+    let listed = servers.ask("STREAM.LIST", &json!({ "subject": "salon.room.>" })).await.expect("an answer");
+    listed["streams"][0].clone()
+}
+
+/// Gives a stream other subjects.
+async fn rename(servers: &Servers, stream: &Value, subjects: Value) {
+    let mut config = stream["config"].clone();
+    config["subjects"] = subjects;
+    let name = config["name"].as_str().expect("a name");
+    let told = servers.ask(&format!("STREAM.UPDATE.{name}"), &config).await.expect("an answer");
+    assert!(told["error"].is_null(), "{told}");
+}
+
+/// A topic that has nothing in it any more.
+async fn emptied(servers: &Servers, log: &Nats) -> Value {
+    append(log, "room:a", line("e1")).await;
+    let stream = stream(servers).await;
+    let name = stream["config"]["name"].as_str().expect("a name");
+    let purged = servers.ask(&format!("STREAM.PURGE.{name}"), &json!({})).await.expect("an answer");
+    assert_eq!(purged["purged"], 1, "{purged}");
+    stream
 }
 
 async fn a_topic_is_forgotten_and_made_anew(servers: &Servers) {
-    let all = options(servers, Duration::from_millis(300));
+    let all = options(servers, LONG);
     let (one, two) = (Nats::open(all.clone()).await.expect("a node"), Nats::open(all).await.expect("a node"));
     let first = append(&one, "room:a", line("e1")).await;
     append(&one, "room:b", presence("join")).await;
@@ -82,12 +114,12 @@ async fn a_topic_is_forgotten_and_made_anew(servers: &Servers) {
         Some(Ok(Tailed::Entries(entries))) => assert_eq!(entries[0].position, first),
         other => panic!("{other:?}"),
     }
-    until(&one, &[("room:b", 0)]).await;
+    until(servers, &[("room:b", 0)]).await;
     assert_eq!(ids(&one, "room:a").await, [""; 0]);
     let standing = two.standing(&topic("room:b")).await.expect("a standing");
     assert_eq!(standing.present.len(), 1, "somebody present was forgotten");
 
-    // The same id again, on the node that was not told: it is new, and behind everything that was.
+    // The same id again, on a node that was not told: it is new, and behind everything that was.
     let again = append(&two, "room:a", line("e1")).await;
     assert!(again.offset > first.offset, "{again} is not behind {first}");
     let gap = within("a gap", tail.next()).await.expect("in time");
@@ -102,7 +134,7 @@ async fn a_topic_is_forgotten_and_made_anew(servers: &Servers) {
     // And so once more, now that everybody has left.
     append(&one, "room:b", presence("leave")).await;
     drop(tail);
-    until(&two, &[]).await;
+    until(servers, &[]).await;
     append(&one, "room:b", line("e2")).await;
     assert_eq!(ids(&two, "room:b").await, ["e2"]);
     assert!(two.standing(&topic("room:b")).await.expect("a standing").present.is_empty());
@@ -128,13 +160,12 @@ async fn nothing_is_left_of_a_topic_that_is_over_on_three_servers() {
 async fn what_is_forgotten_makes_room() {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
-    let options = Options { topics: 1, ..options(&servers, Duration::from_millis(1)) };
-    let log = Nats::open(options).await.expect("a log");
+    let log = Nats::open(Options { topics: 1, ..options(&servers, LONG) }).await.expect("a log");
     for n in 0..5 {
         append(&log, &format!("room:{n}"), line("e")).await;
         let refused = log.append(&topic("one:more"), line("e")).await.map(|appended| appended.entry);
         assert_eq!(refused, Err(AppendError::TooManyTopics(1)));
-        until(&log, &[]).await;
+        until(&servers, &[]).await;
     }
     let listed = servers.ask("STREAM.NAMES", &json!({ "subject": "salon.room.>" })).await.expect("an answer");
     assert_eq!(listed["total"], 0, "{listed}");
@@ -145,66 +176,90 @@ async fn what_is_forgotten_makes_room() {
     log.close().await;
 }
 
-/// A way to a server on which something is done before the first request of some kind passes.
-async fn way(port: u16, request: &'static str, meanwhile: impl Future<Output = ()> + Send + 'static) -> u16 {
+/// A way to a server on which something is done before the first request of some kind passes, if it then does. Tells of everything that
+/// passes.
+async fn way(
+    port: u16,
+    request: &'static str,
+    meanwhile: impl Future<Output = bool> + Send + 'static,
+) -> (String, mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let own = listener.local_addr().expect("an address").port();
+    let (tell, told) = mpsc::unbounded_channel();
     tokio::spawn(async move {
-        let (client, _) = listener.accept().await.expect("a connection");
-        let server = TcpStream::connect(("127.0.0.1", port)).await.expect("a server");
-        let ((from_client, mut to_client), (mut from_server, mut to_server)) =
-            (client.into_split(), server.into_split());
-        tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
-        let (mut from_client, mut meanwhile) = (BufReader::new(from_client), Some(Box::pin(meanwhile)));
-        while let Some((line, body)) = frame(&mut from_client).await {
-            if line.contains(request)
-                && let Some(meanwhile) = meanwhile.take()
-            {
-                meanwhile.await;
-            }
-            to_server.write_all(line.as_bytes()).await.expect("passed on");
-            to_server.write_all(&body).await.expect("passed on");
+        let meanwhile = Arc::new(Mutex::new(Some(Box::pin(meanwhile))));
+        while let Ok((client, _)) = listener.accept().await {
+            let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { return };
+            let ((from_client, mut to_client), (mut from_server, mut to_server)) =
+                (client.into_split(), server.into_split());
+            tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
+            let (tell, meanwhile) = (tell.clone(), meanwhile.clone());
+            tokio::spawn(async move {
+                let mut from_client = BufReader::new(from_client);
+                while let Some((line, body)) = frame(&mut from_client).await {
+                    let first = line.contains(request).then(|| meanwhile.lock().expect("unpoisoned").take()).flatten();
+                    if let Some(meanwhile) = first
+                        && !meanwhile.await
+                    {
+                        continue;
+                    }
+                    // A test that has seen enough listens no more.
+                    let _ = tell.send(line.clone());
+                    if to_server.write_all(line.as_bytes()).await.is_err() || to_server.write_all(&body).await.is_err()
+                    {
+                        return;
+                    }
+                }
+            });
         }
     });
-    own
+    (format!("nats://127.0.0.1:{own}"), told)
+}
+
+/// What passes on a way, up to and with the first that has one of some words in it.
+async fn passing(told: &mut mpsc::UnboundedReceiver<String>, words: &[&str]) -> String {
+    let passing = async {
+        loop {
+            let line = told.recv().await.expect("a way");
+            if words.iter().any(|word| line.contains(word)) {
+                return line;
+            }
+        }
+    };
+    within("a request", passing).await.expect("in time")
 }
 
 /// Two nodes, one of which is about to forget a topic when the other appends to it: when it has sent everything before a request.
 async fn appended_before(request: &'static str) {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
-    let all = options(&servers, Duration::from_secs(1));
-    let two = Arc::new(Nats::open(all.clone()).await.expect("a node"));
-    append(&two, "room:a", line("e1")).await;
-    let (tell, told) = tokio::sync::oneshot::channel::<JoinHandle<Position>>();
+    let two = Arc::new(Nats::open(options(&servers, LONG)).await.expect("a node"));
+    emptied(&servers, &two).await;
+    let (tell, told) = oneshot::channel();
     let appending = two.clone();
-    let port = way(servers.port(0), request, async move {
+    let meanwhile = async move {
         let appended = tokio::spawn(async move { append(&appending, "room:a", line("e2")).await });
-        if request.contains("UPDATE") {
-            tell.send(tokio::spawn(std::future::ready(appended.await.expect("stored")))).expect("a test");
-        } else {
-            // It waits until the topic is forgotten, and that waits for this.
-            tell.send(appended).expect("a test");
-        }
-    });
-    let one = Nats::open(Options { servers: vec![format!("nats://127.0.0.1:{}", port.await)], ..all }).await;
-    let one = one.expect("a node");
-    let mut told = std::pin::pin!(told);
-    let appended = loop {
-        within("retention", one.trim_now()).await.expect("in time").expect("applied");
-        if let Ok(appended) = told.try_recv() {
-            break appended;
-        }
+        // One that comes later waits until the topic is forgotten, and that waits for this.
+        let appended = match request.contains("UPDATE") {
+            true => tokio::spawn(std::future::ready(appended.await.expect("stored"))),
+            false => appended,
+        };
+        tell.send(appended).is_ok()
     };
+    let (url, _passing) = way(servers.port(0), request, meanwhile).await;
+    // Forgets it as soon as it is there.
+    let keeps_nothing = Options { servers: vec![url], ..options(&servers, Duration::ZERO) };
+    let one = Nats::open(keeps_nothing).await.expect("a node");
+    let appended = within("the topic to be forgotten", told).await.expect("in time").expect("told");
     let position = within("the append", appended).await.expect("in time").expect("no panic");
     for node in [&one, &*two] {
         let read = node.read(&topic("room:a"), Span::Newest, 100).await.expect("a read");
         let found: Vec<_> = read.iter().map(|entry| (entry.envelope.id().as_str(), entry.position)).collect();
         assert_eq!(found, [("e2", position)], "what was acknowledged is not there");
     }
-    append(&two, "room:a", line("e3")).await;
-    assert_eq!(ids(&one, "room:a").await, ["e2", "e3"]);
     one.close().await;
+    append(&two, "room:a", line("e3")).await;
+    assert_eq!(ids(&two, "room:a").await, ["e2", "e3"]);
     two.close().await;
 }
 
@@ -218,18 +273,68 @@ async fn what_comes_while_a_topic_is_shut_makes_it_anew() {
     appended_before("STREAM.DELETE.salon-room-").await;
 }
 
+/// A node has shut a topic to delete it, and another one opens it before it looks a last time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_open_is_not_deleted() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Arc::new(Servers::one(&program).await.expect("a NATS server"));
+    let log = Nats::open(options(&servers, LONG)).await.expect("a node");
+    let stream = emptied(&servers, &log).await;
+    let (opening, opened) = (servers.clone(), stream.clone());
+    let meanwhile = async move {
+        rename(&opening, &opened, opened["config"]["subjects"].clone()).await;
+        true
+    };
+    let look = "STREAM.INFO.salon-room-";
+    let (url, mut told) = way(servers.port(0), look, meanwhile).await;
+    let keeps_nothing = Options { servers: vec![url], ..options(&servers, Duration::ZERO) };
+    let forgetful = Nats::open(keeps_nothing).await.expect("a node");
+    passing(&mut told, &[look]).await;
+    let next = passing(&mut told, &["STREAM.DELETE.", "STREAM.UPDATE.salon-room-"]).await;
+    assert!(next.contains("STREAM.UPDATE."), "a topic that is open was deleted: {next}");
+    forgetful.close().await;
+    append(&log, "room:a", line("e2")).await;
+    assert_eq!(ids(&log, "room:a").await, ["e2"]);
+    log.close().await;
+}
+
+/// Nobody hears of the deletion, so nobody answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_be_deleted_is_opened_by_who_shut_it() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let log = Nats::open(options(&servers, LONG)).await.expect("a node");
+    emptied(&servers, &log).await;
+    let (tell, told) = oneshot::channel();
+    let lose = async move { tell.send(()).is_err() };
+    let (url, _passing) = way(servers.port(0), "STREAM.DELETE.salon-room-", lose).await;
+    let keeps_nothing = Options { servers: vec![url], ..options(&servers, Duration::ZERO) };
+    let forgetful = Nats::open(keeps_nothing).await.expect("a node");
+    within("the topic to be deleted", told).await.expect("in time").expect("told");
+    // Once everything it has sent is answered or lost, which takes longer than other things are waited for.
+    let opened = async {
+        loop {
+            match log.append(&topic("room:a"), line("e2")).await {
+                Ok(_) => return,
+                Err(AppendError::Unavailable(_)) => forgetful.trim_now().await.expect("retention is applied"),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    };
+    tokio::time::timeout(6 * DEADLINE, opened).await.expect("in time");
+    forgetful.close().await;
+    log.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_was_left_shut_is_opened_again() {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
-    let log = Nats::open(options(&servers, Duration::from_secs(3600))).await.expect("a log");
+    let log = Nats::open(options(&servers, LONG)).await.expect("a log");
     append(&log, "room:a", line("e1")).await;
-    let listed = servers.ask("STREAM.LIST", &json!({ "subject": "salon.room.>" })).await.expect("an answer");
-    let mut config: Value = listed["streams"][0]["config"].clone();
-    let stream = config["name"].as_str().expect("a name").to_owned();
-    config["subjects"] = json!([stream.replace("salon-room-", "salon.shut.")]);
-    let told = servers.ask(&format!("STREAM.UPDATE.{stream}"), &config).await.expect("an answer");
-    assert!(told["error"].is_null(), "{told}");
+    let stream = stream(&servers).await;
+    let shut = stream["config"]["name"].as_str().expect("a name").replace("salon-room-", "salon.shut.");
+    rename(&servers, &stream, json!([shut])).await;
     let refused = within("an answer", log.append(&topic("room:a"), line("e2"))).await.expect("in time");
     let refused = refused.map(|appended| appended.entry);
     assert!(matches!(refused, Err(AppendError::Unavailable(_))), "{refused:?}");

@@ -259,6 +259,23 @@ async fn one_topic_too_many_is_refused_by_the_limit() {
     log.close().await;
 }
 
+/// The servers have a limit of their own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_topic_too_many_for_the_account_is_refused_for_good() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    // One more than every log has.
+    let account = "accounts { a { jetstream: { max_mem: 1G, max_file: 1G, max_streams: 8, max_consumers: 1000 }, users: [ { user: u, password: p } ] } }\nno_auth_user: u";
+    let servers = Servers::configured(&program, account).await.expect("a NATS server");
+    let log = node(&servers).await;
+    log.append(&room(), line("e1")).await.expect("stored");
+    let another = TopicName::new("another").expect("a name");
+    let refused = within("an answer", log.append(&another, line("e1"))).await.expect("in time");
+    let refused = refused.map(|appended| appended.entry);
+    assert!(matches!(&refused, Err(AppendError::Refused(why)) if why.contains("streams")), "{refused:?}");
+    log.append(&room(), line("e2")).await.expect("what is there goes on");
+    log.close().await;
+}
+
 /// A server that says what an old one says.
 #[tokio::test]
 async fn a_server_that_is_too_old_is_refused() {

@@ -4,9 +4,13 @@
 //! nobody can append to it any more. A message to that subject comes behind everything that was on its way, and tells whether anything
 //! was. If so, the stream is opened again; if not, it is deleted. Whoever appends meanwhile waits, and makes the topic anew.
 //!
-//! Invariant: of those who could delete a stream of some name, one has the lock, and acts at once or never. Nobody else touches what is
-//! shut before the lock is so old that nothing of its holder's can be on its way. What a holder leaves behind that has died is opened
-//! then. What is left to chance is an election between the look and the deletion, won by a server that has not heard of the shutting.
+//! Invariant: of those who could delete a stream of some name, one has the lock, and acts at once, by the servers' clock and its own, or
+//! never. What it has left shut because an answer did not come it opens later itself; where it has died, another does once the lock
+//! is so old that nothing of the holder's is on its way.
+//!
+//! Left to chance is what happens between the last look and the deletion, which no server makes depend on anything. An election may be
+//! won by a server that has not heard of the shutting. And the client sends what it had not yet written when its connection broke once
+//! it has another: that must be within [`LOCKED`]. So nothing is sent without a connection, and the last look was answered on it.
 
 use std::time::{Duration, Instant};
 
@@ -17,15 +21,17 @@ use salon_protocol::{Timestamp, TopicName};
 
 use super::Shared;
 use super::follow::expecting;
-use super::link::{Fault, millis};
+use super::link::{Fault, Stored, millis};
 use super::names::token;
-use super::reader::{Extent, Room, rooms};
+use super::reader::{Extent, Room, clock, rooms};
 use super::snapshot::Snapshot;
 
-/// How long a lock is its holder's. Far longer than a request can be on its way.
+/// How long a lock is its holder's. Far longer than a request is on its way, if the connection does not break just then.
 const LOCKED: Duration = Duration::from_secs(600);
-/// How soon after taking the lock a stream must be deleted, or is not.
+/// How soon after taking the lock a stream must be deleted, or is not. Where the servers' clocks differ by more, none is.
 const AT_ONCE: Duration = Duration::from_secs(5);
+/// How old its lock must be before its holder opens what it has left shut: whatever it sent at once is answered by then, or lost.
+const OVERDUE: Duration = Duration::from_secs(20);
 /// Where it is kept behind which offset every new topic begins.
 const FLOOR: &str = "floor";
 
@@ -33,21 +39,26 @@ fn lock_of(topic: &TopicName) -> String {
     format!("{}.lock", token(topic.as_str()))
 }
 
+/// How long it is from one time to another of the servers'.
+fn between(earlier: Timestamp, later: Timestamp) -> Duration {
+    Duration::from_millis(later.0.saturating_sub(earlier.0))
+}
+
 impl Shared {
     /// Forgets a topic that has no entries, unless somebody is in it, or it had some until lately.
     pub(super) async fn forget(&self, room: &Room, extent: Extent) -> Result<(), Fault> {
         let (Some(now), Some(age)) = (room.now, self.options.retention.of(&room.name).age) else { return Ok(()) };
         let newest = extent.newest.max(millis(room.info.created.unix_timestamp_nanos()));
-        let is_used = Duration::from_millis(now.0.saturating_sub(newest.0)) < age
-            || self.hub.is_followed(&room.name)
-            || !self.roster(&room.name).is_empty();
+        let is_used =
+            between(newest, now) < age || self.hub.is_followed(&room.name) || !self.roster(&room.name).is_empty();
         // Entries are removed only once it is kept who was present.
         if is_used || Snapshot::load(self, &room.name).await?.is_some_and(|(_, kept)| !kept.is_empty()) {
             return Ok(());
         }
-        let Some(lock) = self.lock(&room.name, now).await? else { return Ok(()) };
+        let since = Instant::now();
+        let Some(lock) = self.lock(&room.name, now, LOCKED).await? else { return Ok(()) };
         self.raise_floor(extent.head + 1).await?;
-        if self.shut(room, extent, Instant::now()).await? {
+        if self.shut(room, extent, lock, since).await? {
             tracing::info!(topic = %room.name, "nothing is kept of a topic any more; it is forgotten");
             let (bucket, key) = (&self.standings, token(room.name.as_str()));
             // Whatever is kept of it from now on is newer than the lock.
@@ -59,30 +70,52 @@ impl Shared {
     }
 
     /// Deletes a stream if nothing was appended to it; says whether. Where that is not known, nobody touches it for a while.
-    async fn shut(&self, room: &Room, extent: Extent, since: Instant) -> Result<bool, Fault> {
+    async fn shut(&self, room: &Room, extent: Extent, lock: u64, since: Instant) -> Result<bool, Fault> {
         let (stream, mark) = (&room.info.config.name, self.link.names.shut(&room.name));
         let looked = async {
             self.rename(room, mark.clone()).await?;
-            match self.link.store(mark, expecting(0), Bytes::new()).await {
+            match self.link.store(mark.clone(), expecting(0), Bytes::new()).await {
                 Ok(_) | Err(Fault::Raced) => {}
                 Err(fault) => return Err(fault),
             }
-            let state = self.link.info(stream).await?.state;
-            Ok(state.messages == 1 && state.last_sequence == extent.head + 1)
+            self.is_over(room, extent, lock, &mark).await
         };
         let looked = looked.await;
+        // Another node's by now, or about to be opened.
+        if looked == Err(Fault::Raced) || since.elapsed() >= OVERDUE {
+            return Err(looked.err().unwrap_or_else(|| Fault::unavailable("forgetting a topic took too long")));
+        }
         if !matches!(looked, Ok(true)) || since.elapsed() >= AT_ONCE {
             self.rename(room, self.link.names.entries(&room.name)).await?;
             return looked.map(|_| false);
         }
+        self.connected()?;
         match self.link.ask::<serde_json::Value>(format!("STREAM.DELETE.{stream}"), &serde_json::json!({})).await {
             Ok(_) | Err(Fault::Missing) => Ok(true),
             Err(fault) => Err(fault),
         }
     }
 
+    /// Whether a stream is shut and has nothing but its mark, and the lock was taken just now. `Raced` where it is not held any more.
+    async fn is_over(&self, room: &Room, extent: Extent, lock: u64, mark: &str) -> Result<bool, Fault> {
+        let held = self.standings.get(&self.link, &lock_of(&room.name)).await?;
+        let held = held.value.filter(|held| held.sequence == lock).ok_or(Fault::Raced)?;
+        let told: serde_json::Value = self.link.ask(format!("STREAM.INFO.{}", room.info.config.name), &()).await?;
+        let now = clock(&told);
+        let info: Info = serde_json::from_value(told).map_err(|_| Fault::Damaged("what is told of a stream".into()))?;
+        let is_empty = info.state.messages == 1 && info.state.last_sequence == extent.head + 1;
+        let is_fresh = now.is_some_and(|now| between(held.time, now) < AT_ONCE);
+        Ok(is_empty && info.config.subjects == [mark] && is_fresh)
+    }
+
+    /// What is asked for without a connection is sent once there is one, whenever that is.
+    fn connected(&self) -> Result<(), Fault> {
+        if self.link.is_up() { Ok(()) } else { Err(Fault::unavailable("there is no connection to NATS")) }
+    }
+
     /// Gives a stream another subject.
     async fn rename(&self, room: &Room, subject: String) -> Result<(), Fault> {
+        self.connected()?;
         let mut config = room.info.config.clone();
         config.subjects = vec![subject];
         self.link.ask::<Info>(format!("STREAM.UPDATE.{}", config.name), &config).await.map(drop)
@@ -100,20 +133,21 @@ impl Shared {
 
     async fn reopen(&self, room: &Room) -> Result<(), Fault> {
         let Some(now) = room.now else { return Ok(()) };
-        let Some(lock) = self.lock(&room.name, now).await? else { return Ok(()) };
+        let Some(lock) = self.lock(&room.name, now, OVERDUE).await? else { return Ok(()) };
         tracing::warn!(topic = %room.name, "a topic was to be forgotten, and was not; it is opened again");
         self.rename(room, self.link.names.entries(&room.name)).await?;
         self.unlock(&room.name, lock).await
     }
 
-    /// Takes the lock of a topic, and gives its revision. `None` where another node has it.
-    async fn lock(&self, topic: &TopicName, now: Timestamp) -> Result<Option<u64>, Fault> {
+    /// Takes the lock of a topic, and gives its revision. `None` where another node has it, or this one for less than some time.
+    async fn lock(&self, topic: &TopicName, now: Timestamp, own: Duration) -> Result<Option<u64>, Fault> {
         let key = lock_of(topic);
         let kept = self.standings.get(&self.link, &key).await?;
-        let age = |since: Timestamp| Duration::from_millis(now.0.saturating_sub(since.0));
-        if kept.value.is_some_and(|held| age(held.time) < LOCKED) {
+        let locked = |held: &Stored| if held.payload == self.node.as_bytes() { own } else { LOCKED };
+        if kept.value.is_some_and(|held| between(held.time, now) < locked(&held)) {
             return Ok(None);
         }
+        self.connected()?;
         let own = Bytes::from(self.node.clone());
         match self.standings.replace(&self.link, &key, kept.revision, own, HeaderMap::new()).await {
             Ok(revision) => Ok(Some(revision)),

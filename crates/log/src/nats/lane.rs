@@ -2,7 +2,8 @@
 //!
 //! An append is acknowledged when the server has acknowledged it and this node has followed the topic up to it. Where no
 //! acknowledgement came, nothing more is sent until it is known what became of everything on the wire: what is stored is done, and
-//! what is not is sent again, unless something of a later call is stored; to put it behind that would change the order.
+//! what is not is sent again, unless something of a later call is stored; to put it behind that would change the order, which nobody but
+//! its author can want.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -32,6 +33,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 const LATE: Duration = Duration::from_secs(5);
 
 const LATE_ANSWER: &str = "NATS did not acknowledge in time";
+const OVERTAKEN: &str = "it was lost on its way, and what was sent after it is stored: it would change places";
 
 type Outcome = Result<Appended, AppendError>;
 
@@ -157,17 +159,18 @@ impl Lane {
         }
         match self.shared.trouble() {
             Some(why) => Err(AppendError::Unavailable(why)),
-            None => self.make().await,
+            None => self.make(append.since).await,
         }
     }
 
-    /// Sees to it that the stream is there.
-    async fn make(&mut self) -> Result<(), AppendError> {
+    /// Sees to it that the stream is there, for no longer than an append of some time is tried: nothing else is done meanwhile.
+    async fn make(&mut self, since: Instant) -> Result<(), AppendError> {
         if !self.is_made {
             if !self.shared.link.is_up() {
                 return Err(AppendError::Unavailable("there is no connection to NATS".into()));
             }
-            self.shared.make_room(&self.topic).await?;
+            let made = tokio::time::timeout_at((since + PATIENCE).into(), self.shared.make_room(&self.topic)).await;
+            made.unwrap_or_else(|_| Err(AppendError::Unavailable("the topic's stream was not made in time".into())))?;
             self.is_made = true;
         }
         Ok(())
@@ -309,14 +312,14 @@ impl Lane {
         }
         self.unsettled.append(&mut unanswered);
         for (call, token) in absent {
+            let Some(since) = self.pending.get(&token).map(|pending| pending.append.since) else { continue };
             if call < self.latest_stored {
-                let why = "it was lost on its way, and what followed it was not";
-                self.finish(&token, Err(AppendError::Unavailable(why.into())));
+                self.finish(&token, Err(AppendError::Unavailable(OVERTAKEN.into())));
             } else if !self.unsettled.is_empty() {
                 // Not before what was called earlier, and not behind what was called later.
                 self.unsettled.insert(call, token);
             } else {
-                match self.make().await {
+                match self.make(since).await {
                     Ok(()) => self.send(token).await,
                     Err(AppendError::Unavailable(_)) => _ = self.unsettled.insert(call, token),
                     Err(refused) => self.finish(&token, Err(refused)),

@@ -35,8 +35,6 @@ const RECORD: &str = "log";
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 /// How long everything after that may take.
 const OPENING: Duration = Duration::from_secs(30);
-/// How long the making of a topic may take.
-const MAKING: Duration = Duration::from_secs(10);
 /// How long it is waited for that a topic is forgotten.
 const FORGETTING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(250);
@@ -302,10 +300,14 @@ impl Nats {
 }
 
 impl Shared {
-    /// Makes a topic's stream where there is none.
+    /// Makes a topic's stream where there is none. May take long; whoever waits says how long.
     pub(super) async fn make_room(&self, topic: &Topic) -> Result<(), AppendError> {
         match self.look_for_room(topic).await {
             Ok(info) => {
+                // Whoever made it may not have come to tell.
+                if topic.head().is_none() {
+                    topic.made.notify_one();
+                }
                 let settled = settled(&room(&self.link.names, &topic.name, self.replicas, 0), &info.config);
                 return settled.map_err(|error| {
                     tracing::error!(topic = %topic.name, "{error}");
@@ -319,12 +321,12 @@ impl Shared {
             return Err(AppendError::TooManyTopics(self.options.topics));
         }
         let floor = self.floor().await?;
-        let made = make(&self.link, room(&self.link.names, &topic.name, self.replicas, floor));
-        match tokio::time::timeout(MAKING, made).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => return Err(AppendError::Unavailable(error.to_string().into())),
-            Err(_) => return Err(AppendError::Unavailable("NATS did not make the topic's stream in time".into())),
-        }
+        let made = make(&self.link, room(&self.link.names, &topic.name, self.replicas, floor)).await;
+        made.map_err(|error| match error {
+            OpenError::Unavailable(why) => AppendError::Unavailable(why.into()),
+            // A limit of the account's, or somebody else's stream: so it would be the next time.
+            refused => AppendError::Refused(refused.to_string().into()),
+        })?;
         topic.made.notify_one();
         // Whoever does not hear it looks now and then.
         let _ = self.link.client.publish(self.link.names.made(), topic.name.as_str().to_owned().into()).await;

@@ -322,6 +322,11 @@ pub(super) async fn described(link: &Link, stream: &str, makes_sense: impl Fn() 
     }
 }
 
+/// What time it is for a server that describes a stream.
+pub(super) fn clock(described: &serde_json::Value) -> Option<Timestamp> {
+    Timestamp::parse(described.get("ts")?.as_str()?)
+}
+
 /// The streams of topics that have some subjects, as their leaders describe them.
 pub(super) async fn rooms(link: &Link, subject: String) -> Result<Vec<Room>, Fault> {
     #[derive(Serialize)]
@@ -343,7 +348,7 @@ pub(super) async fn rooms(link: &Link, subject: String) -> Result<Vec<Room>, Fau
         offset += streams.len();
         let is_all = streams.is_empty() || offset >= listed.total;
         for described in streams {
-            let now = described.get("ts").and_then(|now| Timestamp::parse(now.as_str()?));
+            let now = clock(&described);
             let info: Info =
                 serde_json::from_value(described).map_err(|_| Fault::Damaged("a list of streams".into()))?;
             let name = info.config.metadata.get(super::TOPIC).and_then(|name| TopicName::new(name).ok());

@@ -53,6 +53,14 @@ struct State {
     kept: Option<(u64, u64)>,
 }
 
+/// Why following ended.
+enum Ended {
+    /// By another stream, which has begun behind everything so far.
+    Replaced,
+    /// What came does not follow what was there, or nothing comes.
+    Odd,
+}
+
 impl Topic {
     pub(super) fn new(
         shared: &Shared,
@@ -167,9 +175,10 @@ impl Topic {
             let pause = tokio::select! { biased;
                 () = &mut stopped => return,
                 ended = self.follow_once(&shared) => match ended {
-                    Fault::Missing => LOOK_AGAIN,
-                    Fault::Unavailable(_) => PAUSE,
-                    fault => {
+                    Ok(Ended::Replaced) => continue,
+                    Ok(Ended::Odd) | Err(Fault::Unavailable(_)) => PAUSE,
+                    Err(Fault::Missing) => LOOK_AGAIN,
+                    Err(fault) => {
                         tracing::warn!(topic = %self.name, %fault, "a topic could not be followed; it is tried again");
                         LOOK_AGAIN
                     }
@@ -183,44 +192,42 @@ impl Topic {
         }
     }
 
-    /// Follows until something is odd, and says what.
-    async fn follow_once(&self, shared: &Arc<Shared>) -> Fault {
-        let followed = async {
-            let state = self.look(shared, self.head().unwrap_or_default()).await?.state;
-            let (trimmed, last) = (state.first_sequence.saturating_sub(1), state.last_sequence);
-            let mut head = match self.head() {
-                Some(head) if (trimmed..=last).contains(&head) => head,
-                known => {
-                    if known.is_some_and(|head| head > last) {
-                        tracing::error!(topic = %self.name, "NATS has lost entries that were stored; what it has is read anew");
-                    }
-                    self.restore(shared, trimmed, known.is_some()).await?
+    /// Follows until it must begin anew, and says why.
+    async fn follow_once(&self, shared: &Arc<Shared>) -> Result<Ended, Fault> {
+        let state = self.look(shared, self.head().unwrap_or_default()).await?.state;
+        let (trimmed, last) = (state.first_sequence.saturating_sub(1), state.last_sequence);
+        let mut head = match self.head() {
+            Some(head) if (trimmed..=last).contains(&head) => head,
+            known => {
+                if known.is_some_and(|head| head > last) {
+                    tracing::error!(topic = %self.name, "NATS has lost entries that were stored; what it has is read anew");
                 }
-            };
-            let from = DeliverPolicy::ByStartSequence { start_sequence: head + 1 };
-            let course = Course { stream: &self.stream, from, filter: None, headers_only: false };
-            let mut follow = Follow::begin(&shared.link, course).await?;
-            loop {
-                let next = tokio::select! { biased;
-                    // Another stream of this name is there: nothing comes of the one that is followed.
-                    () = self.made.notified() => break,
-                    next = follow.next() => next,
-                };
-                let Some(messages) = next else { break };
-                let expected = head + 1;
-                if messages.is_empty() {
+                self.restore(shared, trimmed, known.is_some()).await?
+            }
+        };
+        let from = DeliverPolicy::ByStartSequence { start_sequence: head + 1 };
+        let course = Course { stream: &self.stream, from, filter: None, headers_only: false };
+        let mut follow = Follow::begin(&shared.link, course).await?;
+        loop {
+            let next = tokio::select! { biased;
+                () = self.made.notified() => {
+                    // Another stream of this name, of which nothing would come; or, at the node that made it, this very one.
+                    if shared.described(&self.stream).await?.state.first_sequence > head + 1 {
+                        return Ok(Ended::Replaced);
+                    }
                     continue;
                 }
-                if messages.first().is_some_and(|first| first.sequence != expected) {
-                    break;
-                }
-                head = self.take(shared, messages);
+                next = follow.next() => next,
+            };
+            let Some(messages) = next else { return Ok(Ended::Odd) };
+            let expected = head + 1;
+            if messages.is_empty() {
+                continue;
             }
-            Ok(())
-        };
-        match followed.await {
-            Ok(()) => Fault::unavailable("it must begin anew"),
-            Err(fault) => fault,
+            if messages.first().is_some_and(|first| first.sequence != expected) {
+                return Ok(Ended::Odd);
+            }
+            head = self.take(shared, messages);
         }
     }
 

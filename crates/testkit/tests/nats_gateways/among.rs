@@ -1,5 +1,7 @@
 //! What one gateway must know of another: what a caller's token permits, who has signed out, and that the log cannot be reached.
 
+use std::time::Duration;
+
 use salon_client::{Client, Link, StaticToken};
 use salon_protocol::TopicName;
 use salon_testkit::http::{Call, EventStream};
@@ -9,6 +11,14 @@ use salon_testkit::{Event, Gateway, Options, Socket, Token, within};
 use serde_json::{Value, json};
 
 use super::{ask, chat, connect, lines, next, next_where, presence, ticket_by_cookie, two, two_at};
+
+/// How long a gateway may take to notice that NATS is silent, or there again: it waits for several signs of life.
+const NOTICE: Duration = Duration::from_secs(120);
+
+/// Waits for what an outage, or its end, brings.
+async fn patiently<T>(what: &str, wait: impl Future<Output = T>) -> T {
+    tokio::time::timeout(NOTICE, wait).await.unwrap_or_else(|_| panic!("waited {} s for {what}", NOTICE.as_secs()))
+}
 
 fn message(kind: &str, id: &str, to: &str, payload: &Value) -> String {
     let header = json!({ "version": "1.0", "messageId": id, "timestamp": "2025-03-21T10:00:00Z", "messageType": kind, "destination": to });
@@ -227,24 +237,28 @@ async fn readers_are_told_that_nothing_can_be_stored_and_when_it_can_be_again() 
 
     proxy.hold();
     let is_word = |came: &Value| came["kind"] == "system";
-    let told = next_where(&mut bob, is_word).await;
+    let told = patiently("bob to be told", next_where(&mut bob, is_word)).await;
     let (payload, correlation) = (&told["payload"], &told["correlation_id"]);
     assert_eq!(
         (&payload["event"], &payload["code"], &payload["details"]["passing"], correlation),
         (&json!("error"), &json!("closing"), &json!(true), &Value::Null),
         "{told}"
     );
-    let told = next_where(&mut robot, |came| came["payload"]["outage"].is_object()).await;
+    let telling = next_where(&mut robot, |came| came["payload"]["outage"].is_object());
+    let told = patiently("the robot to be told", telling).await;
     assert_eq!(
         (&told["header"]["source"], &told["payload"]["outage"]["over"]),
         (&json!("system:gateway"), &json!(false))
     );
-    let event = loop {
-        let event = stream.next().await.expect("in time").expect("the stream goes on");
-        if event.event.is_some() {
-            break event;
+    let event = patiently("carol to be told", async {
+        loop {
+            let event = stream.next().await.expect("in time").expect("the stream goes on");
+            if event.event.is_some() {
+                break event;
+            }
         }
-    };
+    })
+    .await;
     assert_eq!((event.event.as_deref(), event.id), (Some("closing"), None));
     // The connection lives meanwhile, and the other gateway goes on without it.
     next_where(&mut bob, |came| came["payload"]["event"] == "heartbeat").await;
@@ -254,24 +268,37 @@ async fn readers_are_told_that_nothing_can_be_stored_and_when_it_can_be_again() 
     proxy.release();
     let mut heard = Vec::new();
     while heard != ["during", "ready"] && heard != ["ready", "during"] {
-        let came = next_where(&mut bob, |came| came["kind"] == "mcp" || came["kind"] == "system").await;
+        let coming = next_where(&mut bob, |came| came["kind"] == "mcp" || came["kind"] == "system");
+        let came = patiently("bob to be told of the end", coming).await;
         let name = if came["kind"] == "mcp" { &came["id"] } else { &came["payload"]["event"] };
         heard.push(name.as_str().expect("a name").to_owned());
         assert!(heard.len() <= 2, "{heard:?}");
     }
-    let told = next_where(&mut robot, |came| came["payload"]["outage"].is_object()).await;
+    let telling = next_where(&mut robot, |came| came["payload"]["outage"].is_object());
+    let told = patiently("the robot to be told", telling).await;
     assert_eq!(told["payload"]["outage"]["over"], true);
-    loop {
-        let event = stream.next().await.expect("in time").expect("the stream goes on");
-        match event.event.as_deref() {
-            Some("ready") => break,
-            other => assert_eq!(other, None, "once an outage"),
+    patiently("carol to be told of the end", async {
+        loop {
+            let event = stream.next().await.expect("in time").expect("the stream goes on");
+            match event.event.as_deref() {
+                Some("ready") => break,
+                other => assert_eq!(other, None, "once an outage"),
+            }
         }
-    }
+    })
+    .await;
     bob.text(chat("bob", "after")).await.expect("sent");
     assert_eq!(lines(&mut alice, 1).await, ["after"]);
     two.stop().await.expect("stopped");
     one.stop().await.expect("stopped");
+}
+
+/// How often a gateway has refused something because it could not be stored.
+async fn refusals(gateway: &Gateway) -> f64 {
+    let told = Call::new("GET", "/metrics").send(gateway.address()).await.expect("an answer");
+    assert_eq!(told.status, 200, "{}", told.body);
+    let count = told.body.lines().find_map(|line| line.strip_prefix(r#"salon_refusals_total{code="closing"} "#));
+    count.map_or(0.0, |count| count.parse().expect("a number"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -288,19 +315,20 @@ async fn a_client_waits_for_a_gateway_that_can_store_nothing_and_loses_nothing()
     servers.kill(0).await.expect("killed");
     let mut link = alice.link();
     let stalled = link.wait_for(|link| matches!(link, Link::Stalled { .. }));
-    within("the client to hear of it", stalled).await.expect("in time").expect("a link");
+    patiently("the client to hear of it", stalled).await.expect("a link");
+    let before = refusals(&one).await;
     let saying = tokio::spawn({
         let alice = alice.clone();
         async move { alice.say("during").await }
     });
-    // It is refused before NATS is there again, which only puts it off.
-    bob.text(chat("bob", "refused")).await.expect("sent");
-    next_where(&mut bob, |came| came["correlation_id"] == "refused").await;
+    // Refused before NATS is there again it is only put off: said once more, and refused once more, by when the first time was heard.
+    let refused_twice = async { while refusals(&one).await < before + 2.0 {} };
+    patiently("the client to be refused twice", refused_twice).await;
     assert!(!saying.is_finished());
     servers.revive(0).await.expect("revived");
     let live = link.wait_for(|link| matches!(link, Link::Live));
-    within("the client to hear of its end", live).await.expect("in time").expect("a link");
-    within("what was put off", saying).await.expect("in time").expect("a task").expect("stored");
+    patiently("the client to hear of its end", live).await.expect("a link");
+    patiently("what was put off", saying).await.expect("a task").expect("stored");
     let (mut told, mut texts) = (Vec::new(), Vec::new());
     while texts.last().is_none_or(|text| text != "during") {
         match within("what alice hears", events.next()).await.expect("in time").expect("she stays") {
@@ -312,6 +340,55 @@ async fn a_client_waits_for_a_gateway_that_can_store_nothing_and_loses_nothing()
     }
     assert_eq!(texts, ["before", "during"], "once each");
     assert_eq!(told.first(), Some(&"outage"));
+    for text in ["before", "during"] {
+        let came = next_where(&mut bob, |came| came["kind"] == "mcp").await;
+        assert_eq!(came["payload"]["params"]["text"], text, "{came}");
+    }
     two.stop().await.expect("stopped");
+    one.stop().await.expect("stopped");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_is_cut_off_permits_nothing_and_owes_the_others_its_sign_outs() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
+    let options = |url: &str| Options::on_nats(url, "salon").expect("options");
+    let one = Gateway::start(options(&servers.url())).await.expect("a gateway");
+    let two = one.beside(options(&proxy.url())).await.expect("another gateway");
+    let token = two.token(&Token::new("carol")).expect("a token");
+    let signed_in = ask(&two, ("POST", "/v0/session"), "", json!({ "token": token })).await;
+    let cookie = signed_in.header("set-cookie").and_then(|set| set.split(';').next()).expect("a cookie").to_owned();
+    let mut bob = connect(&two, "bob", "").await;
+    let mut robot = robot(&one).await;
+    let mut alice = sit(&one, "alice", Some("drive")).await;
+    let arm = json!({ "name": "arm.move", "arguments": {} });
+    alice.text(call("alice", "c1", "robot", &arm)).await.expect("sent");
+    assert_eq!(asked(&mut robot).await.0, "c1");
+
+    // It lives, as far as is known, and may have noted a weaker token's call.
+    proxy.hold();
+    alice.text(call("alice", "c2", "robot", &arm)).await.expect("sent");
+    let refused = next_where(&mut alice, |came| came["correlation_id"] == "c2").await;
+    assert_eq!(refused["payload"]["error"]["data"]["code"], "forbidden", "{refused}");
+
+    let out = next_where(&mut bob, |came| came["payload"]["code"] == "closing");
+    patiently("the other gateway to notice", out).await;
+    for _ in 0..2 {
+        let signed_out = ask(&two, ("DELETE", "/v0/session"), &cookie, json!({})).await;
+        assert_eq!(signed_out.status, 503, "{}", signed_out.body);
+    }
+    assert_eq!(ask(&one, ("GET", "/v0/session"), &cookie, json!({})).await.status, 200, "nobody could have been told");
+    proxy.release();
+    patiently("the sign-out to be shared", async {
+        while ask(&two, ("DELETE", "/v0/session"), &cookie, json!({})).await.status == 503 {}
+        while ask(&one, ("GET", "/v0/session"), &cookie, json!({})).await.status == 200 {}
+    })
+    .await;
+
+    // Nobody waits for one that has ended.
+    two.stop().await.expect("stopped");
+    alice.text(call("alice", "c3", "robot", &arm)).await.expect("sent");
+    assert_eq!(asked(&mut robot).await.0, "c3");
     one.stop().await.expect("stopped");
 }
