@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStderr, Command};
@@ -229,6 +229,21 @@ impl Servers {
                 return serde_json::from_slice(&body).map_err(|e| format!("no JSON from NATS: {e}"));
             }
         }
+    }
+
+    /// The stream of the only topic there is, as its leader describes it.
+    pub async fn only_topic(&self) -> Result<Value, Failure> {
+        let listed = self.ask("STREAM.LIST", &json!({ "subject": "salon.room.>" })).await?;
+        Ok(listed["streams"][0].clone())
+    }
+
+    /// Changes one setting of a stream that was described.
+    pub async fn change(&self, stream: &Value, name: &str, to: Value) -> Result<(), Failure> {
+        let mut config = stream["config"].clone();
+        config[name] = to;
+        let stream = config["name"].as_str().ok_or("a stream without a name")?;
+        let told = self.ask(&format!("STREAM.UPDATE.{stream}"), &config).await?;
+        if told["error"].is_null() { Ok(()) } else { Err(format!("NATS does not change {stream}: {told}")) }
     }
 
     /// A connection on which something was said.

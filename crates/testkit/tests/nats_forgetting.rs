@@ -79,25 +79,10 @@ async fn until(servers: &Servers, wanted: &[(&str, u64)]) {
     log.close().await;
 }
 
-/// The stream of the only topic.
-async fn stream(servers: &Servers) -> Value {
-    let listed = servers.ask("STREAM.LIST", &json!({ "subject": "salon.room.>" })).await.expect("an answer");
-    listed["streams"][0].clone()
-}
-
-/// Gives a stream other subjects.
-async fn rename(servers: &Servers, stream: &Value, subjects: Value) {
-    let mut config = stream["config"].clone();
-    config["subjects"] = subjects;
-    let name = config["name"].as_str().expect("a name");
-    let told = servers.ask(&format!("STREAM.UPDATE.{name}"), &config).await.expect("an answer");
-    assert!(told["error"].is_null(), "{told}");
-}
-
 /// A topic that has nothing in it any more.
 async fn emptied(servers: &Servers, log: &Nats) -> Value {
     append(log, "room:a", line("e1")).await;
-    let stream = stream(servers).await;
+    let stream = servers.only_topic().await.expect("a topic");
     let name = stream["config"]["name"].as_str().expect("a name");
     let purged = servers.ask(&format!("STREAM.PURGE.{name}"), &json!({})).await.expect("an answer");
     assert_eq!(purged["purged"], 1, "{purged}");
@@ -282,7 +267,7 @@ async fn what_is_open_is_not_deleted() {
     let stream = emptied(&servers, &log).await;
     let (opening, opened) = (servers.clone(), stream.clone());
     let meanwhile = async move {
-        rename(&opening, &opened, opened["config"]["subjects"].clone()).await;
+        opening.change(&opened, "subjects", opened["config"]["subjects"].clone()).await.expect("opened");
         true
     };
     let look = "STREAM.INFO.salon-room-";
@@ -332,9 +317,9 @@ async fn a_topic_that_was_left_shut_is_opened_again() {
     let servers = Servers::one(&program).await.expect("a NATS server");
     let log = Nats::open(options(&servers, LONG)).await.expect("a log");
     append(&log, "room:a", line("e1")).await;
-    let stream = stream(&servers).await;
+    let stream = servers.only_topic().await.expect("a topic");
     let shut = stream["config"]["name"].as_str().expect("a name").replace("salon-room-", "salon.shut.");
-    rename(&servers, &stream, json!([shut])).await;
+    servers.change(&stream, "subjects", json!([shut])).await.expect("shut");
     let refused = within("an answer", log.append(&topic("room:a"), line("e2"))).await.expect("in time");
     let refused = refused.map(|appended| appended.entry);
     assert!(matches!(refused, Err(AppendError::Unavailable(_))), "{refused:?}");

@@ -20,6 +20,15 @@ async fn two_at(url: &str) -> (Gateway, Gateway) {
     (one, two)
 }
 
+/// Two as well, the second by a proxy.
+async fn two_apart(servers: &Servers) -> (Gateway, Gateway, Proxy) {
+    let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
+    let options = |url: &str| Options::on_nats(url, "salon").expect("options");
+    let one = Gateway::start(options(&servers.url())).await.expect("a gateway");
+    let two = one.beside(options(&proxy.url())).await.expect("another gateway");
+    (one, two, proxy)
+}
+
 async fn connect(gateway: &Gateway, id: &str, further: &str) -> Socket {
     let token = gateway.token(&Token::new(id)).expect("a token");
     let call = Call::new("GET", format!("/v0/ws?topic=room:a{further}")).bearer(&token);
@@ -238,10 +247,7 @@ async fn without_nats_nothing_is_accepted_and_afterwards_everything_goes_on() {
 async fn what_the_host_was_asked_at_a_gateway_that_is_gone_is_answered_at_another() {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
-    let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
-    let options = |url: &str| Options::on_nats(url, "salon").expect("options");
-    let one = Gateway::start(options(&servers.url())).await.expect("a gateway");
-    let two = one.beside(options(&proxy.url())).await.expect("another gateway");
+    let (one, two, proxy) = two_apart(&servers).await;
     let mut bob = connect(&one, "bob", "").await;
     let mut alice = connect(&two, "alice", "").await;
     next_where(&mut bob, presence("join", "alice")).await;

@@ -42,23 +42,6 @@ fn has(body: &[u8], text: &str) -> bool {
     body.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
-async fn ask(servers: &Servers, subject: &str, body: &Value) -> Value {
-    servers.ask(subject, body).await.expect("an answer")
-}
-
-/// The only topic's stream.
-async fn stream(servers: &Servers) -> Value {
-    let listed = ask(servers, "STREAM.LIST", &json!({ "subject": "salon.room.>" })).await;
-    listed["streams"][0].clone()
-}
-
-async fn change(servers: &Servers, stream: &Value, name: &str, to: Value) {
-    let mut config = stream["config"].clone();
-    config[name] = to;
-    let told = ask(servers, &format!("STREAM.UPDATE.{}", config["name"].as_str().expect("a name")), &config).await;
-    assert!(told["error"].is_null(), "{told}");
-}
-
 /// Passes everything on, but for one message of the client's, once, and the acknowledgement of another.
 async fn forgetful(server: String, lost: &'static str, unacknowledged: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -176,7 +159,10 @@ async fn what_is_gone_is_a_gap_and_not_a_hole() {
         log.append(&room(), line(&format!("e{n}"))).await.expect("stored");
     }
     // Something that is no entry, in the middle and more of it than is read at once.
-    let name = stream(&servers).await["config"]["subjects"][0].as_str().expect("a subject").replace('*', "stranger");
+    let name = servers.only_topic().await.expect("a topic")["config"]["subjects"][0]
+        .as_str()
+        .expect("a subject")
+        .replace('*', "stranger");
     let said: String = (0..40).map(|n| format!("PUB {name}{n} 1\r\nx\r\n")).collect();
     let mut answers = servers.wire(&format!("{said}PING\r\n")).await.expect("a connection");
     while !within("a pong", frame(&mut answers)).await.expect("in time").expect("a frame").0.starts_with("PONG") {}
@@ -192,9 +178,10 @@ async fn what_is_gone_is_a_gap_and_not_a_hole() {
     let after = log.read(&room(), Span::After(only_strangers), 2).await.expect("a read");
     assert_eq!(after.first().map(|entry| entry.envelope.id().as_str()), Some("last"));
 
-    let info = stream(&servers).await;
+    let info = servers.only_topic().await.expect("a topic");
     let name = info["config"]["name"].as_str().expect("a name");
-    let purged = ask(&servers, &format!("STREAM.PURGE.{name}"), &json!({ "seq": first.offset + 30 })).await;
+    let purged =
+        servers.ask(&format!("STREAM.PURGE.{name}"), &json!({ "seq": first.offset + 30 })).await.expect("an answer");
     assert_eq!(purged["purged"], 30, "{purged}");
     let mut tail = log.tail(&room(), first);
     let gap = within("a gap", tail.next()).await.expect("in time");
@@ -220,8 +207,8 @@ async fn retention_goes_on_where_one_topic_cannot_be_looked_after() {
         }
     }
     // One that nobody may purge.
-    let broken = stream(&servers).await;
-    change(&servers, &broken, "deny_purge", json!(true)).await;
+    let broken = servers.only_topic().await.expect("a topic");
+    servers.change(&broken, "deny_purge", json!(true)).await.expect("changed");
     log.trim_now().await.expect_err("one of them could not be");
     let left = log.topics().await.expect("a list").into_iter().map(|topic| topic.entries).collect::<Vec<_>>();
     assert_eq!((left.iter().filter(|left| **left == 1).count(), left.iter().sum::<u64>()), (5, 8), "{left:?}");
@@ -281,7 +268,7 @@ async fn appends_under_way_when_the_leader_dies_keep_their_order() {
     for _ in 0..2 {
         let now = reach(1).await;
         reach(now + 500).await;
-        let leader = stream(&servers).await["cluster"]["leader"]
+        let leader = servers.only_topic().await.expect("a topic")["cluster"]["leader"]
             .as_str()
             .and_then(|name| name.strip_prefix('n'))
             .map(str::to_owned);
@@ -338,10 +325,10 @@ async fn a_topic_that_lost_entries_is_read_anew() {
         Some(Ok(Tailed::Entries(entries))) => assert_eq!(entries.len(), 3),
         other => panic!("{other:?}"),
     }
-    let made = stream(&servers).await["config"].clone();
+    let made = servers.only_topic().await.expect("a topic")["config"].clone();
     let name = made["name"].as_str().expect("a name");
     for (what, body) in [("DELETE", &Value::Null), ("CREATE", &made)] {
-        let told = ask(&servers, &format!("STREAM.{what}.{name}"), body).await;
+        let told = servers.ask(&format!("STREAM.{what}.{name}"), body).await.expect("an answer");
         assert!(told["error"].is_null(), "{told}");
     }
     let appended = within("an answer", log.append(&room(), line("new"))).await.expect("in time").expect("stored");
@@ -469,7 +456,9 @@ async fn parts_that_nobody_needs_are_removed() {
         Envelope::restore(text).expect("an envelope")
     };
     nodes[0].append(&room(), request(0)).await.expect("stored");
-    let token = stream(&servers).await["config"]["name"].as_str().map(|name| name.replace("salon-room-", ""));
+    let token = servers.only_topic().await.expect("a topic")["config"]["name"]
+        .as_str()
+        .map(|name| name.replace("salon-room-", ""));
     let stray = format!("$KV.salon-standing.{}.somebody-7.1", token.expect("a name"));
     let mut sent = 1;
     // Both at once, where one of them may find that the other was faster, and then one alone.
@@ -484,7 +473,7 @@ async fn parts_that_nobody_needs_are_removed() {
         let trimmed = within("retention", join_all(trimming.iter().map(Nats::trim_now))).await.expect("in time");
         assert!(trimmed.iter().all(Result::is_ok), "{trimmed:?}");
         let filter = json!({ "subjects_filter": "$KV.salon-standing.>" });
-        let kept = ask(&servers, "STREAM.INFO.KV_salon-standing", &filter).await;
+        let kept = servers.ask("STREAM.INFO.KV_salon-standing", &filter).await.expect("an answer");
         let subjects: Vec<_> = kept["state"]["subjects"].as_object().expect("subjects").keys().cloned().collect();
         assert!(!subjects.contains(&stray), "one that nobody names is still there: {subjects:?}");
         // Between the topic and the number of the part stands whose it is. Those of whoever was too late go with the next.
@@ -503,12 +492,12 @@ async fn what_nats_does_not_take_is_not_out_of_reach() {
     let servers = Servers::one(&program).await.expect("a NATS server");
     let log = Nats::open(options(&servers)).await.expect("a log");
     log.append(&room(), line("e1")).await.expect("stored");
-    change(&servers, &stream(&servers).await, "max_msg_size", json!(10)).await;
+    servers.change(&servers.only_topic().await.expect("a topic"), "max_msg_size", json!(10)).await.expect("changed");
     let refused = within("an answer", log.append(&room(), line("e2"))).await.expect("in time");
     let refused = refused.map(|appended| appended.entry).expect_err("longer than it takes");
     assert!(matches!(&refused, AppendError::Refused(why) if why.contains("message size")), "{refused:?}");
-    let context = ask(&servers, "STREAM.INFO.salon-context", &json!({})).await;
-    change(&servers, &context, "max_msg_size", json!(10)).await;
+    let context = servers.ask("STREAM.INFO.salon-context", &json!({})).await.expect("an answer");
+    servers.change(&context, "max_msg_size", json!(10)).await.expect("changed");
     let key = Address { topic: room(), scope: Scope::Topic, key: Key::new("k").expect("a key") };
     let author = ParticipantId::new("alice").expect("an id");
     let write = Write { value: Some("1".into()), expected: None, author, cause: "c".into() };

@@ -57,23 +57,6 @@ async fn told(options: Options, files: &Files) -> String {
     told
 }
 
-async fn ask(servers: &Servers, subject: &str, body: &Value) -> Value {
-    servers.ask(subject, body).await.expect("an answer")
-}
-
-/// The only topic's stream.
-async fn stream(servers: &Servers) -> Value {
-    let listed = ask(servers, "STREAM.LIST", &json!({ "subject": "salon.room.>" })).await;
-    listed["streams"][0].clone()
-}
-
-async fn change(servers: &Servers, stream: &Value, name: &str, to: Value) {
-    let mut config = stream["config"].clone();
-    config[name] = to;
-    let told = ask(servers, &format!("STREAM.UPDATE.{}", config["name"].as_str().expect("a name")), &config).await;
-    assert!(told["error"].is_null(), "{told}");
-}
-
 /// Files of one test.
 struct Files(Scratch);
 
@@ -306,7 +289,7 @@ async fn a_stream_that_was_changed_is_told_at_the_start() {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
     Nats::look(&options(&servers)).await.expect("nothing is there, and nothing wrong");
-    let listed = ask(&servers, "STREAM.NAMES", &json!({})).await;
+    let listed = servers.ask("STREAM.NAMES", &json!({})).await.expect("an answer");
     assert_eq!(listed["total"], 0, "looking made something: {listed}");
     let log = Nats::open(options(&servers)).await.expect("a log");
     log.append(&room(), line("e1")).await.expect("stored");
@@ -316,15 +299,15 @@ async fn a_stream_that_was_changed_is_told_at_the_start() {
     let told = Nats::look(&other_key).await.expect_err("another key").to_string();
     assert!(told.contains("have another key"), "{told}");
 
-    let made = stream(&servers).await;
-    change(&servers, &made, "max_msgs", json!(5)).await;
+    let made = servers.only_topic().await.expect("a topic");
+    servers.change(&made, "max_msgs", json!(5)).await.expect("changed");
     let told = refusal(options(&servers)).await;
     assert!(told.ends_with("was changed: `max_msgs` is 5 and must be 0"), "{told}");
     let looked = Nats::look(&options(&servers)).await.expect_err("it was changed").to_string();
     assert_eq!(looked, told, "a look says what a start would");
-    change(&servers, &made, "max_msgs", json!(-1)).await;
-    let context = ask(&servers, "STREAM.INFO.salon-context", &json!({})).await;
-    change(&servers, &context, "max_msg_size", json!(1000)).await;
+    servers.change(&made, "max_msgs", json!(-1)).await.expect("changed");
+    let context = servers.ask("STREAM.INFO.salon-context", &json!({})).await.expect("an answer");
+    servers.change(&context, "max_msg_size", json!(1000)).await.expect("changed");
     insta::assert_snapshot!(refusal(options(&servers)).await, @"the stream `salon-context` was changed: `max_msg_size` is 1000 and must be 0");
 }
 

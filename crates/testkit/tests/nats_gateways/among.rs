@@ -10,7 +10,7 @@ use salon_testkit::proxy::Proxy;
 use salon_testkit::{Event, Gateway, Options, Socket, Token, within};
 use serde_json::{Value, json};
 
-use super::{ask, chat, connect, lines, next, next_where, presence, ticket_by_cookie, two, two_at};
+use super::{ask, chat, connect, lines, next, next_where, presence, ticket_by_cookie, two, two_apart, two_at};
 
 /// How long a gateway may take to notice that NATS is silent, or there again: it waits for several signs of life.
 const NOTICE: Duration = Duration::from_secs(120);
@@ -352,10 +352,7 @@ async fn a_client_waits_for_a_gateway_that_can_store_nothing_and_loses_nothing()
 async fn a_gateway_that_is_cut_off_permits_nothing_and_owes_the_others_its_sign_outs() {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
-    let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
-    let options = |url: &str| Options::on_nats(url, "salon").expect("options");
-    let one = Gateway::start(options(&servers.url())).await.expect("a gateway");
-    let two = one.beside(options(&proxy.url())).await.expect("another gateway");
+    let (one, two, proxy) = two_apart(&servers).await;
     let token = two.token(&Token::new("carol")).expect("a token");
     let signed_in = ask(&two, ("POST", "/v0/session"), "", json!({ "token": token })).await;
     let cookie = signed_in.header("set-cookie").and_then(|set| set.split(';').next()).expect("a cookie").to_owned();
