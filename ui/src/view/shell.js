@@ -109,8 +109,8 @@ export function Shell() {
   const peopleWere = useRef(false);
   useEffect(() => {
     if (people) /** @type {HTMLElement|null} */ (side.current?.querySelector('li button'))?.focus();
-    // Where the sheet is gone with what had the focus, it goes back to what opened it.
-    else if (peopleWere.current && isAdrift()) /** @type {HTMLElement|null} */ (document.querySelector('.people-button'))?.focus();
+    // Where the sheet is gone with what had the focus, it goes back to what opened it. The browser may not have noticed yet that it is gone.
+    else if (peopleWere.current && (isAdrift() || (narrow && side.current?.contains(document.activeElement)))) /** @type {HTMLElement|null} */ (document.querySelector('.people-button'))?.focus();
     peopleWere.current = people;
   }, [people]);
   useArrival();

@@ -109,6 +109,6 @@ test('on a narrow screen a sheet keeps the focus, and gives it back', async (t) 
   }
   await alice.page.keyboard.press('Escape');
   await alice.page.locator('.side').waitFor({ state: 'hidden' });
-  assert.ok(await alice.page.evaluate(() => document.activeElement?.classList.contains('people-button')));
+  await alice.page.waitForFunction(() => document.activeElement?.classList.contains('people-button'));
   await done();
 });
