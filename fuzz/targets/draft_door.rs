@@ -3,18 +3,19 @@
 #![no_main]
 
 mod door;
+mod mcp;
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use salon_dialects::mcp::door::{Options, Scope};
 use salon_dialects::mcp::draft::{Interpreter, Passed, Translator, is_hello, is_introduction, words};
 use salon_dialects::{Opening, Post};
 use salon_protocol::{Draft, Message, RpcId};
 use serde_json::value::RawValue;
 
-use self::door::{LIMITS, Room, Rules, id, is_json, pieces, topic};
+use self::door::{Room, Rules, is_json, pieces};
+use self::mcp::options;
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"mcpVersion":"2025-06-18","clientCapabilities":{"supportsProgress":true,"supportsCancellation":true}}}"#;
 
@@ -94,19 +95,7 @@ fn id_of(text: &str) -> Option<String> {
 }
 
 fn hear_client(how: u8, bytes: &[u8]) {
-    let duplex = how & 2 == 0;
-    let options = Options {
-        me: id("alice"),
-        topic: topic(),
-        scope: if how & 1 == 0 { Scope::Room } else { Scope::One(id("bob")) },
-        limits: LIMITS,
-        session: Some("session".into()),
-        idle: (!duplex).then_some(Duration::from_secs(300)),
-        few: 2,
-        first: 0,
-        salt: [7; 16],
-        version: "0",
-    };
+    let (duplex, options) = options(how);
     let began = Began { draft: how & 4 == 0 };
     let mut room = Room::open(duplex, began, |stamps, now| Interpreter::new(options, stamps, now));
     if how & 4 == 0 {

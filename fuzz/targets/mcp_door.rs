@@ -2,31 +2,21 @@
 #![no_main]
 
 mod door;
+mod mcp;
 
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use salon_dialects::mcp::door::{Door, Options, Scope, route};
+use salon_dialects::mcp::door::{Door, route};
 use salon_dialects::{Opening, Post};
 use salon_protocol::Draft;
 
-use self::door::{LIMITS, Room, Rules, id, pieces, topic};
+use self::door::{Room, Rules, pieces};
+use self::mcp::options;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((how, bytes)) = bytes.split_first() else { return };
-    let duplex = how & 2 == 0;
-    let options = Options {
-        me: id("alice"),
-        topic: topic(),
-        scope: if how & 1 == 0 { Scope::Room } else { Scope::One(id("bob")) },
-        limits: LIMITS,
-        session: Some("session".into()),
-        idle: (!duplex).then_some(Duration::from_secs(300)),
-        few: 2,
-        first: 0,
-        salt: [7; 16],
-        version: "0",
-    };
+    let (duplex, options) = options(*how);
     let room = Room::open(duplex, Mcp, |stamps, now| Door::new(options, stamps, now));
     room.live(pieces(bytes).inspect(|(_, text)| drop(route(Some("2026-07-28"), text))));
 });

@@ -1,0 +1,25 @@
+//! How the MCP door is opened, for all who come in by it.
+
+use std::time::Duration;
+
+use salon_dialects::mcp::door::{Options, Scope};
+
+use crate::door::{LIMITS, id, topic};
+
+/// Whether the client has one connection for everything, and what the door is to be, by the input's first byte.
+pub fn options(how: u8) -> (bool, Options) {
+    let duplex = how & 2 == 0;
+    let options = Options {
+        me: id("alice"),
+        topic: topic(),
+        scope: if how & 1 == 0 { Scope::Room } else { Scope::One(id("bob")) },
+        limits: LIMITS,
+        session: Some("session".into()),
+        idle: (!duplex).then_some(Duration::from_secs(300)),
+        few: 2,
+        first: 0,
+        salt: [7; 16],
+        version: "0",
+    };
+    (duplex, options)
+}
