@@ -1,6 +1,5 @@
 //! Two gateways on one NATS: nobody in a room can tell which one somebody else came by.
 
-#[path = "nats_gateways/among.rs"]
 mod among;
 
 use salon_testkit::http::{Answer, Call};
