@@ -28,7 +28,7 @@ const OVERHEAD: usize = 128;
 /// How long somebody who did not answer is left alone.
 const PEACE: Duration = Duration::from_secs(60);
 
-/// How long an answer waits for somebody, from when they were asked. The errand goes on behind it.
+/// How long an answer waits for somebody, from when they were last asked something. The errand goes on behind it.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Room for lists, which all rooms share.
@@ -81,7 +81,7 @@ impl Offer {
 /// What is known of a list.
 #[derive(Clone)]
 pub(super) enum Knowledge {
-    /// It is being asked for, since a moment.
+    /// It is being asked for: the last question was put at this moment.
     Asking(Instant),
     Known(Arc<Offer>),
     /// It is not to be had, and not asked for again before a moment.
@@ -193,11 +193,19 @@ impl Catalogue {
         self.slots.get_mut(&who.id).filter(|slot| Arc::ptr_eq(&slot.who, who))
     }
 
-    /// A list is about to be asked for: what changed before does not matter any more.
-    pub(super) fn begin_listing(&mut self, errand: &Errand) {
-        if let Some(slot) = self.slot(&errand.who) {
-            slot.lists[errand.listing as usize].stale = false;
-        }
+    /// A list is about to be asked for: what changed before does not matter any more. Whoever it is has shaken hands, so even one who took
+    /// long over that is waited for again.
+    pub(super) fn begin_listing(&mut self, errand: &Errand, now: Instant) {
+        let Some(slot) = self.slot(&errand.who) else { return };
+        let list = &mut slot.lists[errand.listing as usize];
+        list.stale = false;
+        list.knowledge.send_if_modified(|knowledge| {
+            if let Knowledge::Asking(since) = knowledge {
+                *since = now;
+            }
+            // That is for whoever comes now; those who wait already have waited long enough.
+            false
+        });
     }
 
     /// Whether it changed since.
@@ -338,7 +346,7 @@ mod tests {
         let again = again.expect("a list that changed is asked for again");
         assert!(again.meeting.lock().await.is_some(), "no handshake");
         assert!(again.said, "it has tools, whatever its handshake said");
-        catalogue.begin_listing(&again);
+        catalogue.begin_listing(&again, Instant::now());
         assert!(!catalogue.is_stale(&again));
         catalogue.changed(&bob.id, &[Listing::Tools]);
         assert!(catalogue.is_stale(&again), "it changed while it was being asked");
@@ -369,6 +377,22 @@ mod tests {
         settle(&mut catalogue, &bob, Err(Lack::Timeout));
         tokio::time::advance(PEACE).await;
         assert_eq!(look(&mut catalogue, &bob), ("asking".into(), true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_shook_hands_late_is_waited_for_again() {
+        let mut catalogue = Catalogue::new(Shelf::new());
+        let bob = somebody("bob");
+        let (mut consulted, errand) = catalogue.consult(&bob, Listing::Tools, Instant::now());
+        let errand = errand.expect("nobody has asked yet");
+        tokio::time::advance(2 * PATIENCE).await;
+        let deadline = Instant::now() + PEACE;
+        assert_eq!(consulted.offer(deadline).await.err(), Some(Lack::Timeout), "nobody waits that long");
+        catalogue.begin_listing(&errand, Instant::now());
+        let (mut consulted, _) = catalogue.consult(&bob, Listing::Tools, Instant::now());
+        let settled = async { catalogue.settle(&errand, Ok(vec![named("late")])) };
+        let (offer, ()) = tokio::join!(consulted.offer(deadline), settled);
+        assert_eq!(offer.map(|offer| offer.items.len()), Ok(1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use salon_protocol::{McpVersion, Members, ParticipantId, RpcError};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::calls::{Answer, Asked, Lack};
 use super::catalogue::{Errand, Met, weight};
@@ -52,7 +52,7 @@ async fn fetch(office: &Arc<Office>, errand: &Errand) -> Result<Vec<Item>, Lack>
     }
     let mut attempts = 0;
     loop {
-        office.catalogue().begin_listing(errand);
+        office.catalogue().begin_listing(errand, Instant::now());
         let items = list(office, &who.id, *listing, met.era).await?;
         attempts += 1;
         if attempts == MOST_ATTEMPTS || !office.catalogue().is_stale(errand) {
