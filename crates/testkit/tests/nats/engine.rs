@@ -8,6 +8,8 @@ use salon_log::nats::{Nats, Options};
 use salon_log::{RetentionRules, TopicLog, contract};
 use salon_testkit::nats::{Servers, program};
 
+use crate::props::options;
+
 /// Logs on the same servers, each with a name of its own.
 struct OnServers {
     servers: Servers,
@@ -32,8 +34,7 @@ impl contract::Engine for OnServers {
 
     async fn create(&self, retention: RetentionRules) -> Nats {
         let name = format!("t{}", self.count.fetch_add(1, Ordering::Relaxed));
-        let servers = self.servers.url().split(',').map(str::to_owned).collect();
-        self.open(Options { servers, name, retention, ..Options::default() }).await
+        self.open(Options { name, retention, ..options(&self.servers) }).await
     }
 
     async fn restart(&self, log: Nats) -> Nats {

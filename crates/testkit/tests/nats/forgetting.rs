@@ -10,41 +10,21 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use salon_log::nats::{Nats, Options};
 use salon_log::{AppendError, ReadError, Retention, RetentionRules, Span, Tailed, TopicLog};
-use salon_protocol::{Envelope, Position, TopicName};
-use salon_testkit::nats::{Servers, frame, program};
+use salon_protocol::{Envelope, Position};
+use salon_testkit::nats::{Servers, program};
 use salon_testkit::{DEADLINE, within};
 use serde_json::{Value, json};
-use tokio::io::{AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
+
+use crate::props::{ids, line, options, presence, topic};
+use crate::ways::way;
 
 const LONG: Duration = Duration::from_secs(3600);
 
-fn options(servers: &Servers, age: Duration) -> Options {
+/// How a log is opened that keeps everything for so long.
+fn keeping(servers: &Servers, age: Duration) -> Options {
     let retention = RetentionRules { default: Retention { age: Some(age), count: None }, topics: HashMap::new() };
-    let servers = servers.url().split(',').map(str::to_owned).collect();
-    Options { servers, retention, ..Options::default() }
-}
-
-fn topic(name: &str) -> TopicName {
-    TopicName::new(name).expect("a name")
-}
-
-fn line(id: &str) -> Envelope {
-    envelope(id, "alice", "mcp", r#"{"jsonrpc":"2.0","method":"m"}"#)
-}
-
-/// Says that somebody has come, or has gone.
-fn presence(event: &str) -> Envelope {
-    let payload = format!(r#"{{"event":"{event}","participant":{{"id":"alice","kind":"agent"}}}}"#);
-    envelope(event, "system:gateway", "presence", &payload)
-}
-
-fn envelope(id: &str, from: &str, kind: &str, payload: &str) -> Envelope {
-    Envelope::restore(format!(
-        r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"{from}","kind":"{kind}","payload":{payload}}}"#
-    ))
-    .expect("an envelope")
+    Options { retention, ..options(servers) }
 }
 
 async fn append(log: &Nats, name: &str, envelope: Envelope) -> Position {
@@ -52,9 +32,8 @@ async fn append(log: &Nats, name: &str, envelope: Envelope) -> Position {
     appended.expect("stored").entry.position
 }
 
-async fn ids(log: &Nats, name: &str) -> Vec<String> {
-    let kept = log.read(&topic(name), Span::Newest, 100).await.expect("a read");
-    kept.iter().map(|entry| entry.envelope.id().to_string()).collect()
+async fn kept(log: &Nats, name: &str) -> Vec<String> {
+    ids(&log.read(&topic(name), Span::Newest, 100).await.expect("a read"))
 }
 
 /// Every topic's name and how many entries it has.
@@ -65,7 +44,7 @@ async fn topics(log: &Nats) -> Vec<(String, u64)> {
 
 /// Keeps nothing until the topics are these.
 async fn until(servers: &Servers, wanted: &[(&str, u64)]) {
-    let log = Nats::open(options(servers, Duration::ZERO)).await.expect("a node that keeps nothing");
+    let log = Nats::open(keeping(servers, Duration::ZERO)).await.expect("a node that keeps nothing");
     let applied = async {
         loop {
             log.trim_now().await.expect("retention is applied");
@@ -90,7 +69,7 @@ async fn emptied(servers: &Servers, log: &Nats) -> Value {
 }
 
 async fn a_topic_is_forgotten_and_made_anew(servers: &Servers) {
-    let all = options(servers, LONG);
+    let all = keeping(servers, LONG);
     let (one, two) = (Nats::open(all.clone()).await.expect("a node"), Nats::open(all).await.expect("a node"));
     let first = append(&one, "room:a", line("e1")).await;
     append(&one, "room:b", presence("join")).await;
@@ -100,7 +79,7 @@ async fn a_topic_is_forgotten_and_made_anew(servers: &Servers) {
         other => panic!("{other:?}"),
     }
     until(servers, &[("room:b", 0)]).await;
-    assert_eq!(ids(&one, "room:a").await, [""; 0]);
+    assert_eq!(kept(&one, "room:a").await, [""; 0]);
     let standing = two.standing(&topic("room:b")).await.expect("a standing");
     assert_eq!(standing.present.len(), 1, "somebody present was forgotten");
 
@@ -121,7 +100,7 @@ async fn a_topic_is_forgotten_and_made_anew(servers: &Servers) {
     drop(tail);
     until(servers, &[]).await;
     append(&one, "room:b", line("e2")).await;
-    assert_eq!(ids(&two, "room:b").await, ["e2"]);
+    assert_eq!(kept(&two, "room:b").await, ["e2"]);
     assert!(two.standing(&topic("room:b")).await.expect("a standing").present.is_empty());
     one.close().await;
     two.close().await;
@@ -145,7 +124,7 @@ async fn nothing_is_left_of_a_topic_that_is_over_on_three_servers() {
 async fn what_is_forgotten_makes_room() {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
-    let log = Nats::open(Options { topics: 1, ..options(&servers, LONG) }).await.expect("a log");
+    let log = Nats::open(Options { topics: 1, ..keeping(&servers, LONG) }).await.expect("a log");
     for n in 0..5 {
         append(&log, &format!("room:{n}"), line("e")).await;
         let refused = log.append(&topic("one:more"), line("e")).await.map(|appended| appended.entry);
@@ -163,42 +142,31 @@ async fn what_is_forgotten_makes_room() {
 
 /// A way to a server on which something is done before the first request of some kind passes, if it then does. Tells of everything that
 /// passes.
-async fn way(
+async fn delayed(
     port: u16,
     request: &'static str,
     meanwhile: impl Future<Output = bool> + Send + 'static,
 ) -> (String, mpsc::UnboundedReceiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let own = listener.local_addr().expect("an address").port();
     let (tell, told) = mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        let meanwhile = Arc::new(Mutex::new(Some(Box::pin(meanwhile))));
-        while let Ok((client, _)) = listener.accept().await {
-            let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { return };
-            let ((from_client, mut to_client), (mut from_server, mut to_server)) =
-                (client.into_split(), server.into_split());
-            tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
-            let (tell, meanwhile) = (tell.clone(), meanwhile.clone());
-            tokio::spawn(async move {
-                let mut from_client = BufReader::new(from_client);
-                while let Some((line, body)) = frame(&mut from_client).await {
-                    let first = line.contains(request).then(|| meanwhile.lock().expect("unpoisoned").take()).flatten();
-                    if let Some(meanwhile) = first
-                        && !meanwhile.await
-                    {
-                        continue;
-                    }
-                    // A test that has seen enough listens no more.
-                    let _ = tell.send(line.clone());
-                    if to_server.write_all(line.as_bytes()).await.is_err() || to_server.write_all(&body).await.is_err()
-                    {
-                        return;
-                    }
-                }
-            });
+    let meanwhile = Arc::new(Mutex::new(Some(Box::pin(meanwhile))));
+    let url = way(port, move |frame| {
+        let is_it = frame.is_clients && frame.line.contains(request);
+        let first = is_it.then(|| meanwhile.lock().expect("unpoisoned").take()).flatten();
+        let tell = tell.clone();
+        async move {
+            if let Some(meanwhile) = first
+                && !meanwhile.await
+            {
+                return Vec::new();
+            }
+            if frame.is_clients {
+                // A test that has seen enough listens no more.
+                let _ = tell.send(frame.line.clone());
+            }
+            vec![frame]
         }
     });
-    (format!("nats://127.0.0.1:{own}"), told)
+    (url.await, told)
 }
 
 /// What passes on a way, up to and with the first that has one of some words in it.
@@ -218,7 +186,7 @@ async fn passing(told: &mut mpsc::UnboundedReceiver<String>, words: &[&str]) -> 
 async fn appended_before(request: &'static str) {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
-    let two = Arc::new(Nats::open(options(&servers, LONG)).await.expect("a node"));
+    let two = Arc::new(Nats::open(keeping(&servers, LONG)).await.expect("a node"));
     emptied(&servers, &two).await;
     let (tell, told) = oneshot::channel();
     let appending = two.clone();
@@ -231,9 +199,9 @@ async fn appended_before(request: &'static str) {
         };
         tell.send(appended).is_ok()
     };
-    let (url, _passing) = way(servers.port(0), request, meanwhile).await;
+    let (url, _passing) = delayed(servers.port(0), request, meanwhile).await;
     // Forgets it as soon as it is there.
-    let keeps_nothing = Options { servers: vec![url], ..options(&servers, Duration::ZERO) };
+    let keeps_nothing = Options { servers: vec![url], ..keeping(&servers, Duration::ZERO) };
     let one = Nats::open(keeps_nothing).await.expect("a node");
     let appended = within("the topic to be forgotten", told).await.expect("in time").expect("told");
     let position = within("the append", appended).await.expect("in time").expect("no panic");
@@ -244,7 +212,7 @@ async fn appended_before(request: &'static str) {
     }
     one.close().await;
     append(&two, "room:a", line("e3")).await;
-    assert_eq!(ids(&two, "room:a").await, ["e2", "e3"]);
+    assert_eq!(kept(&two, "room:a").await, ["e2", "e3"]);
     two.close().await;
 }
 
@@ -263,7 +231,7 @@ async fn what_comes_while_a_topic_is_shut_makes_it_anew() {
 async fn what_is_open_is_not_deleted() {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Arc::new(Servers::one(&program).await.expect("a NATS server"));
-    let log = Nats::open(options(&servers, LONG)).await.expect("a node");
+    let log = Nats::open(keeping(&servers, LONG)).await.expect("a node");
     let stream = emptied(&servers, &log).await;
     let (opening, opened) = (servers.clone(), stream.clone());
     let meanwhile = async move {
@@ -271,15 +239,15 @@ async fn what_is_open_is_not_deleted() {
         true
     };
     let look = "STREAM.INFO.salon-room-";
-    let (url, mut told) = way(servers.port(0), look, meanwhile).await;
-    let keeps_nothing = Options { servers: vec![url], ..options(&servers, Duration::ZERO) };
+    let (url, mut told) = delayed(servers.port(0), look, meanwhile).await;
+    let keeps_nothing = Options { servers: vec![url], ..keeping(&servers, Duration::ZERO) };
     let forgetful = Nats::open(keeps_nothing).await.expect("a node");
     passing(&mut told, &[look]).await;
     let next = passing(&mut told, &["STREAM.DELETE.", "STREAM.UPDATE.salon-room-"]).await;
     assert!(next.contains("STREAM.UPDATE."), "a topic that is open was deleted: {next}");
     forgetful.close().await;
     append(&log, "room:a", line("e2")).await;
-    assert_eq!(ids(&log, "room:a").await, ["e2"]);
+    assert_eq!(kept(&log, "room:a").await, ["e2"]);
     log.close().await;
 }
 
@@ -288,12 +256,12 @@ async fn what_is_open_is_not_deleted() {
 async fn what_could_not_be_deleted_is_opened_by_who_shut_it() {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
-    let log = Nats::open(options(&servers, LONG)).await.expect("a node");
+    let log = Nats::open(keeping(&servers, LONG)).await.expect("a node");
     emptied(&servers, &log).await;
     let (tell, told) = oneshot::channel();
     let lose = async move { tell.send(()).is_err() };
-    let (url, _passing) = way(servers.port(0), "STREAM.DELETE.salon-room-", lose).await;
-    let keeps_nothing = Options { servers: vec![url], ..options(&servers, Duration::ZERO) };
+    let (url, _passing) = delayed(servers.port(0), "STREAM.DELETE.salon-room-", lose).await;
+    let keeps_nothing = Options { servers: vec![url], ..keeping(&servers, Duration::ZERO) };
     let forgetful = Nats::open(keeps_nothing).await.expect("a node");
     within("the topic to be deleted", told).await.expect("in time").expect("told");
     // Once everything it has sent is answered or lost, which takes longer than other things are waited for.
@@ -315,7 +283,7 @@ async fn what_could_not_be_deleted_is_opened_by_who_shut_it() {
 async fn a_topic_that_was_left_shut_is_opened_again() {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
-    let log = Nats::open(options(&servers, LONG)).await.expect("a log");
+    let log = Nats::open(keeping(&servers, LONG)).await.expect("a log");
     append(&log, "room:a", line("e1")).await;
     let stream = servers.only_topic().await.expect("a topic");
     let shut = stream["config"]["name"].as_str().expect("a name").replace("salon-room-", "salon.shut.");
@@ -325,6 +293,6 @@ async fn a_topic_that_was_left_shut_is_opened_again() {
     assert!(matches!(refused, Err(AppendError::Unavailable(_))), "{refused:?}");
     log.trim_now().await.expect("retention is applied");
     append(&log, "room:a", line("e2")).await;
-    assert_eq!(ids(&log, "room:a").await, ["e1", "e2"]);
+    assert_eq!(kept(&log, "room:a").await, ["e1", "e2"]);
     log.close().await;
 }

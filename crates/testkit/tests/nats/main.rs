@@ -5,5 +5,7 @@ mod forgetting;
 mod gateways;
 mod nodes;
 mod presence;
+mod props;
 mod repairs;
 mod start;
+mod ways;

@@ -3,41 +3,15 @@
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use salon_log::nats::{Nats, OpenError, Options};
-use salon_log::{AppendError, Claim, Health, Lapse, Lease, Span, Tail, Tailed, TopicLog};
-use salon_protocol::{Entry, Envelope, ParticipantId, TopicName};
+use salon_log::nats::{Nats, Options};
+use salon_log::{AppendError, Claim, Health, Lapse, Span, Tail, Tailed, TopicLog};
 use salon_testkit::nats::{Servers, program};
 use salon_testkit::within;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
 
-fn options(servers: &Servers) -> Options {
-    let servers = servers.url().split(',').map(str::to_owned).collect();
-    Options { servers, fingerprint: "one key".into(), ..Options::default() }
-}
+use crate::props::{claim, ids, line, options, room, roster, topic, who};
 
 async fn node(servers: &Servers) -> Nats {
     Nats::open(options(servers)).await.expect("a node")
-}
-
-fn room() -> TopicName {
-    TopicName::new("room:a.b").expect("a name")
-}
-
-fn who(id: &str) -> ParticipantId {
-    ParticipantId::new(id).expect("an id")
-}
-
-fn line(id: &str) -> Envelope {
-    Envelope::restore(format!(
-        r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"alice","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"notifications/chat/message","params":{{"text":"{id}"}}}}}}"#
-    ))
-    .expect("an envelope")
-}
-
-fn ids(entries: &[std::sync::Arc<Entry>]) -> Vec<String> {
-    entries.iter().map(|entry| entry.envelope.id().to_string()).collect()
 }
 
 /// The next entries of a tail, at least so many; a gap is a failure.
@@ -50,27 +24,6 @@ async fn follow(tail: &mut Tail, count: usize) -> Vec<String> {
         }
     }
     found
-}
-
-/// Claims a place; what comes tells that it was lost.
-async fn claim(log: &Nats, id: &str, claim: Claim) -> (Lease, oneshot::Receiver<()>) {
-    let (tell, lost) = oneshot::channel();
-    let told = Box::new(move || _ = tell.send(()));
-    (log.claim(&room(), &who(id), claim, told).await.expect("a lease"), lost)
-}
-
-async fn roster(log: &Nats, expected: &[&str]) {
-    let shown = async {
-        loop {
-            let mut roster = log.roster(&room()).await.expect("a roster");
-            roster.sort();
-            if roster.iter().map(ParticipantId::as_str).eq(expected.iter().copied()) {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    within(&format!("the roster to be {expected:?}"), shown).await.expect("in time");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,7 +58,7 @@ async fn nodes_that_begin_a_topic_together_are_all_taken() {
     let servers = Servers::three(&program).await.expect("three NATS servers");
     let nodes = [node(&servers).await, node(&servers).await, node(&servers).await];
     for number in 0..8 {
-        let topic = TopicName::new(format!("room:{number}")).expect("a name");
+        let topic = topic(&format!("room:{number}"));
         let begun = nodes.iter().enumerate().map(|(at, node)| {
             let topic = topic.clone();
             async move {
@@ -248,7 +201,6 @@ async fn one_topic_too_many_is_refused_by_the_limit() {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
     let log = Nats::open(Options { topics: 2, ..options(&servers) }).await.expect("a log");
-    let topic = |name: &str| TopicName::new(name).expect("a name");
     for name in ["one", "two"] {
         log.append(&topic(name), line("e")).await.expect("stored");
     }
@@ -268,38 +220,12 @@ async fn one_topic_too_many_for_the_account_is_refused_for_good() {
     let servers = Servers::configured(&program, account).await.expect("a NATS server");
     let log = node(&servers).await;
     log.append(&room(), line("e1")).await.expect("stored");
-    let another = TopicName::new("another").expect("a name");
+    let another = topic("another");
     let refused = within("an answer", log.append(&another, line("e1"))).await.expect("in time");
     let refused = refused.map(|appended| appended.entry);
     assert!(matches!(&refused, Err(AppendError::Refused(why)) if why.contains("streams")), "{refused:?}");
     log.append(&room(), line("e2")).await.expect("what is there goes on");
     log.close().await;
-}
-
-/// A server that says what an old one says.
-#[tokio::test]
-async fn a_server_that_is_too_old_is_refused() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    let serving = async move {
-        let (socket, _) = listener.accept().await.expect("a client");
-        let (read, mut write) = socket.into_split();
-        let info = r#"INFO {"server_id":"x","server_name":"x","version":"2.9.10","proto":1,"headers":true,"max_payload":1048576,"jetstream":true}"#;
-        write.write_all(format!("{info}\r\n").as_bytes()).await.expect("written");
-        let mut lines = BufReader::new(read).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            if line.starts_with("PING") {
-                write.write_all(b"PONG\r\n").await.expect("written");
-            }
-        }
-    };
-    let options = Options { servers: vec![format!("nats://127.0.0.1:{port}")], ..Options::default() };
-    let opened = tokio::select! {
-        opened = Nats::open(options) => opened,
-        () = serving => panic!("the client has gone"),
-    };
-    let Err(error @ OpenError::TooOld { .. }) = opened else { panic!("an old server was taken") };
-    insta::assert_snapshot!(error, @"the NATS server is version 2.9.10, and at least 2.11 is needed (expiring keys and reading in batches): install a newer nats-server, on every machine of the cluster");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,27 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use salon_log::nats::{Nats, Options};
-use salon_log::{Claim, Health, Lapse, Lease, Tail, Tailed, TopicLog};
-use salon_protocol::{CloseReason, Envelope, Participant, ParticipantId, Presence, PresenceEvent, TopicName};
+use salon_log::nats::Nats;
+use salon_log::{Claim, Health, Lapse, Tail, Tailed, TopicLog};
+use salon_protocol::{CloseReason, Participant, Presence, PresenceEvent};
 use salon_rooms::{Admission, Arrival, Deliver, Rate, Rooms, Settings};
 use salon_testkit::nats::{Servers, program};
 use salon_testkit::proxy::Proxy;
 use salon_testkit::within;
-use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
+use crate::props::{at, claim, presence, room, who};
+
 async fn node(url: &str) -> Arc<Nats> {
-    let options = Options { servers: vec![url.to_owned()], fingerprint: "one key".into(), ..Options::default() };
-    Arc::new(Nats::open(options).await.expect("a node"))
-}
-
-fn room() -> TopicName {
-    TopicName::new("room:a").expect("a name")
-}
-
-fn who(id: &str) -> ParticipantId {
-    ParticipantId::new(id).expect("an id")
+    Arc::new(Nats::open(at(url)).await.expect("a node"))
 }
 
 /// Rooms on a node, where whoever is not back at once has gone.
@@ -52,13 +44,6 @@ async fn enter(rooms: &Rooms, id: &str) -> Arrival {
         echo: true,
     };
     rooms.enter(&room(), admission).await.expect("a seat")
-}
-
-/// Claims a place; what comes tells that it was lost.
-async fn claim(log: &Nats, id: &str, claim: Claim) -> (Lease, oneshot::Receiver<()>) {
-    let (tell, lost) = oneshot::channel();
-    let told = Box::new(move || _ = tell.send(()));
-    (log.claim(&room(), &who(id), claim, told).await.expect("a lease"), lost)
 }
 
 /// What the log says of who comes and goes.
@@ -140,11 +125,7 @@ async fn whom_a_node_left_behind_is_seen_off_when_it_is_gone() {
         let rooms = rooms.clone();
         async move { rooms.see_off_lapsed().await }
     });
-    let join = Envelope::restore(
-        r#"{"protocol":"mcp-x/v0","id":"7d444840-9dc0-41d1-b245-5ffdce74fad2","ts":"2025-08-17T14:00:00Z","from":"system:gateway","kind":"presence","payload":{"event":"join","participant":{"id":"alice"}}}"#
-            .to_owned(),
-    );
-    two.append(&room(), join.expect("an envelope")).await.expect("stored");
+    two.append(&room(), presence("join")).await.expect("stored");
     assert_eq!(heard.next_of("alice").await, PresenceEvent::Join);
     two.close().await;
     assert_eq!(heard.next_of("alice").await, PresenceEvent::Leave);

@@ -1,8 +1,8 @@
 //! What the log on NATS makes of messages that are lost on their way, and of what is gone, refused, or left over.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -10,105 +10,43 @@ use futures_util::future::join_all;
 use salon_log::context::{Address, Key, Scope, Write, WriteError};
 use salon_log::nats::{Nats, Options};
 use salon_log::{AppendError, ContextStore, Health, Retention, RetentionRules, Span, Tailed, TopicLog};
-use salon_protocol::{Envelope, ParticipantId, Position, TopicName};
+use salon_protocol::{Envelope, Position};
 use salon_testkit::nats::{Servers, frame, program};
 use salon_testkit::proxy::Proxy;
 use salon_testkit::within;
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
 
-fn options(servers: &Servers) -> Options {
-    Options { servers: servers.url().split(',').map(str::to_owned).collect(), ..Options::default() }
-}
+use crate::props::{at, ids, line, options, room, topic, who};
+use crate::ways::{Unanswered, lossy_way};
 
-fn room() -> TopicName {
-    TopicName::new("room:a").expect("a name")
-}
-
-fn line(id: &str) -> Envelope {
-    Envelope::restore(format!(
-        r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"alice","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"notifications/chat/message","params":{{"text":"{id}"}}}}}}"#
-    ))
-    .expect("an envelope")
-}
-
-async fn ids(log: &Nats) -> Vec<String> {
-    let kept = log.read(&room(), Span::Newest, 10_000).await.expect("a read");
-    kept.iter().map(|entry| entry.envelope.id().to_string()).collect()
-}
-
-fn has(body: &[u8], text: &str) -> bool {
-    body.windows(text.len()).any(|part| part == text.as_bytes())
-}
-
-/// Passes everything on, but for one message of the client's, once, and the acknowledgement of another.
-async fn forgetful(server: String, lost: &'static str, unacknowledged: &'static str) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    tokio::spawn(async move {
-        let has_lost = Arc::new(Mutex::new(false));
-        while let Ok((client, _)) = listener.accept().await {
-            let Ok(server) = TcpStream::connect(&server).await else { return };
-            let (has_lost, reply) = (has_lost.clone(), Arc::new(Mutex::new(None::<String>)));
-            let (from_client, to_client) = client.into_split();
-            let (from_server, to_server) = server.into_split();
-            let expected = reply.clone();
-            tokio::spawn(pass(from_client, to_server, move |line, body| {
-                if line.starts_with("HPUB") && has(body, unacknowledged) {
-                    *reply.lock().expect("unpoisoned") = line.split_whitespace().nth(2).map(str::to_owned);
-                }
-                let is_lost = line.starts_with("HPUB") && has(body, lost);
-                is_lost && !std::mem::replace(&mut *has_lost.lock().expect("unpoisoned"), true)
-            }));
-            tokio::spawn(pass(from_server, to_client, move |line, _| {
-                let mut expected = expected.lock().expect("unpoisoned");
-                let is_it = expected.is_some() && line.split_whitespace().nth(1) == expected.as_deref();
-                if is_it {
-                    *expected = None;
-                }
-                is_it
-            }));
-        }
-    });
-    port
-}
-
-/// Passes frames on, which may be changed on the way but for their lengths, or dropped.
-async fn pass(
-    from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-    is_dropped: impl Fn(&str, &mut [u8]) -> bool,
-) {
-    let mut from = BufReader::new(from);
-    while let Some((line, mut body)) = frame(&mut from).await {
-        if is_dropped(&line, &mut body) {
-            continue;
-        }
-        if to.write_all(line.as_bytes()).await.is_err() || to.write_all(&body).await.is_err() {
-            return;
-        }
-    }
+async fn kept(log: &Nats) -> Vec<String> {
+    ids(&log.read(&room(), Span::Newest, 10_000).await.expect("a read"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_lost_is_not_put_behind_what_followed_it() {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
-    let server = servers.url().trim_start_matches("nats://").to_owned();
-    let port = forgetful(server, r#""id":"e6""#, r#""id":"e7""#).await;
-    let through = Options { servers: vec![format!("nats://127.0.0.1:{port}")], ..Options::default() };
-    let log = Nats::open(through).await.expect("a log");
+    // One message of the client's is lost, once, and the acknowledgement of another.
+    let (has_lost, unanswered) = (AtomicBool::new(false), Unanswered::default());
+    let way = lossy_way(servers.port(0), move |frame| {
+        if frame.word(0) == "HPUB" && frame.has(r#""id":"e7""#) {
+            unanswered.note(frame);
+        }
+        let is_lost = frame.word(0) == "HPUB" && frame.has(r#""id":"e6""#);
+        unanswered.has(frame) || (is_lost && !has_lost.swap(true, Ordering::Relaxed))
+    });
+    let log = Nats::open(at(&way.await)).await.expect("a log");
     log.append(&room(), line("e5")).await.expect("stored");
     let (sixth, seventh) = (log.append(&room(), line("e6")), log.append(&room(), line("e7")));
     let (sixth, seventh) = within("both answers", async { tokio::join!(sixth, seventh) }).await.expect("in time");
     assert!(!seventh.expect("stored, though nobody said so").repeated);
     let sixth = sixth.map(|appended| appended.entry);
     assert!(matches!(&sixth, Err(AppendError::Unavailable(why)) if why.contains("change places")), "{sixth:?}");
-    assert_eq!(ids(&log).await, ["e5", "e7"]);
+    assert_eq!(kept(&log).await, ["e5", "e7"]);
     // Whoever says it again says it now.
     log.append(&room(), line("e6")).await.expect("stored");
-    assert_eq!(ids(&log).await, ["e5", "e7", "e6"]);
+    assert_eq!(kept(&log).await, ["e5", "e7", "e6"]);
     log.close().await;
 }
 
@@ -117,30 +55,17 @@ async fn a_topic_that_is_made_here_is_followed_from_then_on() {
     const TOPICS: usize = 12;
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let through = Options {
-        servers: vec![format!("nats://{}", listener.local_addr().expect("an address"))],
-        ..Options::default()
-    };
-    let (server, made) = (servers.url().trim_start_matches("nats://").to_owned(), Arc::new(AtomicUsize::new(0)));
+    let made = Arc::new(AtomicUsize::new(0));
     let counted = made.clone();
-    tokio::spawn(async move {
-        while let Ok((client, _)) = listener.accept().await {
-            let Ok(server) = TcpStream::connect(&server).await else { return };
-            let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-            let counted = counted.clone();
-            tokio::spawn(pass(from_client, to_server, move |line, _| {
-                counted.fetch_add(line.contains("CONSUMER.CREATE.salon-room-").into(), Ordering::Relaxed);
-                false
-            }));
-            tokio::spawn(pass(from_server, to_client, |_, _| false));
-        }
+    let way = lossy_way(servers.port(0), move |frame| {
+        let is_made = frame.is_clients && frame.line.contains("CONSUMER.CREATE.salon-room-");
+        counted.fetch_add(is_made.into(), Ordering::Relaxed);
+        false
     });
-    let log = Nats::open(through).await.expect("a log");
+    let log = Nats::open(at(&way.await)).await.expect("a log");
     for id in ["e1", "e2"] {
         for n in 0..TOPICS {
-            let topic = TopicName::new(format!("room:{n}")).expect("a name");
-            log.append(&topic, line(id)).await.expect("stored");
+            log.append(&topic(&format!("room:{n}")), line(id)).await.expect("stored");
         }
     }
     // One may begin anew on a machine that has much else to do.
@@ -168,12 +93,10 @@ async fn what_is_gone_is_a_gap_and_not_a_hole() {
     while !within("a pong", frame(&mut answers)).await.expect("in time").expect("a frame").0.starts_with("PONG") {}
     log.append(&room(), line("last")).await.expect("stored");
     let newest = log.read(&room(), Span::Newest, 2).await.expect("a read");
-    let newest: Vec<_> = newest.iter().map(|entry| entry.envelope.id().as_str()).collect();
-    assert_eq!(newest, ["e39", "last"], "what is no entry ends no page");
+    assert_eq!(ids(&newest), ["e39", "last"], "what is no entry ends no page");
     let thirty_eighth = Position { offset: first.offset + 38, ..first };
     let after = log.read(&room(), Span::After(thirty_eighth), 2).await.expect("a read");
-    let after: Vec<_> = after.iter().map(|entry| entry.envelope.id().as_str()).collect();
-    assert_eq!(after, ["e39", "last"]);
+    assert_eq!(ids(&after), ["e39", "last"]);
     let only_strangers = Position { offset: first.offset + 39, ..first };
     let after = log.read(&room(), Span::After(only_strangers), 2).await.expect("a read");
     assert_eq!(after.first().map(|entry| entry.envelope.id().as_str()), Some("last"));
@@ -200,7 +123,7 @@ async fn retention_goes_on_where_one_topic_cannot_be_looked_after() {
     let servers = Servers::one(&program).await.expect("a NATS server");
     let retention = RetentionRules { default: Retention { age: None, count: Some(1) }, topics: HashMap::new() };
     let log = Nats::open(Options { retention, ..options(&servers) }).await.expect("a log");
-    let topic = |n: usize| TopicName::new(format!("room:{n}")).expect("a name");
+    let topic = |n: usize| topic(&format!("room:{n}"));
     for n in 0..6 {
         for id in ["a", "b", "c"] {
             log.append(&topic(n), line(id)).await.expect("stored");
@@ -339,7 +262,7 @@ async fn a_topic_that_lost_entries_is_read_anew() {
         Some(Ok(Tailed::Entries(entries))) => assert_eq!(entries[0].envelope.id().as_str(), "new"),
         other => panic!("{other:?}"),
     }
-    assert_eq!(ids(&log).await, ["new"]);
+    assert_eq!(kept(&log).await, ["new"]);
     log.close().await;
 }
 
@@ -348,16 +271,15 @@ async fn a_topic_that_lost_entries_is_read_anew() {
 async fn everybody_is_answered_while_nats_is_silent() {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
-    let port = servers.url().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
-    let way = Proxy::to(port).await.expect("a way");
-    let log = Nats::open(Options { servers: vec![way.url()], ..Options::default() }).await.expect("a log");
+    let way = Proxy::to(servers.port(0)).await.expect("a way");
+    let log = Nats::open(at(&way.url())).await.expect("a log");
     log.append(&room(), line("first")).await.expect("stored");
     let address =
         |n: usize| Address { topic: room(), scope: Scope::Topic, key: Key::new(&format!("k{n}")).expect("a key") };
     let write = |n: usize| Write {
         value: Some("1".into()),
         expected: None,
-        author: ParticipantId::new("alice").expect("an id"),
+        author: who("alice"),
         cause: format!("c{n}").into(),
     };
     log.write(address(0), write(0)).await.expect("written");
@@ -376,34 +298,24 @@ async fn everybody_is_answered_while_nats_is_silent() {
 async fn nobody_waits_for_what_was_removed_before_it_came() {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::one(&program).await.expect("a NATS server");
-    let server = servers.port(0);
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    let counted = Arc::new(Mutex::new(0));
+    let counted = Arc::new(AtomicUsize::new(0));
     let count = counted.clone();
-    tokio::spawn(async move {
-        while let Ok((client, _)) = listener.accept().await {
-            let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { return };
-            let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-            let count = count.clone();
-            tokio::spawn(pass(from_client, to_server, |_, _| false));
-            tokio::spawn(pass(from_server, to_client, move |_, body| {
-                let name = br#""num_pending":"#;
-                if let Some(at) = body.windows(name.len()).position(|part| part == name) {
-                    body[at + name.len()] = b'7';
-                    *count.lock().expect("unpoisoned") += 1;
-                }
-                false
-            }));
+    let way = lossy_way(servers.port(0), move |frame| {
+        let name = br#""num_pending":"#;
+        let found = frame.body.windows(name.len()).position(|part| part == name);
+        if let Some(at) = found.filter(|_| !frame.is_clients) {
+            frame.body[at + name.len()] = b'7';
+            count.fetch_add(1, Ordering::Relaxed);
         }
+        false
     });
-    let through = Options { servers: vec![format!("nats://127.0.0.1:{port}")], ..Options::default() };
-    let log = within("the log to open", Nats::open(through)).await.expect("in time").expect("a log");
+    let opening = Nats::open(at(&way.await));
+    let log = within("the log to open", opening).await.expect("in time").expect("a log");
     let key = Address { topic: room(), scope: Scope::Topic, key: Key::new("k").expect("a key") };
-    let author = ParticipantId::new("alice").expect("an id");
+    let author = who("alice");
     let write = Write { value: Some("1".into()), expected: None, author, cause: "c".into() };
     within("a write", log.write(key, write)).await.expect("in time").expect("written");
-    assert!(*counted.lock().expect("unpoisoned") >= 3, "nothing was counted that did not come");
+    assert!(counted.load(Ordering::Relaxed) >= 3, "nothing was counted that did not come");
     log.close().await;
 }
 
@@ -499,7 +411,7 @@ async fn what_nats_does_not_take_is_not_out_of_reach() {
     let context = servers.ask("STREAM.INFO.salon-context", &json!({})).await.expect("an answer");
     servers.change(&context, "max_msg_size", json!(10)).await.expect("changed");
     let key = Address { topic: room(), scope: Scope::Topic, key: Key::new("k").expect("a key") };
-    let author = ParticipantId::new("alice").expect("an id");
+    let author = who("alice");
     let write = Write { value: Some("1".into()), expected: None, author, cause: "c".into() };
     let refused = within("an answer", log.write(key, write)).await.expect("in time").expect_err("longer than it takes");
     assert!(matches!(&refused, WriteError::Refused(why) if why.contains("message size")), "{refused:?}");

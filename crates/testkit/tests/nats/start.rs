@@ -8,7 +8,6 @@ use nkeys::KeyPair;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer};
 use salon_log::nats::{Nats, Options};
 use salon_log::{Span, TopicLog};
-use salon_protocol::{Envelope, TopicName};
 use salon_testkit::http::Call;
 use salon_testkit::nats::{Servers, frame, program};
 use salon_testkit::{Gateway, Scratch, Socket, Token, within};
@@ -16,27 +15,14 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
-fn options(servers: &Servers) -> Options {
-    Options { servers: servers.url().split(',').map(str::to_owned).collect(), ..Options::default() }
-}
-
-fn room() -> TopicName {
-    TopicName::new("room:a").expect("a name")
-}
-
-fn line(id: &str) -> Envelope {
-    Envelope::restore(format!(
-        r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"alice","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"m"}}}}"#
-    ))
-    .expect("an envelope")
-}
+use crate::props::{at, ids, line, options, room};
 
 /// Opens a log, and sees that it takes and gives something.
 async fn works(options: Options) {
     let log = within("a log", Nats::open(options)).await.expect("in time").expect("a log");
     log.append(&room(), line("e1")).await.expect("stored");
     let kept = log.read(&room(), Span::Newest, 10).await.expect("a read");
-    assert_eq!(kept.iter().map(|entry| entry.envelope.id().as_str()).collect::<Vec<_>>(), ["e1"]);
+    assert_eq!(ids(&kept), ["e1"]);
     log.close().await;
 }
 
@@ -128,7 +114,7 @@ async fn a_server_is_known_by_its_certificate() {
     // No word is said in the clear to one that has no TLS where it is demanded.
     let plain = Servers::one(&program).await.expect("a NATS server");
     let url = plain.url().replace("nats://", "tls://alice:s3cret@");
-    let demanding = Options { servers: vec![url], ..Options::default() };
+    let demanding = at(&url);
     let why = told(demanding, &files).await;
     assert!(why.starts_with("NATS at `127.0.0.1:PORT` cannot be connected to: IO error: "), "{why}");
     assert!(!why.contains("s3cret"), "{why}");
@@ -253,7 +239,7 @@ async fn a_user_and_password_of_the_url_are_shown() {
     let files = Files::new();
     let with = |user: &str| {
         let url = servers.url().replace("nats://", &format!("nats://{user}"));
-        Options { servers: vec![url], ..Options::default() }
+        at(&url)
     };
     works(with("al%40ice:s3cr%3At@")).await;
     for wrong in ["", "al%40ice:wr0ng@", "t0ken@"] {
@@ -271,7 +257,7 @@ async fn a_token_of_the_url_is_shown() {
     let Some(program) = program().expect("a NATS server") else { return };
     let servers = Servers::configured(&program, r#"authorization { token: "t0ken" }"#).await.expect("a NATS server");
     let url = servers.url().replace("nats://", "nats://t0ken@");
-    works(Options { servers: vec![url], ..Options::default() }).await;
+    works(at(&url)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -333,7 +319,7 @@ async fn a_server_that_is_too_old_is_refused() {
             });
         }
     });
-    let options = Options { servers: vec![format!("nats://127.0.0.1:{port}")], ..Options::default() };
+    let options = at(&format!("nats://127.0.0.1:{port}"));
     let looked = Nats::look(&options).await.expect_err("it is too old").to_string();
     insta::assert_snapshot!(looked, @"the NATS server is version 2.10.29, and at least 2.11 is needed (expiring keys and reading in batches): install a newer nats-server, on every machine of the cluster");
     assert_eq!(refusal(options).await, looked, "a look says what a start would");
@@ -343,8 +329,7 @@ async fn a_server_that_is_too_old_is_refused() {
 async fn nobody_listens() {
     // Somebody else may take the port, but hardly with a NATS server.
     let port = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address").port();
-    let servers = vec![format!("nats://alice:s3cret@127.0.0.1:{port}")];
-    let told = told(Options { servers, ..Options::default() }, &Files::new()).await;
+    let told = told(at(&format!("nats://alice:s3cret@127.0.0.1:{port}")), &Files::new()).await;
     insta::assert_snapshot!(told, @"NATS at `127.0.0.1:PORT` cannot be connected to: IO error: Connection refused (os error 111); see that they run, and that `log.url` names them");
 }
 
