@@ -1,7 +1,8 @@
 //! Following a stream from a sequence on: a consumer of the server's that lives in its memory and is made anew when anything is odd.
 //!
-//! Invariant: what is yielded follows without a hole from where it began, or following ends. Messages count by consumer, so a hole
-//! shows at the next message, and at the next heartbeat when there is none.
+//! Invariant: nothing is lost on its way here, or following ends. Messages count by consumer, so one that is lost shows at the next
+//! message, and at the next heartbeat when there is none. What is removed before its turn is not counted: it shows only by the sequences
+//! of what is yielded, anywhere among it, and whoever must know looks at them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -142,6 +142,11 @@ impl From<StreamMessage> for Stored {
     }
 }
 
+/// How many of some messages follow a sequence, each the next.
+pub(super) fn in_a_row(after: u64, messages: &[Stored]) -> usize {
+    messages.iter().zip(after + 1..).take_while(|(message, next)| message.sequence == *next).count()
+}
+
 /// A time of the server's.
 pub(super) fn millis(nanos: i128) -> Timestamp {
     Timestamp(u64::try_from(nanos / 1_000_000).unwrap_or_default())
@@ -326,6 +331,27 @@ mod tests {
         connection.is_up = false;
         assert!(connection.note_answer());
         assert_eq!(connection, Connection { is_up: true, count: 4 }, "what was made on the one before is made anew");
+    }
+
+    #[test]
+    fn a_row_ends_at_the_first_hole() {
+        let row = |after, sequences: &[u64]| {
+            let stored = |sequence: &u64| Stored {
+                sequence: *sequence,
+                time: Timestamp(0),
+                subject: String::new(),
+                headers: HeaderMap::new(),
+                payload: Bytes::new(),
+            };
+            in_a_row(after, &sequences.iter().map(stored).collect::<Vec<_>>())
+        };
+        assert_eq!(row(7, &[]), 0);
+        assert_eq!(row(7, &[8, 9, 10]), 3);
+        assert_eq!(row(7, &[9, 10]), 0, "the first is missing");
+        assert_eq!(row(7, &[8, 9, 93, 94]), 2, "some are missing in the middle");
+        assert_eq!(row(7, &[8, 10]), 1);
+        assert_eq!(row(7, &[7, 8]), 0, "what has been");
+        assert_eq!(row(7, &[8, 8, 9]), 1);
     }
 
     fn fault(code: u16, number: u64) -> Fault {

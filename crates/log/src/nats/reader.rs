@@ -10,7 +10,7 @@ use async_nats::jetstream::stream::Info;
 use salon_protocol::{Entry, EnvelopeId, Message, Position, Timestamp, TopicName};
 use serde::{Deserialize, Serialize};
 
-use super::link::{ANSWER, Batch, Fault, Link, Stored, millis};
+use super::link::{ANSWER, Batch, Fault, Link, Stored, in_a_row, millis};
 use super::{Shared, topic};
 use crate::{Found, MOST_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
 
@@ -252,9 +252,7 @@ impl Shared {
         let batch = Batch { from: Some(after + 1), count, bytes: Some(bytes.max(1)), ..Batch::default() };
         for _ in 0..TRIES {
             let mut found = self.link.batch(&stream, &batch).await?;
-            let in_a_row = (after + 1..=through).zip(&found).take_while(|(next, stored)| *next == stored.sequence);
-            let in_a_row = in_a_row.count();
-            found.truncate(in_a_row);
+            found.truncate(in_a_row(after, &found));
             if !found.is_empty() {
                 return Ok(found);
             }

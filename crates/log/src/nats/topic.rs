@@ -12,7 +12,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use super::Shared;
 use super::follow::{Course, Follow};
 use super::lane::Append;
-use super::link::{Fault, Stored};
+use super::link::{Fault, Stored, in_a_row};
 use super::snapshot::Snapshot;
 use crate::Standing;
 use crate::folded::Folded;
@@ -219,15 +219,17 @@ impl Topic {
                 }
                 next = follow.next() => next,
             };
-            let Some(messages) = next else { return Ok(Ended::Odd) };
-            let expected = head + 1;
-            if messages.is_empty() {
-                continue;
+            let Some(mut messages) = next else { return Ok(Ended::Odd) };
+            let (came, row) = (messages.len(), in_a_row(head, &messages));
+            messages.truncate(row);
+            if !messages.is_empty() {
+                head = self.take(shared, messages);
             }
-            if messages.first().is_some_and(|first| first.sequence != expected) {
+            // Retention has removed what is missing, wherever it was missing: who was present there is known by what was kept, and
+            // the tails must hear of it.
+            if row < came {
                 return Ok(Ended::Odd);
             }
-            head = self.take(shared, messages);
         }
     }
 

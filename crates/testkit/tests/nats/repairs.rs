@@ -1,8 +1,8 @@
 //! What the log on NATS makes of messages that are lost on their way, and of what is gone, refused, or left over.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -15,9 +15,10 @@ use salon_testkit::nats::{Servers, frame, program};
 use salon_testkit::proxy::Proxy;
 use salon_testkit::within;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
-use crate::props::{at, ids, line, options, room, topic, who};
-use crate::ways::{Unanswered, lossy_way};
+use crate::props::{at, ids, line, options, presence, room, topic, who};
+use crate::ways::{Frame, Unanswered, lossy_way, way};
 
 async fn kept(log: &Nats) -> Vec<String> {
     ids(&log.read(&room(), Span::Newest, 10_000).await.expect("a read"))
@@ -416,4 +417,105 @@ async fn what_nats_does_not_take_is_not_out_of_reach() {
     let refused = within("an answer", log.write(key, write)).await.expect("in time").expect_err("longer than it takes");
     assert!(matches!(&refused, WriteError::Refused(why) if why.contains("message size")), "{refused:?}");
     log.close().await;
+}
+
+/// A node that is behind when another one's retention removes what it has not had yet: it comes at once, with a hole in it that the
+/// server's counting does not show.
+#[tokio::test]
+async fn a_hole_in_what_comes_at_once_is_a_gap() {
+    /// What is on its way to the node that is behind.
+    enum Way {
+        Open,
+        Held(Vec<Frame>),
+        Due(Vec<Frame>),
+    }
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let state = Arc::new(Mutex::new(Way::Open));
+    let (held, (tell, mut told)) = (state.clone(), mpsc::unbounded_channel());
+    let url = way(servers.port(0), move |frame| {
+        let mut way = held.lock().expect("unpoisoned");
+        let is_entry = !frame.is_clients && frame.word(3).starts_with("$JS.ACK.salon-room-");
+        let is_beat = !frame.is_clients && frame.has("Idle Heartbeat");
+        let passed = match &mut *way {
+            Way::Held(entries) if is_entry => {
+                entries.push(frame);
+                // A test that has seen enough listens no more.
+                let _ = tell.send(entries.len());
+                Vec::new()
+            }
+            // It would tell how many there are.
+            Way::Held(_) if is_beat => Vec::new(),
+            Way::Due(entries) if !frame.is_clients => {
+                let passed = std::mem::take(entries).into_iter().chain([frame]).collect();
+                *way = Way::Open;
+                passed
+            }
+            _ => vec![frame],
+        };
+        std::future::ready(passed)
+    });
+    let retention = RetentionRules { default: Retention { age: None, count: Some(2) }, topics: HashMap::new() };
+    let one = Nats::open(Options { retention, ..options(&servers) }).await.expect("a node");
+    let behind = Nats::open(at(&url.await)).await.expect("a node");
+    let mut first = one.append(&room(), line("first")).await.expect("stored").entry.position;
+    let mut tail = behind.tail(&room(), first);
+    let (tell, mut tailed) = mpsc::unbounded_channel();
+    tokio::spawn(async move { while tail.next().await.is_some_and(|next| tell.send(next).is_ok()) {} });
+    for id in ["a", "b", "c"] {
+        first = one.append(&room(), line(id)).await.expect("stored").entry.position;
+        within("an entry", tailed.recv()).await.expect("in time").expect("a tail").expect("entries");
+    }
+    // By now the tail has read what there is, and is fed from here on.
+    behind.standing(&room()).await.expect("a standing");
+    behind.topics().await.expect("a list");
+
+    *state.lock().expect("unpoisoned") = Way::Held(Vec::new());
+    for envelope in ["e1", "e2", "e3", "join", "e4", "e5", "e6"].map(|id| match id {
+        "join" => presence("join"),
+        id => line(id),
+    }) {
+        one.append(&room(), envelope).await.expect("stored");
+    }
+    while within("the entries on their way", told.recv()).await.expect("in time").expect("a way") < 7 {}
+    one.trim_now().await.expect("retention is applied");
+    {
+        let mut way = state.lock().expect("unpoisoned");
+        let Way::Held(all) = std::mem::replace(&mut *way, Way::Open) else { panic!("nothing is held") };
+        // As the server would have sent them had it been slower than retention.
+        let mut left = all[..2].to_vec();
+        let before = left[1].word(3).rsplit('.').nth(2).and_then(|count| count.parse::<u64>().ok()).expect("a count");
+        for (count, mut entry) in (before + 1..).zip(all[5..].to_vec()) {
+            let reply = entry.word(3).to_owned();
+            let mut words: Vec<_> = reply.split('.').map(str::to_owned).collect();
+            let place = words.len() - 3;
+            words[place] = count.to_string();
+            entry.line = entry.line.replace(&reply, &words.join("."));
+            left.push(entry);
+        }
+        *way = Way::Due(left);
+    }
+    // Whatever is answered brings them along.
+    behind.topics().await.expect("a list");
+
+    let mut at = first;
+    while at.offset < first.offset + 7 {
+        match within("what is left", tailed.recv()).await.expect("in time") {
+            Some(Ok(Tailed::Entries(entries))) => {
+                for entry in entries {
+                    assert_eq!(entry.position.offset, at.offset + 1, "a hole after {at} of which nobody was told");
+                    at = entry.position;
+                }
+            }
+            Some(Ok(Tailed::Gap { resume })) => {
+                assert_eq!(resume.offset, first.offset + 5);
+                at = resume;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let standing = behind.standing(&room()).await.expect("a standing");
+    assert_eq!(standing.present.len(), 1, "whoever came in the hole is not present");
+    one.close().await;
+    behind.close().await;
 }
