@@ -72,13 +72,13 @@ impl<'a> Answers<'a> {
 
 impl Shared {
     async fn ask_nodes(&self, nodes: &[String], question: Bytes) -> Option<Vec<Bytes>> {
-        let (client, names) = (&self.link.client, &self.link.names);
-        let mut answers = Answers::of(nodes, names.answer(&client.new_inbox()));
+        let (link, names) = (&self.link, &self.link.names);
+        let mut answers = Answers::of(nodes, names.answer(&link.inbox()));
         let hearing = async {
-            let Ok(mut told) = client.subscribe(answers.place("*")).await else { return };
+            let Ok(mut told) = link.subscribe(answers.place("*")).await else { return };
             for node in nodes {
                 // One that cannot be asked does not answer.
-                let _ = client.publish_with_reply(names.ask(node), answers.place(node), question.clone()).await;
+                let _ = link.say_to_answer(names.ask(node), answers.place(node), question.clone()).await;
             }
             while !answers.unheard.is_empty()
                 && let Some(message) = told.next().await
@@ -96,11 +96,11 @@ impl Shared {
 
     async fn answer(self: Arc<Self>, answer: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) {
         loop {
-            if let Ok(mut questions) = self.link.client.subscribe(self.link.names.ask(&self.node)).await {
+            if let Ok(mut questions) = self.link.subscribe(self.link.names.ask(&self.node)).await {
                 while let Some(message) = questions.next().await {
                     if let Some(reply) = message.reply.filter(|_| message.payload.len() <= MOST_BYTES) {
                         // Whoever asked takes it for silence, when it cannot be told.
-                        let _ = self.link.client.publish(reply, answer(&message.payload).into()).await;
+                        let _ = self.link.say(reply.into_string(), answer(&message.payload).into()).await;
                     }
                 }
             }

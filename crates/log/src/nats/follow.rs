@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, push};
-use async_nats::jetstream::{self, consumer};
 use async_nats::{HeaderMap, Message, StatusCode, Subscriber};
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch;
 
-use super::link::{Connection, Fault, Link, Stored, millis};
+use super::link::{Connection, Fault, Link, Stored};
 
 /// How often the server says that there is nothing new.
 const HEARTBEAT: Duration = Duration::from_secs(2);
@@ -50,8 +49,8 @@ impl Follow {
     pub(super) async fn begin(link: &Arc<Link>, course: Course<'_>) -> Result<Self, Fault> {
         let connection = link.connection.subscribe();
         let made_on = connection.borrow().count;
-        let inbox = link.client.new_inbox();
-        let messages = link.client.subscribe(inbox.clone()).await.map_err(Fault::unavailable)?;
+        let inbox = link.inbox();
+        let messages = link.subscribe(inbox.clone()).await?;
         let config = push::Config {
             deliver_subject: inbox,
             deliver_policy: course.from,
@@ -65,12 +64,7 @@ impl Follow {
             max_deliver: 1,
             ..push::Config::default()
         };
-        let made = link.js.create_consumer_on_stream(config, course.stream).await;
-        let made: consumer::Consumer<push::Config> = made.map_err(|error| match error.kind() {
-            jetstream::stream::ConsumerErrorKind::JetStream(told) => (&told).into(),
-            _ => Fault::unavailable(error),
-        })?;
-        let waiting = made.cached_info().num_pending;
+        let waiting = link.consume(course.stream, config).await?;
         Ok(Self { link: link.clone(), messages, count: 0, waiting, connection, made_on })
     }
 
@@ -121,22 +115,13 @@ impl Follow {
     }
 
     fn read(&mut self, message: Message) -> Option<Stored> {
-        let message = jetstream::Message { message, context: self.link.js.clone() };
-        let info = message.info().ok()?;
-        let (sequence, counted, time) = (info.stream_sequence, info.consumer_sequence, info.published);
-        if counted != self.count + 1 {
+        let (count, stored) = self.link.brought(message)?;
+        if count != self.count + 1 {
             return None;
         }
-        self.count = counted;
+        self.count = count;
         self.waiting = self.waiting.saturating_sub(1);
-        let message = message.message;
-        Some(Stored {
-            sequence,
-            time: millis(time.unix_timestamp_nanos()),
-            subject: message.subject.into_string(),
-            headers: message.headers.unwrap_or_default(),
-            payload: message.payload,
-        })
+        Some(stored)
     }
 
     /// Answers what the server wants answered, and compares what it has sent with what came. Says whether it has no more to send.
@@ -146,7 +131,7 @@ impl Follow {
         let stalled = header("Nats-Consumer-Stalled");
         let is_idle = stalled.is_none() && message.reply.is_none();
         if let Some(reply) = message.reply.as_ref().map(ToString::to_string).or(stalled) {
-            self.link.client.publish(reply, bytes::Bytes::new()).await.map_err(drop)?;
+            self.link.say(reply, bytes::Bytes::new()).await.map_err(drop)?;
         }
         match header("Nats-Last-Consumer").and_then(|count| count.parse::<u64>().ok()) {
             Some(count) if count != self.count => Err(()),

@@ -89,7 +89,7 @@ impl Shared {
             self.rename(room, self.link.names.entries(&room.name)).await?;
             return looked.map(|_| false);
         }
-        self.connected()?;
+        self.link.connected()?;
         match self.link.ask::<serde_json::Value>(format!("STREAM.DELETE.{stream}"), &serde_json::json!({})).await {
             Ok(_) | Err(Fault::Missing) => Ok(true),
             Err(fault) => Err(fault),
@@ -108,14 +108,9 @@ impl Shared {
         Ok(is_empty && info.config.subjects == [mark] && is_fresh)
     }
 
-    /// What is asked for without a connection is sent once there is one, whenever that is.
-    fn connected(&self) -> Result<(), Fault> {
-        if self.link.is_up() { Ok(()) } else { Err(Fault::unavailable("there is no connection to NATS")) }
-    }
-
     /// Gives a stream another subject.
     async fn rename(&self, room: &Room, subject: String) -> Result<(), Fault> {
-        self.connected()?;
+        self.link.connected()?;
         let mut config = room.info.config.clone();
         config.subjects = vec![subject];
         self.link.ask::<Info>(format!("STREAM.UPDATE.{}", config.name), &config).await.map(drop)
@@ -147,7 +142,7 @@ impl Shared {
         if kept.value.is_some_and(|held| between(held.time, now) < locked(&held)) {
             return Ok(None);
         }
-        self.connected()?;
+        self.link.connected()?;
         let own = Bytes::from(self.node.clone());
         match self.standings.replace(&self.link, &key, kept.revision, own, HeaderMap::new()).await {
             Ok(revision) => Ok(Some(revision)),

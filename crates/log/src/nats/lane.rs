@@ -166,9 +166,7 @@ impl Lane {
     /// Sees to it that the stream is there, for no longer than an append of some time is tried: nothing else is done meanwhile.
     async fn make(&mut self, since: Instant) -> Result<(), AppendError> {
         if !self.is_made {
-            if !self.shared.link.is_up() {
-                return Err(AppendError::Unavailable("there is no connection to NATS".into()));
-            }
+            self.shared.link.connected()?;
             let made = tokio::time::timeout_at((since + PATIENCE).into(), self.shared.make_room(&self.topic)).await;
             made.unwrap_or_else(|_| Err(AppendError::Unavailable("the topic's stream was not made in time".into())))?;
             self.is_made = true;

@@ -1,5 +1,9 @@
 //! The connection to NATS: requests that are bounded in time and say why they failed.
 //!
+//! Invariant: nobody waits for the client without a bound. It queues what it is to send, reads its queue only while it is connected, and
+//! lets whoever finds it full wait. So it is nobody's but this module's, nothing is put there while there is no connection, and the time
+//! that something may take includes the time until it is there.
+//!
 //! Deliberately absent: trying again. Whoever asks knows what may be asked twice.
 
 use std::error::Error as _;
@@ -7,12 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::connection::State;
+use async_nats::jetstream::consumer::{Consumer, push};
 use async_nats::jetstream::context::{PublishError, PublishErrorKind, RequestErrorKind};
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::response::Response;
-use async_nats::jetstream::stream::{Info, LastRawMessageErrorKind};
+use async_nats::jetstream::stream::{ConsumerErrorKind, Info, LastRawMessageErrorKind};
 use async_nats::jetstream::{self, ErrorCode};
-use async_nats::{Client, HeaderMap, StatusCode};
+use async_nats::{Client, HeaderMap, Message, StatusCode, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -21,12 +26,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
+use super::connect;
 use super::names::Names;
+use super::open::OpenError;
 use crate::context::WriteError;
 use crate::{AppendError, ReadError};
 
 /// How long an answer may take. Elections take longer, and are tried again.
 pub(super) const ANSWER: Duration = Duration::from_secs(4);
+
+/// How long another connection is waited for: on its way to another server of a cluster the client has none for a moment.
+const MOVING: Duration = Duration::from_millis(250);
+
+const SILENT: &str = "NATS does not answer";
 
 /// The most messages waiting for their acknowledgements, in all.
 const MOST_UNACKNOWLEDGED: usize = 16 * 1024;
@@ -177,8 +189,8 @@ impl Connection {
 
 /// The way to NATS.
 pub(super) struct Link {
-    pub(super) client: Client,
-    pub(super) js: jetstream::Context,
+    client: Client,
+    js: jetstream::Context,
     pub(super) names: Names,
     pub(super) connection: Arc<watch::Sender<Connection>>,
 }
@@ -194,8 +206,43 @@ impl Link {
         Self { client, js, names, connection }
     }
 
-    pub(super) fn is_up(&self) -> bool {
+    fn is_up(&self) -> bool {
         self.client.connection_state() == State::Connected
+    }
+
+    /// That there is a connection now: what is asked for without one is sent once there is one, whenever that is.
+    pub(super) fn connected(&self) -> Result<(), Fault> {
+        if self.is_up() { Ok(()) } else { Err(Fault::unavailable("there is no connection to NATS")) }
+    }
+
+    /// Waits for a connection where there is none, but only for a moment.
+    async fn reconnected(&self) -> Result<(), Fault> {
+        if !self.is_up() {
+            let mut connection = self.connection.subscribe();
+            let _ = tokio::time::timeout(MOVING, connection.wait_for(|now| now.is_up)).await;
+        }
+        self.connected()
+    }
+
+    /// Does something that the client has to send for, in the time that an answer may take.
+    async fn bounded<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        self.reconnected().await?;
+        tokio::time::timeout(ANSWER, work).await.unwrap_or_else(|_| Err(Fault::unavailable(SILENT)))
+    }
+
+    /// A subject that nobody else has.
+    pub(super) fn inbox(&self) -> String {
+        self.client.new_inbox()
+    }
+
+    /// The longest message that the servers take, in bytes.
+    pub(super) fn longest(&self) -> usize {
+        self.client.max_payload()
+    }
+
+    /// Whether the server that is connected to now can do what is asked of it here.
+    pub(super) fn new_enough(&self) -> Result<(), OpenError> {
+        connect::new_enough(&self.client)
     }
 
     /// Notes that a server has answered. The client tells of its connections only as far as it has room to, so that there is one may
@@ -206,14 +253,67 @@ impl Link {
 
     /// Asks JetStream's API.
     pub(super) async fn ask<V: DeserializeOwned>(&self, subject: String, body: &impl Serialize) -> Result<V, Fault> {
-        match self.js.request::<_, _, Response<V>>(subject, body).await {
-            Ok(Response::Ok(answer)) => Ok(answer),
-            Ok(Response::Err { error }) => Err((&error).into()),
-            Err(error) if matches!(error.kind(), RequestErrorKind::NoResponders) => {
-                Err(Fault::unavailable("no server answers for JetStream"))
+        let asked = async {
+            match self.js.request::<_, _, Response<V>>(subject, body).await {
+                Ok(Response::Ok(answer)) => Ok(answer),
+                Ok(Response::Err { error }) => Err((&error).into()),
+                Err(error) if matches!(error.kind(), RequestErrorKind::NoResponders) => {
+                    Err(Fault::unavailable("no server answers for JetStream"))
+                }
+                Err(error) => Err(Fault::unavailable(error)),
             }
-            Err(error) => Err(Fault::unavailable(error)),
-        }
+        };
+        self.bounded(asked).await
+    }
+
+    /// Hears what is said under a subject.
+    pub(super) async fn subscribe(&self, subject: String) -> Result<Subscriber, Fault> {
+        self.bounded(async { self.client.subscribe(subject).await.map_err(Fault::unavailable) }).await
+    }
+
+    /// Says something that is not stored.
+    pub(super) async fn say(&self, subject: String, payload: Bytes) -> Result<(), Fault> {
+        self.bounded(async { self.client.publish(subject, payload).await.map_err(Fault::unavailable) }).await
+    }
+
+    /// Says something that is not stored, to be answered under another subject.
+    pub(super) async fn say_to_answer(&self, subject: String, answer: String, payload: Bytes) -> Result<(), Fault> {
+        let said = self.client.publish_with_reply(subject, answer, payload);
+        self.bounded(async { said.await.map_err(Fault::unavailable) }).await
+    }
+
+    /// Waits until everything that was said has been sent.
+    pub(super) async fn flush(&self) -> Result<(), Fault> {
+        self.bounded(async { self.client.flush().await.map_err(Fault::unavailable) }).await
+    }
+
+    /// Makes a consumer, and says how many messages there are for it.
+    pub(super) async fn consume(&self, stream: &str, config: push::Config) -> Result<u64, Fault> {
+        let made = async {
+            let made: Consumer<push::Config> =
+                self.js.create_consumer_on_stream(config, stream).await.map_err(|error| match error.kind() {
+                    ConsumerErrorKind::JetStream(told) => (&told).into(),
+                    _ => Fault::unavailable(error),
+                })?;
+            Ok(made.cached_info().num_pending)
+        };
+        self.bounded(made).await
+    }
+
+    /// A message that a consumer has brought, and how many it has brought with it.
+    pub(super) fn brought(&self, message: Message) -> Option<(u64, Stored)> {
+        let message = jetstream::Message { message, context: self.js.clone() };
+        let info = message.info().ok()?;
+        let (count, sequence, time) = (info.consumer_sequence, info.stream_sequence, info.published);
+        let message = message.message;
+        let stored = Stored {
+            sequence,
+            time: millis(time.unix_timestamp_nanos()),
+            subject: message.subject.into_string(),
+            headers: message.headers.unwrap_or_default(),
+            payload: message.payload,
+        };
+        Some((count, stored))
     }
 
     /// What the leader of a stream says of it.
@@ -240,13 +340,17 @@ impl Link {
         headers: HeaderMap,
         payload: Bytes,
     ) -> Result<BoxFuture<'static, Result<u64, Fault>>, Fault> {
+        // Whoever sends one after the other must not wait with each.
+        self.connected()?;
         let message = PublishMessage::build().headers(headers).payload(payload);
-        let acknowledgement = self.js.send_publish(subject, message).await?;
+        let sent = self.bounded(async { Ok(self.js.send_publish(subject, message).await?) });
+        let acknowledgement = sent.await?;
         Ok(Box::pin(async move { Ok(acknowledgement.await?.sequence) }))
     }
 
     /// Stores a message in a stream that the opening has made. That nobody answers for it is an election, which ends.
     pub(super) async fn store(&self, subject: String, headers: HeaderMap, payload: Bytes) -> Result<u64, Fault> {
+        self.reconnected().await?;
         let stored = match self.send(subject, headers, payload).await {
             Ok(acknowledgement) => acknowledgement.await,
             Err(fault) => Err(fault),
@@ -259,23 +363,28 @@ impl Link {
 
     /// The newest message of a subject, as the leader has it.
     pub(super) async fn newest(&self, stream: &str, subject: &str) -> Result<Option<Stored>, Fault> {
-        let handle = self.js.get_stream_no_info(stream).await.map_err(Fault::unavailable)?;
-        found(handle.get_last_raw_message_by_subject(subject).await)
+        let asked = async {
+            let handle = self.js.get_stream_no_info(stream).await.map_err(Fault::unavailable)?;
+            found(handle.get_last_raw_message_by_subject(subject).await)
+        };
+        self.bounded(asked).await
     }
 
     /// A message by its sequence, as the leader has it.
     pub(super) async fn by_sequence(&self, stream: &str, sequence: u64) -> Result<Option<Stored>, Fault> {
-        let handle = self.js.get_stream_no_info(stream).await.map_err(Fault::unavailable)?;
-        found(handle.get_raw_message(sequence).await)
+        let asked = async {
+            let handle = self.js.get_stream_no_info(stream).await.map_err(Fault::unavailable)?;
+            found(handle.get_raw_message(sequence).await)
+        };
+        self.bounded(asked).await
     }
 
     /// Some messages in a row, from any replica: it may lack the newest.
     pub(super) async fn batch(&self, stream: &str, batch: &Batch) -> Result<Vec<Stored>, Fault> {
-        let inbox = self.client.new_inbox();
-        let mut answers = self.client.subscribe(inbox.clone()).await.map_err(Fault::unavailable)?;
+        let inbox = self.inbox();
+        let mut answers = self.subscribe(inbox.clone()).await?;
         let body = serde_json::to_vec(batch).expect("a batch is plain JSON");
-        let asked = self.client.publish_with_reply(format!("$JS.API.DIRECT.GET.{stream}"), inbox, body.into()).await;
-        asked.map_err(Fault::unavailable)?;
+        self.say_to_answer(format!("$JS.API.DIRECT.GET.{stream}"), inbox, body.into()).await?;
         let mut found = Vec::new();
         loop {
             let answer = tokio::time::timeout(ANSWER, answers.next()).await;

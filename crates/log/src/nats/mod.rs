@@ -164,7 +164,7 @@ impl Shared {
 
     /// The longest envelope that fits into a message.
     fn longest(&self) -> usize {
-        self.link.client.max_payload().saturating_sub(ENVELOPE_OVERHEAD)
+        self.link.longest().saturating_sub(ENVELOPE_OVERHEAD)
     }
 
     fn set_health(&self, now: Health) {
@@ -192,7 +192,7 @@ impl Shared {
     /// Wakes topics whose streams another node has made.
     async fn hear_of_rooms(self: Arc<Self>) {
         loop {
-            if let Ok(mut made) = self.link.client.subscribe(self.link.names.made()).await {
+            if let Ok(mut made) = self.link.subscribe(self.link.names.made()).await {
                 while let Some(message) = made.next().await {
                     let name = std::str::from_utf8(&message.payload).ok().and_then(|name| TopicName::new(name).ok());
                     if let Some(topic) = name.and_then(|name| self.followed(&name)) {
@@ -211,7 +211,7 @@ impl Shared {
                 tracing::warn!(%fault, "retention could not be looked after; it is tried again");
             }
             // A connection may have moved to another server of the cluster.
-            if let Err(error) = connect::new_enough(&self.link.client) {
+            if let Err(error) = self.link.new_enough() {
                 tracing::error!("{error}");
             }
             tokio::time::sleep(sweep::INTERVAL).await;
@@ -407,7 +407,7 @@ impl TopicLog for Nats {
                 let _ = finished.await;
                 beating.shutdown().await;
                 let _ = shared.node_keys.remove(&shared.link, &shared.node, None).await;
-                let _ = shared.link.client.flush().await;
+                let _ = shared.link.flush().await;
             };
             if tokio::time::timeout(GOODBYE, goodbye).await.is_err() {
                 tracing::warn!("NATS could not be told that this node is going; its places end with its lease");

@@ -255,7 +255,7 @@ impl Nats {
         let (standings, seat_keys, node_keys) = (bucket("standing"), bucket("seats"), bucket("nodes"));
         let (tickets, sign_outs) = (bucket("tickets"), bucket("signouts"));
 
-        let node = token(&format!("{:?}{}", SystemTime::now(), link.client.new_inbox()));
+        let node = token(&format!("{:?}{}", SystemTime::now(), link.inbox()));
         let (desk, commands) = mpsc::unbounded_channel();
         let lanes = Arc::default();
         let shared = Arc::new(Shared {
@@ -329,7 +329,7 @@ impl Shared {
         })?;
         topic.made.notify_one();
         // Whoever does not hear it looks now and then.
-        let _ = self.link.client.publish(self.link.names.made(), topic.name.as_str().to_owned().into()).await;
+        let _ = self.link.say(self.link.names.made(), topic.name.as_str().to_owned().into()).await;
         Ok(())
     }
 

@@ -9,7 +9,9 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use salon_log::context::{Address, Key, Scope, Write, WriteError};
 use salon_log::nats::{Nats, Options};
-use salon_log::{AppendError, ContextStore, Health, Retention, RetentionRules, Span, Tailed, TopicLog};
+use salon_log::{
+    AppendError, Claim, ContextStore, Health, ReadError, Retention, RetentionRules, Span, Tailed, TopicLog,
+};
 use salon_protocol::{Envelope, Position};
 use salon_testkit::nats::{Servers, frame, program};
 use salon_testkit::proxy::Proxy;
@@ -292,6 +294,42 @@ async fn everybody_is_answered_while_nats_is_silent() {
     assert!(appends.iter().all(|append| matches!(append, Err(AppendError::Unavailable(_)))));
     assert!(writes.iter().all(|write| matches!(write, Err(WriteError::Unavailable(_)))), "{writes:?}");
     within("the log to close without NATS", log.close()).await.expect("in time");
+}
+
+/// More is asked for without a connection than the client's queue takes, which it reads only when it has one again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everybody_is_answered_while_nats_is_away() {
+    const MORE_THAN_THE_QUEUE: usize = 3000;
+    let Some(program) = program().expect("a NATS server") else { return };
+    let mut servers = Servers::one(&program).await.expect("a NATS server");
+    let log = Nats::open(options(&servers)).await.expect("a log");
+    let said = log.append(&room(), line("e1")).await.expect("stored").entry;
+    let mut health = log.health();
+    servers.kill(0).await.expect("killed");
+    let unreachable = health.wait_for(|health| matches!(health, Health::Unreachable(_)));
+    within("the log to notice", unreachable).await.expect("in time").expect("it says so");
+    let finds = (0..MORE_THAN_THE_QUEUE).map(|_| log.find(&room(), said.envelope.id()));
+    let finds = within("an answer to each", join_all(finds)).await.expect("in time");
+    assert!(finds.iter().all(|found| matches!(found, Err(ReadError::Unavailable(_)))));
+    let address = Address { topic: room(), scope: Scope::Topic, key: Key::new("k").expect("a key") };
+    let reads = async {
+        tokio::join!(
+            async { log.read(&room(), Span::Newest, 10).await.map(drop) },
+            async { log.standing(&room()).await.map(drop) },
+            async { log.topics().await.map(drop) },
+            async { log.get(&address, None).await.map(drop) },
+            async { log.claim(&room(), &who("alice"), Claim::Exclusive, Box::new(|| {})).await.map(drop) },
+        )
+    };
+    let (history, standing, topics, value, place) = within("answers", reads).await.expect("in time");
+    for refused in [history, standing, topics, value, place] {
+        assert!(matches!(refused, Err(ReadError::Unavailable(_))), "{refused:?}");
+    }
+    servers.revive(0).await.expect("revived");
+    let well = health.wait_for(|health| *health == Health::Writable);
+    within("the log to be well", well).await.expect("in time").expect("it says so");
+    assert_eq!(kept(&log).await, ["e1"]);
+    log.close().await;
 }
 
 /// A server that counts something that then does not come, because it was removed in between.
