@@ -45,6 +45,9 @@ struct Seat {
     nodes: Vec<String>,
 }
 
+/// A key's revision, and what it says unless it was removed or never was.
+type Said = (u64, Option<Seat>);
+
 pub(super) enum Command {
     Claim(TopicName, ParticipantId, Claim, Box<dyn FnOnce() + Send + Sync>, oneshot::Sender<Result<Lease, ReadError>>),
     /// Nobody here holds it any more, as it seemed.
@@ -185,11 +188,13 @@ impl Shared {
             }
             is_there
         });
-        for Seat { topic, participant, claim, nodes } in removed {
-            // Somebody thought this node gone.
-            if nodes.contains(&self.node) && self.seats.local.is_held(&topic, &participant) {
-                let _ = self.desk.send(Command::Retake(topic, participant, claim));
-            }
+        removed.into_iter().for_each(|seat| self.miss(seat));
+    }
+
+    /// A place is nobody's any more. One that is held here is taken again: somebody thought this node gone.
+    fn miss(&self, Seat { topic, participant, claim, nodes }: Seat) {
+        if nodes.contains(&self.node) && self.seats.local.is_held(&topic, &participant) {
+            let _ = self.desk.send(Command::Retake(topic, participant, claim));
         }
     }
 
@@ -213,12 +218,11 @@ impl Shared {
             (Some(Seat { topic, participant, nodes, .. }), _) if !nodes.contains(&self.node) => {
                 self.seats.local.revoke(&topic, &participant);
             }
-            // Somebody thought this node gone.
-            (None, Some(Seat { topic, participant, claim, nodes }))
-                if nodes.contains(&self.node) && self.seats.local.is_held(&topic, &participant) =>
-            {
-                let _ = self.desk.send(Command::Retake(topic, participant, claim));
+            // A claim that was given up on was stored all the same. One that is under way comes before this, and has its holder then.
+            (Some(Seat { topic, participant, .. }), _) if !self.seats.local.is_held(&topic, &participant) => {
+                let _ = self.desk.send(Command::Release(topic, participant));
             }
+            (None, Some(seat)) => self.miss(seat),
             _ => {}
         }
     }
@@ -339,48 +343,50 @@ impl Shared {
         claim: Claim,
         supersedes: bool,
     ) -> Result<u64, Fault> {
-        let by = Instant::now() + PATIENCE;
-        let mut known = self.known(key);
-        loop {
-            let attempt = async {
-                let (revision, seat) = match known.take() {
-                    Some(known) => known,
-                    None => self.look_at(key).await?,
-                };
-                let beside = seat.iter().filter(|seat| claim == Claim::Shared && seat.claim == Claim::Shared);
-                let others = |node: &&String| **node != self.node && self.nodes.is_alive(node);
-                let mut nodes: Vec<_> = beside.flat_map(|seat| seat.nodes.iter()).filter(others).cloned().collect();
-                let is_taken = seat.as_ref().is_some_and(|seat| seat.nodes.iter().any(|node| others(&node)));
-                if !supersedes && is_taken && nodes.is_empty() {
-                    return Ok(None);
-                }
-                nodes.push(self.node.clone());
-                let seat = Seat { topic: topic.clone(), participant: participant.clone(), claim, nodes };
-                let value = serde_json::to_vec(&seat).expect("a seat is plain JSON").into();
-                let revision = self.seat_keys.replace(&self.link, key, revision, value, HeaderMap::new()).await?;
-                self.seats.view().learn(key, revision, Some(seat));
-                Ok(Some(revision))
-            };
-            match attempt.await {
-                Ok(taken) => return taken.ok_or(Fault::Raced),
-                Err(Fault::Raced) if Instant::now() < by => {}
-                Err(Fault::Unavailable(_)) if Instant::now() < by => tokio::time::sleep(PAUSE).await,
-                Err(Fault::Raced) => return Err(Fault::unavailable("others claim the same place over and over")),
-                Err(fault) => return Err(fault),
+        let taken = self.change(key, self.known(key), |revision, seat| async move {
+            let beside = seat.iter().filter(|seat| claim == Claim::Shared && seat.claim == Claim::Shared);
+            let others = |node: &&String| **node != self.node && self.nodes.is_alive(node);
+            let mut nodes: Vec<_> = beside.flat_map(|seat| seat.nodes.iter()).filter(others).cloned().collect();
+            let is_taken = seat.as_ref().is_some_and(|seat| seat.nodes.iter().any(|node| others(&node)));
+            if !supersedes && is_taken && nodes.is_empty() {
+                return Ok(None);
             }
+            nodes.push(self.node.clone());
+            let seat = Seat { topic: topic.clone(), participant: participant.clone(), claim, nodes };
+            let value = serde_json::to_vec(&seat).expect("a seat is plain JSON").into();
+            let revision = self.seat_keys.replace(&self.link, key, revision, value, HeaderMap::new()).await?;
+            self.seats.view().learn(key, revision, Some(seat));
+            Ok(Some(revision))
+        });
+        match taken.await {
+            Ok(taken) => taken.ok_or(Fault::Raced),
+            Err(Fault::Raced) => Err(Fault::unavailable("others claim the same place over and over")),
+            Err(fault) => Err(fault),
         }
     }
 
     async fn let_go(&self, key: &str) -> Result<(), Fault> {
+        // A claim that was not acknowledged may not have been heard of yet.
+        let is_named = |(_, seat): &Said| seat.as_ref().is_some_and(|seat| seat.nodes.contains(&self.node));
+        let known = self.known(key).filter(is_named);
+        self.change(key, known, |revision, seat| self.without(key, revision, seat, &self.node)).await
+    }
+
+    /// Does something with a key, by what is known of it or else by what is stored, and again where somebody was faster or nobody answers.
+    async fn change<T, W: Future<Output = Result<T, Fault>>>(
+        &self,
+        key: &str,
+        mut known: Option<Said>,
+        work: impl Fn(u64, Option<Seat>) -> W,
+    ) -> Result<T, Fault> {
         let by = Instant::now() + PATIENCE;
-        let mut known = self.known(key);
         loop {
             let attempt = async {
                 let (revision, seat) = match known.take() {
                     Some(known) => known,
                     None => self.look_at(key).await?,
                 };
-                self.without(key, revision, seat, &self.node).await
+                work(revision, seat).await
             };
             match attempt.await {
                 Err(Fault::Raced) if Instant::now() < by => {}
@@ -405,11 +411,11 @@ impl Shared {
         Ok(())
     }
 
-    fn known(&self, key: &str) -> Option<(u64, Option<Seat>)> {
+    fn known(&self, key: &str) -> Option<Said> {
         self.seats.view().0.get(key).map(|known| (known.revision, known.seat.clone()))
     }
 
-    async fn look_at(&self, key: &str) -> Result<(u64, Option<Seat>), Fault> {
+    async fn look_at(&self, key: &str) -> Result<Said, Fault> {
         let kept = self.seat_keys.get(&self.link, key).await?;
         let seat = kept.value.and_then(|stored| serde_json::from_slice(&stored.payload).ok());
         Ok((kept.revision, seat))

@@ -1,20 +1,23 @@
 //! Presence on several nodes is true again, whatever became of a node, of a place, or of the way to NATS.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use salon_log::nats::Nats;
-use salon_log::{Claim, Health, Lapse, Tail, Tailed, TopicLog};
+use salon_log::{Claim, Health, Lapse, ReadError, Tail, Tailed, TopicLog};
 use salon_protocol::{CloseReason, Participant, Presence, PresenceEvent};
 use salon_rooms::{Admission, Arrival, Deliver, Rate, Rooms, Settings};
-use salon_testkit::nats::{Servers, program};
+use salon_testkit::nats::{Servers, frame, program};
 use salon_testkit::proxy::Proxy;
 use salon_testkit::within;
 use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::watch;
 
-use crate::props::{at, claim, presence, room, who};
+use crate::props::{at, claim, presence, room, roster, who};
+use crate::ways::{Unanswered, lossy_way, way};
 
 async fn node(url: &str) -> Arc<Nats> {
     Arc::new(Nats::open(at(url)).await.expect("a node"))
@@ -200,4 +203,89 @@ async fn a_node_that_was_cut_off_yields_to_whoever_lives() {
     assert_eq!(kept_bob.try_recv(), Err(TryRecvError::Empty));
     cut_off.close().await;
     other.close().await;
+}
+
+/// A claim that is stored and not acknowledged, at a node that hears of nothing that becomes of places.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_place_that_was_claimed_in_vain_is_let_go_of() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let (is_deaf, unanswered) = (Arc::new(AtomicBool::new(false)), Unanswered::default());
+    let is_lost = is_deaf.clone();
+    let url = lossy_way(servers.port(0), move |frame| {
+        let is_of_place = is_lost.load(Ordering::Relaxed) && frame.word(1).starts_with("$KV.salon-seats.");
+        if is_of_place && frame.is_clients {
+            unanswered.note(frame);
+        }
+        unanswered.has(frame) || (is_of_place && !frame.is_clients)
+    });
+    let (one, other) = (node(&url.await).await, node(&servers.url()).await);
+    // So it knows of the place, and that it is nobody's.
+    let (before, _) = claim(&other, "alice", Claim::Exclusive).await;
+    roster(&one, &["alice"]).await;
+    drop(before);
+    roster(&one, &[]).await;
+
+    is_deaf.store(true, Ordering::Relaxed);
+    let claiming = one.claim(&room(), &who("alice"), Claim::Exclusive, Box::new(|| {}));
+    roster(&other, &["alice"]).await;
+    let given_up = within("the claim to be given up", claiming).await.expect("in time").map(drop);
+    assert!(matches!(given_up, Err(ReadError::Unavailable(_))), "{given_up:?}");
+    roster(&other, &[]).await;
+    one.close().await;
+    other.close().await;
+}
+
+/// A claim that comes to the server only after whoever claimed was told that it does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_is_late_is_let_go_of() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let (held, is_due) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+    let (late, due) = (held.clone(), is_due.clone());
+    // How often it was looked at the place, and how often it was claimed.
+    let (tell, mut told) = watch::channel((0, 0));
+    let url = way(servers.port(0), move |frame| {
+        let mut late = late.lock().expect("unpoisoned");
+        let passed = match (frame.is_clients, due.load(Ordering::Relaxed)) {
+            (true, false) if frame.word(1).starts_with("$KV.salon-seats.") => {
+                late.push(frame);
+                tell.send_modify(|(_, claims)| *claims += 1);
+                Vec::new()
+            }
+            (true, false) if frame.line.contains("STREAM.MSG.GET.KV_salon-seats ") => {
+                tell.send_modify(|(looks, _)| *looks += 1);
+                vec![frame]
+            }
+            // The first of them: the others came later, and would be refused.
+            (true, true) => late.drain(..).take(1).chain([frame]).collect(),
+            _ => vec![frame],
+        };
+        std::future::ready(passed)
+    });
+    let one = node(&url.await).await;
+    let mut said = servers.wire("SUB $KV.salon-seats.> 1\r\nPING\r\n").await.expect("a connection");
+    let mut heard = async |wanted: &str| {
+        let heard = async {
+            loop {
+                let (line, body) = frame(&mut said).await.expect("a frame");
+                if String::from_utf8_lossy(&[line.into_bytes(), body].concat()).contains(wanted) {
+                    return;
+                }
+            }
+        };
+        within(wanted, heard).await.expect("in time");
+    };
+    heard("PONG").await;
+    let claiming = one.claim(&room(), &who("alice"), Claim::Exclusive, Box::new(|| {}));
+    let given_up = within("the claim to be given up", claiming).await.expect("in time").map(drop);
+    assert!(matches!(given_up, Err(ReadError::Unavailable(_))), "{given_up:?}");
+    // Each try begins with a look, and what follows the last of them, too.
+    let looked = told.wait_for(|(looks, claims)| looks > claims);
+    within("a look at what is stored", looked).await.expect("in time").expect("a way");
+    is_due.store(true, Ordering::Relaxed);
+    heard(r#""participant":"alice""#).await;
+    heard("KV-Operation").await;
+    roster(&one, &[]).await;
+    one.close().await;
 }
