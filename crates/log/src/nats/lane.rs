@@ -15,6 +15,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use salon_protocol::{Entry, Envelope, Position, Timestamp};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::MissedTickBehavior;
 
 use super::Shared;
 use super::follow::expecting;
@@ -101,6 +102,8 @@ impl Lane {
     ) {
         let mut is_open = true;
         let mut late = tokio::time::interval(LATE);
+        // It is looked at only while something is pending: what it has missed meanwhile is not made up for.
+        late.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_clear = self.unsettled.is_empty() && self.acknowledgements.len() < MOST_SENT;
             let can_settle = !self.unsettled.is_empty() && self.acknowledgements.is_empty() && self.lookups.is_empty();
@@ -108,7 +111,7 @@ impl Lane {
                 Some((token, entry)) = delivered.recv() => self.deliver(&token, entry),
                 Some((token, told)) = self.acknowledgements.next() => self.acknowledge(token, told),
                 Some((token, found)) = self.lookups.next() => self.find(&token, found),
-                () = std::future::ready(()), if can_settle => self.settle().await,
+                () = std::future::ready(()), if can_settle => self.settle(&mut delivered).await,
                 () = std::future::ready(()), if is_clear && !self.again.is_empty() => {
                     if let Some(append) = self.again.pop_front() {
                         self.take(append).await;
@@ -274,16 +277,26 @@ impl Lane {
 
     /// Finds out what became of everything that was not acknowledged, and then sends again what may be. Nothing is decided before
     /// everything is known: what is looked up last may be what an earlier one must not be put behind.
-    async fn settle(&mut self) {
+    async fn settle(&mut self, delivered: &mut mpsc::UnboundedReceiver<(String, Arc<Entry>)>) {
         let oldest = self.unsettled.first_key_value().and_then(|(_, token)| self.pending.get(token));
         let deadline = oldest.map_or_else(Instant::now, |oldest| oldest.append.since) + PATIENCE;
         let mut connection = self.shared.link.connection.subscribe();
         let connected = connection.wait_for(|connection| connection.is_up);
         let _ = tokio::time::timeout_at(deadline.into(), connected).await;
+        while let Ok((token, entry)) = delivered.try_recv() {
+            self.deliver(&token, entry);
+        }
 
         let (mut asked, mut unanswered) = (Vec::new(), BTreeMap::new());
         for (call, token) in std::mem::take(&mut self.unsettled) {
             let Some(pending) = self.pending.get_mut(&token) else { continue };
+            let text = pending.append.envelope.text();
+            // What has come by is stored and everybody has it, though nobody said so, and however late it is.
+            if let Some(entry) = pending.entry.clone().filter(|entry| entry.envelope.text() == text) {
+                self.latest_stored = self.latest_stored.max(call);
+                self.finish(&token, Ok(Appended { entry, repeated: false }));
+                continue;
+            }
             if pending.append.since.elapsed() >= PATIENCE {
                 self.finish(&token, Err(AppendError::Unavailable(LATE_ANSWER.into())));
                 continue;

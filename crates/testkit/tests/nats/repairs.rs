@@ -53,6 +53,34 @@ async fn what_was_lost_is_not_put_behind_what_followed_it() {
     log.close().await;
 }
 
+/// An acknowledgement is lost, and nobody can be asked what became of the append.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_come_by_is_stored_though_nobody_says_so() {
+    let Some(program) = program().expect("a NATS server") else { return };
+    let servers = Servers::one(&program).await.expect("a NATS server");
+    let unanswered = Unanswered::default();
+    let way = lossy_way(servers.port(0), move |frame| {
+        if frame.word(0) == "HPUB" && frame.has(r#""id":"e2""#) {
+            unanswered.note(frame);
+        }
+        let is_asked_for = frame.is_clients && frame.line.contains("STREAM.MSG.GET.salon-room-");
+        is_asked_for || unanswered.has(frame)
+    });
+    let log = Nats::open(at(&way.await)).await.expect("a log");
+    let first = log.append(&room(), line("e1")).await.expect("stored").entry.position;
+    let mut tail = log.tail(&room(), first);
+    let appended = within("an answer", log.append(&room(), line("e2"))).await.expect("in time");
+    let appended = appended.expect("everybody has it");
+    assert!(!appended.repeated);
+    match within("an entry", tail.next()).await.expect("in time") {
+        Some(Ok(Tailed::Entries(entries))) => assert_eq!(entries, [appended.entry]),
+        other => panic!("{other:?}"),
+    }
+    log.append(&room(), line("e3")).await.expect("what follows goes on");
+    assert_eq!(kept(&log).await, ["e1", "e2", "e3"]);
+    log.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_is_made_here_is_followed_from_then_on() {
     const TOPICS: usize = 12;
