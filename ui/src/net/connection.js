@@ -48,7 +48,18 @@ export class Refused extends Error {
   }
 }
 
-/** @typedef {{text: string, resolve: (envelope: Envelope) => void, reject: (reason: Error) => void}} Waiting */
+/**
+ * @typedef {object} Waiting
+ * @property {string} text
+ * @property {boolean} isSent it may have arrived
+ * @property {boolean} isUnderWay this connection will tell what has become of it
+ * @property {boolean} isWithdrawn it is under way, and must not be sent again
+ * @property {(envelope: Envelope) => void} resolve
+ * @property {(reason: Error) => void} reject
+ */
+
+/** The refusals that are no no for good. */
+const PASSING = ['closing', 'rate_limited'];
 
 export class Connection extends Watched {
   /** @param {{room: RoomModel, gateway: Gateway, platform?: Platform}} with_ */
@@ -134,11 +145,33 @@ export class Connection extends Watched {
       return Promise.reject(new Refused('too_large', `This is longer than the ${this.room.longest} bytes that the gateway takes.`));
     }
     return new Promise((resolve, reject) => {
-      this.outbox.set(id, { text, resolve, reject });
+      /** @type {Waiting} */
+      const waiting = { text, isSent: false, isUnderWay: false, isWithdrawn: false, resolve, reject };
+      this.outbox.set(id, waiting);
       // Nothing overtakes what is held back.
-      if (this.state.name === 'live' && this.again === null) this.socket?.send(text);
+      if (this.state.name === 'live' && this.again === null) this.put(waiting);
       this.changed();
     });
+  }
+
+  /**
+   * Sends no more, or not again, what was handed to `send` and has no echo yet: whoever was told that it has failed must not find it
+   * carried out later.
+   * @param {string} id @returns {boolean} whether it may have arrived
+   */
+  withdraw(id) {
+    const waiting = this.outbox.get(id);
+    if (!waiting) return true;
+    waiting.isWithdrawn = true;
+    if (!waiting.isUnderWay) this.forget(id, waiting);
+    this.changed();
+    return waiting.isSent;
+  }
+
+  /** Keeps no more what was withdrawn. If it has arrived after all, it comes like anything else. @param {string} id @param {Waiting} waiting */
+  forget(id, waiting) {
+    this.outbox.delete(id);
+    waiting.reject(new DOMException('withdrawn', 'AbortError'));
   }
 
   async connect() {
@@ -186,9 +219,14 @@ export class Connection extends Watched {
     const known = this.room.envelopes.has(envelope.id);
     const about = envelope.kind === 'system' ? envelope.correlationId : envelope.id;
     const waiting = about === undefined ? undefined : this.outbox.get(about);
-    if (waiting && envelope.kind === 'system' && envelope.payload.code === 'closing') {
-      this.holdBack();
-      return;
+    if (envelope.kind === 'system' && about !== undefined && PASSING.includes(envelope.payload?.code)) {
+      // It was sent twice, and the other one is stored: its echo was heard.
+      if (!waiting) return;
+      if (envelope.payload.code === 'closing' && !waiting.isWithdrawn) {
+        waiting.isUnderWay = false;
+        this.holdBack();
+        return;
+      }
     }
     if (waiting && about !== undefined) this.outbox.delete(about);
     this.room.apply(envelope);
@@ -205,10 +243,7 @@ export class Connection extends Watched {
       return true;
     }
     if (payload.event !== 'ready') return false;
-    if (this.state.name === 'stalled') {
-      this.become({ name: 'live' });
-      this.sendAgain();
-    }
+    if (this.state.name === 'stalled') this.goOn();
     return true;
   }
 
@@ -224,7 +259,21 @@ export class Connection extends Watched {
   sendAgain() {
     this.platform.never(this.again);
     this.again = null;
-    for (const { text } of this.outbox.values()) this.socket?.send(text);
+    for (const waiting of this.outbox.values()) if (!waiting.isWithdrawn) this.put(waiting);
+  }
+
+  /** @param {Waiting} waiting */
+  put(waiting) {
+    waiting.isSent = true;
+    waiting.isUnderWay = true;
+    this.socket?.send(waiting.text);
+  }
+
+  /** Something can be stored now. Whoever hears of it may send something, which comes behind what waits. */
+  goOn() {
+    this.set({ name: 'live' });
+    this.sendAgain();
+    this.changed();
   }
 
   /** @param {Envelope} envelope */
@@ -245,8 +294,7 @@ export class Connection extends Watched {
       this.last = each.id;
     }
     if (room.envelopes.size === 0) room.prepend([], true);
-    this.become({ name: 'live' });
-    this.sendAgain();
+    this.goOn();
   }
 
   /** @param {number} code */
@@ -322,6 +370,10 @@ export class Connection extends Watched {
     const { socket } = this;
     this.socket = null;
     if (socket) socket.close();
+    for (const [id, waiting] of this.outbox) {
+      waiting.isUnderWay = false;
+      if (waiting.isWithdrawn) this.forget(id, waiting);
+    }
   }
 
   /** @param {Refused|null} reason also for what waits to be sent; null: that will still be sent */
@@ -335,8 +387,13 @@ export class Connection extends Watched {
 
   /** @param {Omit<ConnectionState, 'since'>} state */
   become(state) {
-    this.state = { ...state, since: this.platform.now() };
+    this.set(state);
     this.changed();
+  }
+
+  /** @param {Omit<ConnectionState, 'since'>} state */
+  set(state) {
+    this.state = { ...state, since: this.platform.now() };
   }
 }
 

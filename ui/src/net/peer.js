@@ -213,10 +213,11 @@ export class Peer {
     });
   }
 
-  /** Gives a call up, and says so. @param {string} id @param {Asked} asked @param {any} reason */
+  /** Gives a call up, and says so to whom it may have reached. @param {string} id @param {Asked} asked @param {any} reason */
   give(id, asked, reason) {
     this.open.delete(id);
     asked.reject(reason);
+    if (!this.connection.withdraw(id)) return;
     const params = { requestId: asked.rpc, reason: String(reason?.message ?? reason ?? 'cancelled') };
     this.notify(asked.to, 'notifications/cancelled', params, { correlationId: id }).catch(ignore);
   }

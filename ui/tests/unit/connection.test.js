@@ -195,6 +195,29 @@ test('nothing overtakes what is held back', async () => {
   assert.equal(connection.waiting, 0);
 });
 
+test('what somebody sends on hearing that it goes on comes behind what waits', async () => {
+  const { world, connection } = await entered();
+  const ids = () => world.socket.sent.splice(0).map(({ id }) => id);
+  const note = { payload: { jsonrpc: '2.0', method: 'notifications/x' } };
+  let next = '';
+  connection.subscribe(() => {
+    if (connection.state.name !== 'live' || next === '') return;
+    const id = next;
+    next = '';
+    void connection.send({ id, ...note });
+  });
+  world.say(outage);
+  void connection.send({ id: '1', ...note });
+  next = '2';
+  world.say(ready);
+  assert.deepEqual(ids(), ['1', '2']);
+  await world.drop();
+  next = '3';
+  await world.ring();
+  world.welcome();
+  assert.deepEqual(ids(), ['1', '2', '3']);
+});
+
 test('waiting grows, says when it ends, and can be cut short', async () => {
   const { world, connection } = await entered();
   const waits = [];
@@ -380,6 +403,102 @@ test('aborting says so to the other', async () => {
   const cancel = await heard();
   assert.deepEqual([cancel.payload.method, cancel.payload.params.requestId, cancel.correlation_id], ['notifications/cancelled', request.payload.id, request.id]);
   assert.equal(peer.cancel(request.id), false);
+});
+
+test('a call that is given up before it was sent never is, and its callee hears nothing of it', async () => {
+  const { world, peer, connection } = await met();
+  const methods = () => world.socket.sent.splice(0).map(({ payload }) => payload.method);
+  const give = async (/** @type {string} */ name) => {
+    const abort = new AbortController();
+    const asked = peer.ask('bob', 'tools/call', { name }, { signal: abort.signal });
+    await settled();
+    abort.abort(new Error('enough'));
+    await assert.rejects(asked, /enough/);
+  };
+  world.say(outage);
+  await give('while nothing can be stored');
+  assert.equal(connection.waiting, 0);
+  world.say(ready);
+  assert.deepEqual(methods(), []);
+  const note = connection.send({ id: 'm', payload: { jsonrpc: '2.0', method: 'notifications/x' } });
+  world.say({ ...outage, correlation_id: 'm', payload: { event: 'error', code: 'closing', message: 'not now' } });
+  await give('behind what is held back');
+  await world.ring();
+  assert.deepEqual(methods(), ['notifications/x', 'notifications/x']);
+  world.say({ id: 'm', from: 'alice', payload: { jsonrpc: '2.0', method: 'notifications/x' } });
+  await note;
+  await world.drop();
+  await give('without a connection');
+  const kept = peer.ask('bob', 'tools/call', { name: 'wanted' }, {});
+  await world.ring();
+  world.welcome();
+  const [request] = world.socket.sent;
+  assert.equal(request.payload.params.name, 'wanted');
+  assert.deepEqual(methods(), ['tools/call']);
+  world.echo(request);
+  world.say({ id: 're', from: 'bob', to: ['alice'], correlation_id: request.id, payload: { jsonrpc: '2.0', id: request.payload.id, result: {} } });
+  await kept;
+});
+
+test('a call that is given up after it was sent is not sent again, but taken back', async () => {
+  const { world, peer, connection } = await met();
+  const sent = () => world.socket.sent.splice(0);
+  const methods = () => sent().map(({ payload }) => payload.method);
+  const ask = async () => {
+    const asked = peer.ask('bob', 'tools/call', { name: 'dig' }, {});
+    await settled();
+    const [{ id }] = sent();
+    return { id, give: () => { assert.equal(peer.cancel(id), true); return assert.rejects(asked, /cancelled/); } };
+  };
+  const refuse = (id) => world.say({ ...outage, correlation_id: id, payload: { event: 'error', code: 'closing', message: 'not now' } });
+  const call = await ask();
+  world.say(outage);
+  await call.give();
+  assert.equal(connection.waiting, 2, 'it may have arrived');
+  world.say(ready);
+  const [cancellation] = sent();
+  assert.deepEqual([cancellation.payload.method, cancellation.correlation_id], ['notifications/cancelled', call.id]);
+  refuse(call.id);
+  assert.equal(connection.waiting, 1);
+  world.echo(cancellation);
+  // Refused before it is given up.
+  const second = await ask();
+  refuse(second.id);
+  await second.give();
+  await world.ring();
+  assert.deepEqual(methods(), ['notifications/cancelled']);
+  assert.equal(connection.waiting, 1);
+  // And over a reconnect, given up before it or meanwhile.
+  const third = await ask();
+  await third.give();
+  sent();
+  const fourth = await ask();
+  await world.drop();
+  await fourth.give();
+  await world.ring();
+  world.welcome();
+  assert.deepEqual(methods(), ['notifications/cancelled', 'notifications/cancelled', 'notifications/cancelled']);
+  assert.equal(connection.waiting, 3);
+});
+
+test('a passing refusal of what was sent again fails nothing that is stored', async () => {
+  const { world, room, peer, heard, answer } = await met();
+  const asked = peer.ask('bob', 'tools/call', { name: 'dig' }, {});
+  world.say(outage);
+  world.say(ready);
+  assert.equal(world.socket.sent.length, 2, 'the same twice');
+  const request = await heard();
+  for (const code of ['closing', 'rate_limited']) {
+    world.say({ ...outage, correlation_id: request.id, payload: { event: 'error', code, message: 'not now' } });
+  }
+  assert.equal(room.calls.get(request.id)?.state, 'running');
+  answer(request, { result: { ok: true } });
+  assert.deepEqual((await asked).payload.result, { ok: true });
+  // A no for good is one, also to what is stored.
+  const gone = peer.ask('bob', 'tools/call', { name: 'dig' }, {});
+  const { id } = await heard();
+  world.say({ ...outage, correlation_id: id, payload: { event: 'error', code: 'recipient_not_found', message: 'bob has left' } });
+  await assert.rejects(gone, { code: 'recipient_not_found' });
 });
 
 test('requests to the person are answered with the very id they came with', async () => {
