@@ -100,6 +100,8 @@ pub(crate) struct Connection {
     orders: mpsc::Receiver<Order>,
     pub(crate) unheard: VecDeque<Order>,
     pub(crate) delayed: Option<Delayed>,
+    /// Whether an outage was told of, and its end was not.
+    pub(crate) is_stalled: bool,
     /// How often in a row coming back did not last.
     attempt: u32,
     pub(crate) own: Recent,
@@ -119,6 +121,7 @@ impl Connection {
             orders,
             unheard: VecDeque::new(),
             delayed: None,
+            is_stalled: false,
             attempt: 0,
             own: Recent::default(),
         }
@@ -142,7 +145,7 @@ impl Connection {
 
     async fn stay(&mut self, mut socket: Socket) -> End {
         loop {
-            self.shared.link.send_replace(Link::Live);
+            self.go_on();
             let began = Instant::now();
             let parting = self.hold(socket).await;
             if began.elapsed() >= STEADY {

@@ -125,6 +125,7 @@ impl Connection {
             // Nor does anything fail by this: what waits for its echo is told of by itself.
             if code == Code::Closing && told.details.passing {
                 let why: Arc<str> = told.message.into();
+                self.is_stalled = true;
                 self.shared.link.send_replace(Link::Stalled { why: why.clone() });
                 return self.shared.show(Event::Outage(why));
             }
@@ -136,13 +137,20 @@ impl Connection {
             Code::Closing => Some(WAIT_OUT),
             _ => None,
         };
-        if let Some(wait) = wait.filter(|_| self.unheard.iter().any(|order| order.id == *id)) {
-            let anew = || Delayed { due: Instant::now() + wait, refused: HashSet::new() };
-            self.delayed.get_or_insert_with(anew).refused.insert(id.clone());
-            return;
+        let is_unheard = self.unheard.iter().any(|order| order.id == *id);
+        let is_call = lock(&self.shared.calls).contains_key(id);
+        if let Some(wait) = wait {
+            if is_unheard {
+                let anew = || Delayed { due: Instant::now() + wait, refused: HashSet::new() };
+                self.delayed.get_or_insert_with(anew).refused.insert(id.clone());
+                return;
+            }
+            // It was sent twice, and the other one is stored: its echo was heard.
+            if is_call || self.own.knows(id) {
+                return;
+            }
         }
-        let known = self.unheard.iter().any(|order| order.id == *id) || lock(&self.shared.calls).contains_key(id);
-        if !known {
+        if !is_unheard && !is_call {
             return self.shared.show(Event::Envelope(envelope));
         }
         self.refused(Refusal::new(code, told.message).regarding(Some(id.clone())));
@@ -150,17 +158,18 @@ impl Connection {
 
     /// What could not be stored can be again.
     fn recovered(&mut self) {
-        let was_stalled = self.shared.link.send_if_modified(|link| {
-            let was_stalled = matches!(link, Link::Stalled { .. });
-            if was_stalled {
-                *link = Link::Live;
-            }
-            was_stalled
-        });
-        if was_stalled {
+        if self.is_stalled {
             if let Some(delayed) = &mut self.delayed {
                 delayed.due = Instant::now();
             }
+            self.go_on();
+        }
+    }
+
+    /// The gateway stores what it is sent: it has said so, or let us in, which says as much.
+    pub(crate) fn go_on(&mut self) {
+        self.shared.link.send_replace(Link::Live);
+        if std::mem::take(&mut self.is_stalled) {
             self.shared.show(Event::Recovered);
         }
     }

@@ -60,4 +60,8 @@ impl Recent {
         }
         true
     }
+
+    pub(crate) fn knows(&self, id: &EnvelopeId) -> bool {
+        self.known.contains(id)
+    }
 }
