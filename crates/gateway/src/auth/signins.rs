@@ -128,13 +128,16 @@ impl SignIns {
     }
 
     /// Ends a sign-in for good, and every connection here that stands on it. Blocks while that is written down. One that has ended can be
-    /// ended again while the others may not know of it.
+    /// ended again while it is not written down, or the others may not know of it.
     pub(crate) fn end(&self, value: &str, now: Timestamp) -> Result<SignedOut, AuthError> {
         let grant = self.verifier.verify(value, now).map_err(|_| AuthError::NotSignedIn)?;
         if self.ended.has(&grant.participant, id_of(&grant)?) {
-            let is_untold = self.ended.is_untold(&grant.participant);
-            let again = is_untold.then_some(SignedOut { who: grant.participant, written: Ok(()) });
-            return again.ok_or(AuthError::NotSignedIn);
+            let who = grant.participant;
+            return match self.ended.write_again(&who, now) {
+                Some(written) => Ok(SignedOut { who, written }),
+                None if self.ended.is_untold(&who) => Ok(SignedOut { who, written: Ok(()) }),
+                None => Err(AuthError::NotSignedIn),
+            };
         }
         let written = self.ended.add(&grant.participant, id_of(&grant)?, grant.expires, now)?;
         self.visits.tell(|who, id| self.ended.has(who, id));

@@ -168,6 +168,38 @@ fn a_line_that_was_cut_off_does_not_keep_the_gateway_from_starting() {
 }
 
 #[test]
+fn a_sign_out_that_could_not_be_written_down_is_when_it_is_repeated() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let signs = opened(&scratch, &key, NOW);
+    let begin = |id: &str| signs.begin(grant(id, later(HOUR)), NOW).expect("signed in").value;
+    let [alice, bob, carol, dave] = ["alice", "bob", "carol", "dave"].map(begin);
+    let written = |value: &str| signs.end(value, NOW).expect("something to write").written.is_ok();
+    let is_over = |value: &str| matches!(signs.end(value, NOW), Err(AuthError::NotSignedIn));
+    let kept = || std::fs::read_to_string(scratch.path().join("signed-out.jsonl")).expect("a file");
+    assert!(written(&bob));
+    // Neither can a line be added nor a new file be made: there is something else in its place.
+    signs.ended.break_file().expect("the file is there");
+    let obstacle = scratch.path().join("signed-out.new");
+    std::fs::create_dir(&obstacle).expect("a folder");
+    assert!(!written(&alice) && !written(&alice), "told each time");
+    assert_eq!(signs.verify(&alice, NOW), Err(AuthError::NotSignedIn), "it counts here all the same");
+    assert!(!written(&carol) && !kept().contains("alice") && !kept().contains("carol"), "{}", kept());
+    assert!(is_over(&bob), "his is written");
+    std::fs::remove_dir(&obstacle).expect("removed");
+    assert!(written(&alice));
+    assert!(is_over(&alice) && is_over(&carol), "hers with it");
+    // What comes after one that failed is written whole, and that with it.
+    signs.ended.break_file().expect("the file is there");
+    assert!(!written(&dave));
+    let last = begin("bob");
+    assert!(written(&last) && is_over(&dave));
+    let next = opened(&scratch, &key, NOW);
+    for value in [&alice, &bob, &carol, &dave, &last] {
+        assert_eq!(next.verify(value, NOW), Err(AuthError::NotSignedIn), "{}", kept());
+    }
+}
+
+#[test]
 fn whoever_signs_out_all_day_long_is_signed_out_everywhere() {
     let (scratch, key) = (Scratch::new(), LocalKey::generate());
     let signs = opened(&scratch, &key, NOW);

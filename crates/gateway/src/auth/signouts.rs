@@ -49,6 +49,8 @@ struct Held {
     file: File,
     /// How many lines the file has.
     lines: usize,
+    /// Whose sign-outs the file may lack. While there are any, its last line may be there in part, and takes none behind it.
+    unwritten: HashSet<ParticipantId>,
     /// Whose sign-outs the other gateways may not know of.
     untold: HashSet<ParticipantId>,
 }
@@ -98,7 +100,7 @@ impl SignOuts {
         let (file, lines) = write(&path, &ended)?;
         // Until the others' word comes it is not known what they have heard.
         let untold = if is_shared { ended.keys().cloned().collect() } else { HashSet::new() };
-        let held = Mutex::new(Held { ended, everybody: None, file, lines, untold });
+        let held = Mutex::new(Held { ended, everybody: None, file, lines, unwritten: HashSet::new(), untold });
         Ok(Self { path, held, is_shared, per_participant: PER_PARTICIPANT, participants: PARTICIPANTS })
     }
 
@@ -191,6 +193,12 @@ impl SignOuts {
         Some(serde_json::to_vec(&all.told(who)).expect("ids and numbers are plain JSON"))
     }
 
+    /// Writes down what could not be written of a participant; `None` where the file has it all.
+    pub(super) fn write_again(&self, who: &ParticipantId, now: Timestamp) -> Option<io::Result<()>> {
+        let mut held = self.held();
+        held.unwritten.contains(who).then(|| self.write_all(&mut held, now))
+    }
+
     /// Whether the others may not know of a participant's sign-outs.
     pub(super) fn is_untold(&self, who: &ParticipantId) -> bool {
         self.held().untold.contains(who)
@@ -203,14 +211,23 @@ impl SignOuts {
 
     fn keep(&self, held: &mut Held, line: &Line, now: Timestamp) -> io::Result<()> {
         let matter: usize = held.ended.values().map(|ended| ended.one_by_one.len() + 1).sum();
-        if held.lines > 2 * matter + SLACK {
-            held.sweep(now);
-            (held.file, held.lines) = write(&self.path, &held.ended)?;
-            return Ok(());
+        let takes_more = held.unwritten.is_empty() && held.lines <= 2 * matter + SLACK;
+        held.unwritten.insert(line.participant.clone());
+        if !takes_more {
+            return self.write_all(held, now);
         }
         held.file.write_all(&text(line))?;
         held.lines += 1;
-        held.file.sync_data()
+        held.file.sync_data()?;
+        held.unwritten.clear();
+        Ok(())
+    }
+
+    fn write_all(&self, held: &mut Held, now: Timestamp) -> io::Result<()> {
+        held.sweep(now);
+        (held.file, held.lines) = write(&self.path, &held.ended)?;
+        held.unwritten.clear();
+        Ok(())
     }
 }
 
@@ -231,6 +248,7 @@ impl Held {
             own.matters()
         });
         self.untold.retain(|who| self.ended.contains_key(who));
+        self.unwritten.retain(|who| self.ended.contains_key(who));
     }
 }
 
@@ -350,6 +368,12 @@ fn write(path: &Path, ended: &HashMap<ParticipantId, Ended>) -> io::Result<(File
 impl SignOuts {
     pub(super) fn with_room_for(participants: usize, data: &Path, now: Timestamp) -> io::Result<Self> {
         Ok(Self { participants, ..Self::open(data, true, now)? })
+    }
+
+    /// From here on the file that is open takes no lines.
+    pub(super) fn break_file(&self) -> io::Result<()> {
+        self.held().file = File::open(&self.path)?;
+        Ok(())
     }
 
     pub(super) fn len(&self) -> usize {
