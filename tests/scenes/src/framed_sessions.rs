@@ -12,7 +12,7 @@ type Shown = std::pin::Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
 type Show = fn(Engine) -> Shown;
 
 pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
-    let table: [(&str, Show); 12] = [
+    let table: [(&str, Show); 13] = [
         ("outlives its connection", |engine| Box::pin(outlives(engine))),
         ("ends when nobody comes back", |engine| Box::pin(nobody_comes_back(engine))),
         ("delivers again what was not acknowledged", |engine| Box::pin(delivers_again(engine))),
@@ -23,6 +23,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
         ("ends with the gateway", |engine| Box::pin(shutdown(engine))),
         ("carries bytes", |engine| Box::pin(bytes(engine))),
         ("is one of not too many", |engine| Box::pin(too_many(engine))),
+        ("is one of not too many over a connection", |engine| Box::pin(too_many_over_one(engine))),
         ("has no seat in a full room", |engine| Box::pin(full_room(engine))),
         ("keeps its secrets", |engine| Box::pin(secrets(engine))),
     ];
@@ -248,6 +249,34 @@ async fn too_many(engine: Engine) -> Result<(), Failure> {
     // The place is free once the session has gone, which may take a moment.
     for _ in 0..100 {
         if line.ask("c4", "CONNECT", &body).await?.code() == 200 {
+            drop(line);
+            return gateway.stop().await;
+        }
+    }
+    Err("the place was not given free".into())
+}
+
+/// Only sessions that have not ended count.
+async fn too_many_over_one(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let mut line = Framed::open(gateway.framed_address()).await?;
+    let connect = |who: &str| -> Result<Value, Failure> {
+        let token = gateway.token(&Token::new(who))?;
+        Ok(json!({"clientInfo": {"id": who}, "token": token, "topic": "room:alpha"}))
+    };
+    let mut first = None;
+    for at in 0..64 {
+        let who = format!("sensor-{at}");
+        let session = line.connect(&who, "room:alpha", &gateway.token(&Token::new(&who))?).await?;
+        first.get_or_insert(session);
+    }
+    let last = connect("sensor-64")?;
+    let refused = line.ask("c64", "CONNECT", &last).await?;
+    expect((refused.code(), &refused.json()["code"]), (429, &json!("rate_limited")))?;
+    line.ask("d0", "DISCONNECT", &json!({"sessionId": first})).await?;
+    // Its place is free once the session has gone, which may take a moment.
+    for _ in 0..100 {
+        if line.ask("c64", "CONNECT", &last).await?.code() == 200 {
             drop(line);
             return gateway.stop().await;
         }

@@ -78,6 +78,11 @@ impl Line {
             Call::Open(..) => Box::default(),
         })
     }
+
+    /// Whether the session has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.calls.is_closed()
+    }
 }
 
 /// What the session says to one connection. Dropping it hangs up.

@@ -25,7 +25,7 @@ use crate::gateway::{Gateway, MOST_MESSAGE};
 /// What is read at once.
 const READ_BUFFER: usize = 8 * 1024;
 
-/// How many sessions one connection may use.
+/// How many sessions one connection may use at once.
 const MOST_SESSIONS: usize = 64;
 
 /// The most bytes of a body that a connection without a session is simply read. Larger ones share what strangers may take together.
@@ -140,7 +140,7 @@ struct Reader {
     stopping: bool,
     stall: Duration,
     decoder: Decoder,
-    /// The sessions this connection has used.
+    /// The sessions this connection uses, and some it has used that have ended.
     lines: HashMap<Box<str>, Line>,
     /// For a large frame that has begun, and belongs to no session yet.
     room: Option<OwnedSemaphorePermit>,
@@ -236,17 +236,20 @@ impl Reader {
         }
     }
 
-    fn connect(&self, connect: &Connect) -> Result<(Box<str>, Way), Refusal> {
+    fn connect(&mut self, connect: &Connect) -> Result<(Box<str>, Way), Refusal> {
         self.room_for_one()?;
         let (grant, topic) = self.caller.verify(connect)?;
         self.caller.gateway.framed.begin(&self.caller, &grant, topic)
     }
 
-    fn room_for_one(&self) -> Result<(), Refusal> {
+    fn room_for_one(&mut self) -> Result<(), Refusal> {
+        if self.lines.len() >= MOST_SESSIONS {
+            self.lines.retain(|_, line| !line.is_closed());
+        }
         if self.lines.len() < MOST_SESSIONS {
             return Ok(());
         }
-        Err(Refusal::new(Code::RateLimited, format!("one connection may use {MOST_SESSIONS} sessions")))
+        Err(Refusal::new(Code::RateLimited, format!("one connection may use {MOST_SESSIONS} sessions at once")))
     }
 
     async fn pass(&mut self, id: Box<str>, frame: Box<[u8]>) -> Result<(), Gone> {
