@@ -88,8 +88,8 @@ impl Permissions {
         if counted {
             self.table().topics.entry(topic.clone()).or_default().entry(who.clone()).or_default().connections += 1;
         }
-        let granted = Mutex::new(granted.into());
-        Arc::new(Held { permissions: self.clone(), topic: topic.clone(), who: who.clone(), counted, granted })
+        let (granted, shown) = (Mutex::new(granted.into()), Mutex::default());
+        Arc::new(Held { permissions: self.clone(), topic: topic.clone(), who: who.clone(), counted, granted, shown })
     }
 
     /// What is noted here of a call.
@@ -166,9 +166,44 @@ pub(crate) struct Held {
     /// Whether it is among the caller's connections.
     counted: bool,
     granted: Mutex<Granted>,
+    /// Requests that are under way and came with tokens of their own: how many of the same id, and what all their tokens permit.
+    shown: Mutex<HashMap<EnvelopeId, (usize, Granted)>>,
+}
+
+/// A request that came with a token of its own, until this is dropped.
+pub(crate) struct Shown {
+    held: Arc<Held>,
+    request: EnvelopeId,
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let mut shown = self.held.shown();
+        if let Some((count, _)) = shown.get_mut(&self.request) {
+            *count -= 1;
+            if *count == 0 {
+                shown.remove(&self.request);
+            }
+        }
+    }
 }
 
 impl Held {
+    fn shown(&self) -> MutexGuard<'_, HashMap<EnvelopeId, (usize, Granted)>> {
+        self.shown.lock().expect("no code panics while it holds what tokens permit")
+    }
+
+    /// A request comes over the connection with a token of its own. The call it makes has the request's id, and is permitted what this
+    /// token permits, whatever others the connection is used with.
+    pub(crate) fn show(self: &Arc<Self>, request: EnvelopeId, granted: &[String]) -> Shown {
+        let mut shown = self.shown();
+        let (count, least) = shown.entry(request.clone()).or_insert_with(|| (0, granted.into()));
+        *count += 1;
+        *least = agreed([least.clone(), granted.into()]);
+        drop(shown);
+        Shown { held: self.clone(), request }
+    }
+
     fn granted(&self) -> MutexGuard<'_, Granted> {
         self.granted.lock().expect("no code panics while it holds a connection's permissions")
     }
@@ -191,14 +226,17 @@ impl Held {
     }
 
     fn note_at(&self, request: &EnvelopeId, now: Instant) {
-        let granted = self.granted().clone();
+        let shown = self.shown().get(request).map(|(_, granted)| granted.clone());
+        let is_shown = shown.is_some();
+        let granted = shown.unwrap_or_else(|| self.granted().clone());
         let mut table = self.permissions.table();
         table.sweep(now);
         let known = table.topics.get_mut(&self.topic).and_then(|people| people.get_mut(&self.who));
-        // Where no token of the participant's permits anything there is nothing to tell apart, unless one may at another gateway.
+        // Where no token of the participant's permits anything there is nothing to tell apart, unless one may at another gateway or with
+        // the next request.
         let caller = match known {
             Some(caller) => caller,
-            None if granted.is_empty() && !self.permissions.among_nodes => return,
+            None if granted.is_empty() && !is_shown && !self.permissions.among_nodes => return,
             None => table.topics.entry(self.topic.clone()).or_default().entry(self.who.clone()).or_default(),
         };
         caller.forget(now);
@@ -310,6 +348,35 @@ mod tests {
         strong.note_at(&id("m3"), now);
         assert_eq!(*strong.of(&alice(), &id("m2")), words(&["read"]));
         assert_eq!(*strong.of(&alice(), &id("m3")), words(&["read"]), "a session keeps the least it was used with");
+    }
+
+    #[test]
+    fn a_request_with_a_token_of_its_own_is_permitted_what_that_permits() {
+        let permissions = Arc::new(Permissions::default());
+        let now = Instant::now();
+        let session = permissions.hold(&room(), &alice(), &words(&["read"]));
+        session.narrow(&[]);
+        let strong = session.show(id("s1"), &words(&["drive", "read"]));
+        session.note_at(&id("s1"), now);
+        session.note_at(&id("o1"), now);
+        assert_eq!(*session.of(&alice(), &id("s1")), words(&["drive", "read"]));
+        assert_eq!(*session.of(&alice(), &id("o1")), words(&[]), "another request has the session's");
+        drop(strong);
+        let weak = session.show(id("w1"), &[]);
+        let both = session.show(id("w1"), &words(&["drive"]));
+        drop(weak);
+        session.note_at(&id("w1"), now);
+        assert_eq!(*session.of(&alice(), &id("w1")), words(&[]), "two at once have what both permit");
+        drop(both);
+        assert!(session.shown().is_empty(), "nothing is kept of those that are answered");
+        // One that is permitted nothing is noted, so that nothing is added to it.
+        let nobody = permissions.hold(&room(), &ParticipantId::new("bob").expect("an id"), &[]);
+        let (first, bob) = (nobody.show(id("b1"), &[]), nobody.who.clone());
+        nobody.note_at(&id("b1"), now);
+        drop(first);
+        let _second = nobody.show(id("b1"), &words(&["drive"]));
+        nobody.note_at(&id("b1"), now);
+        assert_eq!(*nobody.of(&bob, &id("b1")), words(&[]));
     }
 
     #[test]

@@ -369,6 +369,16 @@ impl Rooms {
         Ok(visit.room().publish(author, draft))
     }
 
+    /// Counts a message that was refused before it came to a room; says how long to wait when there were too many.
+    pub fn count_refused(&self, author: &ParticipantId) -> Result<(), Duration> {
+        self.0.common.rates.take(author)
+    }
+
+    /// What somebody is told who is to wait so long.
+    pub fn too_many(&self, wait: Duration) -> Refusal {
+        self.0.common.rates.refusal(wait)
+    }
+
     /// Who is in a room.
     pub async fn roster(&self, topic: &TopicName) -> Result<Vec<Arc<Participant>>, Refusal> {
         let room = self.open().get(topic).and_then(|cell| cell.get().cloned());

@@ -37,7 +37,40 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
         let name = format!("{}::machine::refused::{}", engine.name(), refused.name);
         Trial::test(name, move || Ok(salon_testkit::run(refuse(engine, refused))?))
     };
-    table.map(trial).collect()
+    let limited = Trial::test(format!("{}::machine::refused_too_often", engine.name()), move || {
+        Ok(salon_testkit::run(too_often(engine))?)
+    });
+    table.map(trial).chain([limited]).collect()
+}
+
+/// What is refused counts against the rate like what is published, by whoever sends it over HTTP.
+async fn too_often(engine: Engine) -> Result<(), Failure> {
+    let options = Options::new(engine).set("rate-limit", "1")?.set("rate-burst", "4")?;
+    let gateway = Gateway::start(options).await?;
+    let value = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    let seal = json!({ "integrity": { "alg": "HS256", "keyId": "t-1", "value": value } });
+    let sealed = message("notification", "*", |message| message["metadata"] = seal);
+    let (long, nothing) = ("x".repeat(2 << 20), "hello".to_owned());
+    for (who, body, status) in [("alice", sealed, 403), ("bob", nothing, 400), ("carol", long, 413)] {
+        let mut token = Token::new(who);
+        token.claim("jti", "t-1")?;
+        let token = gateway.token(&token)?;
+        let mut refused = Vec::new();
+        // Only somebody slower than one message a second would never come to the limit.
+        while refused.len() < 50 && refused.last() != Some(&429) {
+            let call = Call::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
+            let answer = call.bearer(&token).body(body.replace("$ME", who)).send(gateway.address()).await?;
+            if answer.status == 429 && (!answer.body.contains("rate_limited") || answer.header("retry-after").is_none())
+            {
+                return Err(format!("{who} is not told when to try again: {answer:?}"));
+            }
+            refused.push(answer.status);
+        }
+        if refused.len() < 5 || refused[..4] != [status; 4] || refused.last() != Some(&429) {
+            return Err(format!("expected {status} four times and 429 in the end, came {refused:?}"));
+        }
+    }
+    gateway.stop().await
 }
 
 fn refused(name: impl Into<String>, text: impl Into<String>, code: &'static str, status: u16) -> Refused {

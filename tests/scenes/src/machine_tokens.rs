@@ -111,24 +111,24 @@ impl Stage {
         self.gateway.stop().await
     }
 
-    fn mcp(&self, token: &str, session: Option<&str>, body: &Value) -> Call {
-        let call = Call::new("POST", format!("/mcp/{TOPIC}")).bearer(token).body(body.to_string());
-        let call = call.header("Accept", "application/json, text/event-stream");
-        session.into_iter().fold(call, |call, id| call.header("Mcp-Session-Id", id))
-    }
-
     /// Begins a session of MCP; gives its id and what the robot's arm is called there.
     async fn session(&self, token: &str) -> Result<(String, String), Failure> {
-        let answer = expect(200, self.mcp(token, None, &initialize()).send(self.gateway.address()).await?)?;
+        let answer = expect(200, mcp(token, None, &initialize()).send(self.gateway.address()).await?)?;
         let id = answer.header("mcp-session-id").ok_or("there is no session")?.to_owned();
         let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
-        let listed = expect(200, self.mcp(token, Some(&id), &list).send(self.gateway.address()).await?)?;
+        let listed = expect(200, mcp(token, Some(&id), &list).send(self.gateway.address()).await?)?;
         Ok((id, arm(&listed.body)?))
     }
 
     async fn call(&self, token: &str, session: &str, arm: &str) -> Result<String, Failure> {
-        Ok(expect(200, self.mcp(token, Some(session), &call_of(arm)).send(self.gateway.address()).await?)?.body)
+        Ok(expect(200, mcp(token, Some(session), &call_of(arm)).send(self.gateway.address()).await?)?.body)
     }
+}
+
+fn mcp(token: &str, session: Option<&str>, body: &Value) -> Call {
+    let call = Call::new("POST", format!("/mcp/{TOPIC}")).bearer(token).body(body.to_string());
+    let call = call.header("Accept", "application/json, text/event-stream");
+    session.into_iter().fold(call, |call, id| call.header("Mcp-Session-Id", id))
 }
 
 fn initialize() -> Value {
@@ -181,14 +181,16 @@ async fn two_sessions(engine: Engine) -> Result<(), Failure> {
 }
 
 async fn stateless(engine: Engine) -> Result<(), Failure> {
-    let stage = Stage::open(engine).await?;
+    let mut stage = Stage::open(engine).await?;
+    let mut bob = crate::room::join(&stage.gateway, "bob").await?;
+    let (address, strong, weak) = (stage.gateway.address(), stage.strong.clone(), stage.weak.clone());
     let ask = |token: &str, method: &str, name: Option<&str>| {
         let client = json!({ "name": "x", "version": "1" });
         let meta = json!({ "io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientInfo": client, "io.modelcontextprotocol/clientCapabilities": {} });
         let mut params = json!({ "_meta": meta });
         let call = |params: &Value| {
             let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-            stage.mcp(token, None, &body).header("MCP-Protocol-Version", MODERN).header("Mcp-Method", method)
+            mcp(token, None, &body).header("MCP-Protocol-Version", MODERN).header("Mcp-Method", method)
         };
         match name {
             Some(name) => {
@@ -199,10 +201,36 @@ async fn stateless(engine: Engine) -> Result<(), Failure> {
             None => call(&params),
         }
     };
-    let listed = expect(200, ask(&stage.strong, "tools/list", None).send(stage.gateway.address()).await?)?;
+    let listed = expect(200, ask(&strong, "tools/list", None).send(address).await?)?;
     let arm = arm(&listed.body)?;
-    let answer = ask(&stage.weak, "tools/call", Some(&arm)).send(stage.gateway.address()).await?;
-    is_forbidden(&expect(200, answer)?.body)?;
+    // Each request is permitted what its own token permits, whichever came before it.
+    for _ in 0..2 {
+        let answer = ask(&weak, "tools/call", Some(&arm)).send(address).await?;
+        is_forbidden(&expect(200, answer)?.body)?;
+        let call = ask(&strong, "tools/call", Some(&arm));
+        let (answer, answered) = tokio::join!(call.send(address), stage.answers());
+        answered?;
+        let answer = expect(200, answer?)?;
+        if !answer.body.contains("moved") {
+            return Err(format!("the robot was not asked: {answer:?}"));
+        }
+    }
+    // In the room it is one participant all the while.
+    bob.text(envelope("bob", "last", "", r#""method":"notifications/note""#)).await?;
+    let mut seen = Vec::new();
+    loop {
+        let came = read(&next(&mut bob).await?)?;
+        if came["id"] == "last" {
+            break;
+        }
+        if came["payload"]["participant"]["id"] == "alice" {
+            seen.push(came["payload"]["event"].clone());
+        }
+    }
+    if seen != ["join"] {
+        return Err(format!("expected one join of alice's, saw {seen:?}"));
+    }
+    drop(bob);
     stage.close().await
 }
 
@@ -259,15 +287,22 @@ async fn hung_up(engine: Engine) -> Result<(), Failure> {
 }
 
 async fn posted(engine: Engine) -> Result<(), Failure> {
-    let stage = Stage::open(engine).await?;
+    let mut stage = Stage::open(engine).await?;
+    let (address, strong, weak) = (stage.gateway.address(), stage.strong.clone(), stage.weak.clone());
     let post = |token: &str, body: String| {
         Call::new("POST", format!("/context/v1/messages?topic={TOPIC}")).bearer(token).body(body)
     };
     let note = message("notification", "n1", "*", &json!({ "context": {} }));
-    expect(202, post(&stage.strong, note).send(stage.gateway.address()).await?)?;
+    expect(202, post(&strong, note).send(address).await?)?;
     let call = |id: &str| message("request", id, "robot", &json!({ "tool": { "id": "arm", "capability": "move" } }));
-    is_forbidden(&expect(403, post(&stage.weak, call("m1")).send(stage.gateway.address()).await?)?.body)?;
-    is_forbidden(&expect(403, post(&stage.strong, call("m2")).send(stage.gateway.address()).await?)?.body)?;
+    // Each message is permitted what its own token permits, whichever came before it.
+    for round in 0..2 {
+        is_forbidden(&expect(403, post(&weak, call(&format!("w{round}"))).send(address).await?)?.body)?;
+        let posted = post(&strong, call(&format!("s{round}")));
+        let (answer, answered) = tokio::join!(posted.send(address), stage.answers());
+        answered?;
+        expect(200, answer?)?;
+    }
     stage.close().await
 }
 

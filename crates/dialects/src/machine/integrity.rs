@@ -52,8 +52,11 @@ impl Seal {
     }
 }
 
-/// Says whether a seal is that of the bytes.
-pub type Verify = Arc<dyn Fn(&Seal, &[u8]) -> Result<(), Refusal> + Send + Sync>;
+/// The bytes a seal is made over, which cost far more than anything else about a message: asked for when the key is known.
+pub type SignedForm<'a> = &'a dyn Fn() -> Result<String, Refusal>;
+
+/// Says whether a seal is that of a message.
+pub type Verify = Arc<dyn Fn(&Seal, SignedForm<'_>) -> Result<(), Refusal> + Send + Sync>;
 
 /// Says whether a token is one of whoever sends the message.
 pub type Vouch = Arc<dyn Fn(&str) -> Result<(), Refusal> + Send + Sync>;
@@ -95,7 +98,7 @@ impl Terms {
             (self.vouch)(token.text())?;
         }
         match &spoken.seal {
-            Some(seal) => (self.verify)(seal, signed(text)?.as_bytes())?,
+            Some(seal) => (self.verify)(seal, &|| signed(text))?,
             None if self.sealed => {
                 let told = "the token demands that every message is signed: `metadata.integrity` is missing";
                 return Err(Refusal::new(Code::Forbidden, told));

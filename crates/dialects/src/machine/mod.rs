@@ -41,7 +41,7 @@ use speech::Message;
 use streams::{Answer, Streams};
 
 pub use canonical::{NoForm, canonical};
-pub use integrity::{Algorithm, Seal, Terms, Verify, Vouch, signed_form};
+pub use integrity::{Algorithm, Seal, SignedForm, Terms, Verify, Vouch, signed_form};
 pub use speech::{error_text, status};
 
 /// Messages that may wait for the seat.

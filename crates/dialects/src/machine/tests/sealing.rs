@@ -4,10 +4,9 @@ use super::*;
 
 /// Verifies by comparing: the value is the number of bytes, the key is named `k1`.
 fn terms(sealed: bool) -> Terms {
-    let verify = |seal: &Seal, bytes: &[u8]| {
-        let is_right = seal.algorithm == Algorithm::Hs256
-            && &*seal.key_id == "k1"
-            && *seal.value == (bytes.len() as u16).to_be_bytes()[..];
+    let verify = |seal: &Seal, signed: SignedForm<'_>| {
+        let is_known = seal.algorithm == Algorithm::Hs256 && &*seal.key_id == "k1";
+        let is_right = is_known && *seal.value == (signed()?.len() as u16).to_be_bytes()[..];
         if is_right { Ok(()) } else { Err(Refusal::new(Code::Forbidden, "the seal is not that of the message")) }
     };
     let vouch = |token: &str| {
@@ -55,6 +54,8 @@ fn a_message_is_what_was_signed() {
         good.replace(r#""value":""#, r#""value":"=="#),
         good.replace(r#""n":1"#, r#""n":9007199254740993"#),
         good.replace(r#""n":1"#, r#""n":1e999"#),
+        // Nobody looks at what was signed with a key that is not known.
+        good.replace(r#""n":1"#, r#""n":1e999"#).replace(r#""k1""#, r#""k2""#),
         good.replace(r#""integrity":{"#, r#""integrity":[{"#).replace("}}}", "}]}}"),
     ] {
         all.push_str(&told(true, &text));
@@ -72,6 +73,7 @@ fn a_message_is_what_was_signed() {
     ← [invalid_parameters] {"header":{"id":"s-2","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"invalid_parameters","message":"`metadata.integrity.value` must be base64url without padding"}}
     ← [invalid_parameters] {"header":{"id":"s-2","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"invalid_parameters","message":"the message cannot be verified: it has an integer beyond 2^53, which the canonical form cannot hold"}}
     ← [invalid_parameters] {"header":{"id":"s-2","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"invalid_parameters","message":"the message cannot be verified: it has a number beyond the range of doubles, which the canonical form cannot hold"}}
+    ← [forbidden] {"header":{"id":"s-2","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"forbidden","message":"the seal is not that of the message"}}
     ← [invalid_parameters] {"header":{"id":"s-2","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"invalid_parameters","message":"`metadata.integrity` must have the strings `alg`, `keyId` and `value`"}}
     "#);
     assert_snapshot!(told(false, &plain), @r#"⇒ bob m1 {"method":"notifications/context","params":{"messageType":"notification","payload":{"context":{"n":1}},"metadata":{"a":1}}}"#);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::body::Body;
 use axum::extract::{Extension, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -63,19 +64,41 @@ impl Arrived {
 
     /// `POST`: a message.
     pub(super) async fn post(self, request: Request) -> Result<Response, No> {
-        if !is_json(request.headers()) {
-            let refusal = Refusal::new(Code::InvalidParameters, "`Content-Type` must be application/json");
-            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16();
-            return Err(No::Message { status, refusal, to: self.place.participant });
+        let Visitor { gateway, grant, .. } = &self.visitor;
+        if let Some(wait) = gateway.machine.paused(&grant.participant, Instant::now()) {
+            return Err(self.refused(gateway.rooms.too_many(wait)));
         }
-        let gateway = &self.visitor.gateway;
-        let limits = gateway.config.limits.envelope();
+        if !is_json(request.headers()) {
+            let told = "`Content-Type` must be application/json";
+            let mut no = self.refused(self.counted(Refusal::new(Code::InvalidParameters, told)));
+            if let No::Message { status, refusal, .. } = &mut no
+                && refusal.code == Code::InvalidParameters
+            {
+                *status = StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16();
+            }
+            return Err(no);
+        }
+        let text = self.read(request.into_body()).await.map_err(|refusal| self.refused(self.counted(refusal)))?;
+        self.ask(Opening::Post(Post::default()), Some(text)).await
+    }
+
+    /// The message, held to what its sender came with.
+    async fn read(&self, body: Body) -> Result<Box<str>, Refusal> {
+        let limits = self.visitor.gateway.config.limits.envelope();
         let most = if limits.message > 0 { limits.message } else { MOST_MESSAGE };
-        let bytes = body::read(request.into_body(), most).await.map_err(|refusal| self.no(refusal))?;
-        let text = String::from_utf8(bytes.into())
-            .map_err(|_| self.no(Refusal::new(Code::InvalidJson, "the body is not UTF-8")))?;
-        self.terms.check(&text, &limits, &self.place.participant).map_err(|refusal| self.refused(refusal))?;
-        self.ask(Opening::Post(Post::default()), Some(text.into())).await
+        let bytes = body::read(body, most).await?;
+        let text =
+            String::from_utf8(bytes.into()).map_err(|_| Refusal::new(Code::InvalidJson, "the body is not UTF-8"))?;
+        self.terms.check(&text, &limits, &self.place.participant)?;
+        Ok(text.into())
+    }
+
+    /// What is refused counts like what is published: what is said instead, where there was too much.
+    fn counted(&self, refusal: Refusal) -> Refusal {
+        let Visitor { gateway, grant, .. } = &self.visitor;
+        let Err(wait) = gateway.rooms.count_refused(&grant.participant) else { return refusal };
+        gateway.machine.pause(&grant.participant, wait, Instant::now());
+        gateway.rooms.too_many(wait).regarding(refusal.regarding)
     }
 
     /// Keeps a no in the audit trail, where one that the session says is kept too.
@@ -97,10 +120,15 @@ impl Arrived {
     }
 
     async fn ask(&self, opening: Opening, text: Option<Box<str>>) -> Result<Response, No> {
+        let Visitor { gateway, grant, .. } = &self.visitor;
+        let request = text.as_deref().and_then(machine::message_id);
         let mut asked = Asked { opening, text };
         for _ in 0..MOST_TRIES {
-            let inbox = self.visitor.gateway.machine.inbox(&self.visitor, &self.place);
-            asked = match inbox.map_err(|refusal| self.no(refusal))?.ask(asked, self.expires).await {
+            let found = gateway.machine.inbox(&self.visitor, &self.place);
+            let (inbox, held) = found.map_err(|refusal| self.no(self.counted(refusal)))?;
+            // A call has the id of the message that makes it.
+            let _shown = request.clone().map(|request| held.show(request, &grant.permissions));
+            asked = match inbox.ask(asked, self.expires).await {
                 Outcome::Answered(response) => return Ok(response),
                 Outcome::Unheard(asked) => asked,
                 Outcome::Ended => break,

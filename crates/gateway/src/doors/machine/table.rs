@@ -1,7 +1,7 @@
 //! The sessions over HTTP: one for all that a participant sends and hears in a topic.
 //!
-//! Invariants: nobody reaches a session with another's token, and one that is used with several tokens may do what all of them permit.
-//! A participant is in a room once by this door: its WebSocket takes the place of its session over HTTP, and while there is one nothing
+//! Invariants: nobody reaches a session with another's token. A session that is used with several tokens may do what all of them permit,
+//! and a request over HTTP what its own does. A participant is in a room once by this door: its WebSocket takes the place of its session over HTTP, and while there is one nothing
 //! begins over HTTP, so that a stream that reconnects by itself cannot throw it out.
 
 use std::collections::HashMap;
@@ -23,6 +23,7 @@ use crate::gateway::{Counts, Gateway};
 use crate::http::Peer;
 use crate::http::credentials::Asking;
 use crate::ledger::Ledger;
+use crate::permissions::Held;
 use crate::session::{Beginning, Session};
 
 /// How long a participant stays that has no connection.
@@ -59,15 +60,20 @@ struct Table {
     /// How many WebSockets there are.
     sockets: HashMap<Place, usize>,
     number: u64,
+    /// Whose messages are not read, because too many were refused, and until when.
+    paused: HashMap<ParticipantId, Instant>,
 }
+
+/// How many participants may be paused before those that are not any more are looked for.
+const MANY_PAUSED: usize = 1024;
 
 impl Sessions {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().expect("no code panics while it holds the sessions")
     }
 
-    /// The session of whoever asks, which is begun where there is none.
-    pub(super) fn inbox(&self, visitor: &Visitor, place: &Place) -> Result<Inbox, Refusal> {
+    /// The session of whoever asks, which is begun where there is none, and what its calls are permitted.
+    pub(super) fn inbox(&self, visitor: &Visitor, place: &Place) -> Result<(Inbox, Arc<Held>), Refusal> {
         let mut table = self.table();
         if table.sockets.contains_key(place) {
             let told = format!("`{}` is connected by WebSocket; use one of the two at a time", place.participant);
@@ -76,10 +82,25 @@ impl Sessions {
         match table.known.get(place) {
             Some(known) if !known.inbox.is_closed() => {
                 known.ledger.held.narrow(&visitor.grant.permissions);
-                Ok(known.inbox.clone())
+                Ok((known.inbox.clone(), known.ledger.held.clone()))
             }
             _ => table.begin(visitor, place),
         }
+    }
+
+    /// How long a participant is not heard, because too many messages of its were refused.
+    pub(super) fn paused(&self, who: &ParticipantId, now: Instant) -> Option<Duration> {
+        self.table().paused.get(who).and_then(|until| until.checked_duration_since(now)).filter(|wait| !wait.is_zero())
+    }
+
+    /// Too many messages of a participant were refused. Telling that a message is wrong costs as much as publishing one, so nothing is
+    /// read until it could be.
+    pub(super) fn pause(&self, who: &ParticipantId, wait: Duration, now: Instant) {
+        let mut table = self.table();
+        if table.paused.len() >= MANY_PAUSED {
+            table.paused.retain(|_, until| *until > now);
+        }
+        table.paused.insert(who.clone(), now + wait);
     }
 
     /// A WebSocket, until the returned value is dropped.
@@ -115,7 +136,7 @@ impl Drop for Attended {
 }
 
 impl Table {
-    fn begin(&mut self, visitor: &Visitor, place: &Place) -> Result<Inbox, Refusal> {
+    fn begin(&mut self, visitor: &Visitor, place: &Place) -> Result<(Inbox, Arc<Held>), Refusal> {
         let Visitor { gateway, peer, grant } = visitor;
         let ledger = gateway.ledger(grant, &place.topic, peer.ip());
         let counted = gateway.count(grant, peer).inspect_err(|refusal| ledger.told_no(refusal.code))?;
@@ -129,12 +150,12 @@ impl Table {
         let number = self.number;
         let known = Known { inbox: inbox.clone(), ledger: ledger.clone(), number, _counted: counted };
         self.known.insert(place.clone(), known);
-        let (owner, place) = (gateway.clone(), place.clone());
+        let (owner, place, held) = (gateway.clone(), place.clone(), ledger.held.clone());
         gateway.spawn(async move {
             doors::run(session, &ledger).await;
             owner.machine.forget(&place, number);
         });
-        Ok(inbox)
+        Ok((inbox, held))
     }
 }
 

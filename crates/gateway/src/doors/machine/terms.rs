@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use aws_lc_rs::{hmac, signature};
-use salon_dialects::machine::{Algorithm, Seal, Terms};
+use salon_dialects::machine::{Algorithm, Seal, SignedForm, Terms};
 use salon_protocol::{Code, Refusal, TopicName};
 
 use crate::auth::{Confirmation, Grant};
@@ -30,21 +30,21 @@ impl Keys {
         Self { shared: id.zip(token.map(secret)), own, common }
     }
 
-    fn verify(&self, seal: &Seal, bytes: &[u8]) -> Result<(), Refusal> {
+    fn verify(&self, seal: &Seal, signed: SignedForm<'_>) -> Result<(), Refusal> {
         let no = |message: &str| Refusal::new(Code::Forbidden, message);
         let wrong = |_| no("`metadata.integrity` is not that of the message");
         match seal.algorithm {
             Algorithm::Hs256 => {
                 let known = self.shared.as_ref().filter(|(id, _)| **id == *seal.key_id);
                 let (_, key) = known.ok_or_else(|| no("`metadata.integrity.keyId` must be the `jti` of your token"))?;
-                hmac::verify(key, bytes, &seal.value).map_err(wrong)
+                hmac::verify(key, signed()?.as_bytes(), &seal.value).map_err(wrong)
             }
             Algorithm::EdDsa => {
                 let own = self.own.as_ref().filter(|(id, _)| **id == *seal.key_id).map(|(_, own)| own);
                 let known = own.or_else(|| self.common.get(&*seal.key_id));
                 let known = known.ok_or_else(|| no("`metadata.integrity.keyId` names no key that is known here"))?;
                 let key = signature::UnparsedPublicKey::new(&signature::ED25519, known.key());
-                key.verify(bytes, &seal.value).map_err(wrong)
+                key.verify(signed()?.as_bytes(), &seal.value).map_err(wrong)
             }
         }
     }
@@ -57,7 +57,7 @@ pub(super) fn terms(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName, to
     Terms {
         granted: grant.permissions.clone().into(),
         sealed: grant.require_integrity,
-        verify: Arc::new(move |seal, bytes| keys.verify(seal, bytes)),
+        verify: Arc::new(move |seal, signed| keys.verify(seal, signed)),
         vouch: Arc::new(move |token| {
             let shown = gateway.verifier.verify(token, clock::now())?;
             if shown.participant != me {
@@ -92,8 +92,9 @@ mod tests {
         Seal { algorithm, key_id: key_id.into(), value: value.into() }
     }
 
-    fn told(keys: &Keys, seal: &Seal, bytes: &[u8]) -> String {
-        keys.verify(seal, bytes).map_or_else(|refusal| refusal.to_string(), |()| "verified".into())
+    fn told(keys: &Keys, seal: &Seal, message: &str) -> String {
+        let signed = || Ok(message.to_owned());
+        keys.verify(seal, &signed).map_or_else(|refusal| refusal.to_string(), |()| "verified".into())
     }
 
     #[test]
@@ -101,17 +102,26 @@ mod tests {
         let keys = Keys::new(&grant(), Some("the.token.itself"), BTreeMap::new());
         let tag = |secret: &str| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), b"message");
         let good = tag("the.token.itself");
-        let hs256 = |id: &str, value: &[u8], bytes: &[u8]| told(&keys, &seal(Algorithm::Hs256, id, value), bytes);
-        assert_eq!(hs256("t-1", good.as_ref(), b"message"), "verified");
+        let hs256 = |id: &str, value: &[u8], message: &str| told(&keys, &seal(Algorithm::Hs256, id, value), message);
+        assert_eq!(hs256("t-1", good.as_ref(), "message"), "verified");
         let wrong = "forbidden: `metadata.integrity` is not that of the message";
-        assert_eq!(hs256("t-1", good.as_ref(), b"massage"), wrong);
-        assert_eq!(hs256("t-1", tag("another").as_ref(), b"message"), wrong);
-        assert_eq!(hs256("t-1", &good.as_ref()[..16], b"message"), wrong, "a part of the value is not enough");
-        assert_eq!(hs256("t-1", b"", b"message"), wrong);
+        assert_eq!(hs256("t-1", good.as_ref(), "massage"), wrong);
+        assert_eq!(hs256("t-1", tag("another").as_ref(), "message"), wrong);
+        assert_eq!(hs256("t-1", &good.as_ref()[..16], "message"), wrong, "a part of the value is not enough");
+        assert_eq!(hs256("t-1", b"", "message"), wrong);
         let unknown = "forbidden: `metadata.integrity.keyId` must be the `jti` of your token";
-        assert_eq!(hs256("t-2", good.as_ref(), b"message"), unknown);
+        assert_eq!(hs256("t-2", good.as_ref(), "message"), unknown);
         let by_ticket = Keys::new(&grant(), None, BTreeMap::new());
-        assert_eq!(told(&by_ticket, &seal(Algorithm::Hs256, "t-1", good.as_ref()), b"message"), unknown);
+        assert_eq!(told(&by_ticket, &seal(Algorithm::Hs256, "t-1", good.as_ref()), "message"), unknown);
+    }
+
+    #[test]
+    fn a_key_is_looked_up_before_what_was_signed_is_made() {
+        let keys = Keys::new(&grant(), Some("the.token.itself"), BTreeMap::new());
+        for algorithm in [Algorithm::Hs256, Algorithm::EdDsa] {
+            let refused = keys.verify(&seal(algorithm, "t-2", b""), &|| panic!("nobody can have signed it"));
+            assert_eq!(refused.unwrap_err().code, Code::Forbidden, "{algorithm:?}");
+        }
     }
 
     #[test]
@@ -121,26 +131,26 @@ mod tests {
         assert_eq!(pair.public_key().as_ref(), public.key());
         let signed = pair.sign(b"message");
         let eddsa =
-            |keys: &Keys, id: &str, bytes: &[u8]| told(keys, &seal(Algorithm::EdDsa, id, signed.as_ref()), bytes);
+            |keys: &Keys, id: &str, message: &str| told(keys, &seal(Algorithm::EdDsa, id, signed.as_ref()), message);
 
         let own = Keys::new(&Grant { confirmation: Some(public.clone()), ..grant() }, None, BTreeMap::new());
-        assert_eq!(eddsa(&own, "t-1", b"message"), "verified", "a key without a name has the token's");
-        assert_eq!(eddsa(&own, "t-1", b"massage"), "forbidden: `metadata.integrity` is not that of the message");
+        assert_eq!(eddsa(&own, "t-1", "message"), "verified", "a key without a name has the token's");
+        assert_eq!(eddsa(&own, "t-1", "massage"), "forbidden: `metadata.integrity` is not that of the message");
         let unknown = "forbidden: `metadata.integrity.keyId` names no key that is known here";
-        assert_eq!(eddsa(&own, "k-1", b"message"), unknown);
+        assert_eq!(eddsa(&own, "k-1", "message"), unknown);
 
         let jwk = json!({ "kty": "OKP", "crv": "Ed25519", "x": PUBLIC, "kid": "k-1" });
         let named = Grant { confirmation: Confirmation::from_jwk(&jwk), ..grant() };
-        assert_eq!(eddsa(&Keys::new(&named, None, BTreeMap::new()), "k-1", b"message"), "verified");
+        assert_eq!(eddsa(&Keys::new(&named, None, BTreeMap::new()), "k-1", "message"), "verified");
 
         let common = Keys::new(&grant(), None, BTreeMap::from([("robots".into(), public)]));
-        assert_eq!(eddsa(&common, "robots", b"message"), "verified");
-        assert_eq!(eddsa(&common, "t-1", b"message"), unknown);
+        assert_eq!(eddsa(&common, "robots", "message"), "verified");
+        assert_eq!(eddsa(&common, "t-1", "message"), unknown);
         // The algorithm is the key's: a public key is no shared secret.
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &SEED), b"message");
         let confused = seal(Algorithm::Hs256, "robots", tag.as_ref());
         assert_eq!(
-            told(&common, &confused, b"message"),
+            told(&common, &confused, "message"),
             "forbidden: `metadata.integrity.keyId` must be the `jti` of your token"
         );
     }

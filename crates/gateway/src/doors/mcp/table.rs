@@ -1,10 +1,10 @@
 //! The sessions of MCP over HTTP: which there are, whose they are, and how to reach them.
 //!
-//! Invariants: nobody reaches a session with another's token or at another address, and one that is used with several tokens may do
-//! what all of them permit. Each counts as a connection of its participant until it is forgotten here; who may have no more makes room
+//! Invariants: nobody reaches a session with another's token or at another address. One that has an id and is used with several tokens
+//! may do what all of them permit; requests without one share a session only with those whose tokens permit the same. Each counts as a connection of its participant until it is forgotten here; who may have no more makes room
 //! by ending the one that has been idle the longest.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -67,8 +67,9 @@ pub(super) struct Visitor {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
     Id(Box<str>),
-    /// The requests of the stateless revision: one session for all of a participant's at one address.
-    Shared(Place),
+    /// The requests of the stateless revision: one session for all of a participant's at one address whose tokens permit this. Who
+    /// shows another token cannot begin a session of its own, and must neither gain nor lose by what was shown before.
+    Shared(Place, BTreeSet<String>),
 }
 
 struct Known {
@@ -122,10 +123,10 @@ impl Sessions {
         Ok((id, inbox))
     }
 
-    /// The session that all requests share which belong to none. One that has just ended is replaced.
+    /// The session that requests share which belong to none. One that has just ended is replaced.
     pub(super) fn shared(&self, visitor: &Visitor, place: &Place) -> Result<Inbox, Refusal> {
         let mut table = self.table();
-        let key = Key::Shared(place.clone());
+        let key = Key::Shared(place.clone(), visitor.grant.permissions.iter().cloned().collect());
         match table.known.get(&key) {
             Some(known) if !known.inbox.is_closed() => Ok(known.used(&visitor.grant).1),
             _ => table.begin(visitor, key, place.clone(), IDLE_WITHOUT_SESSION),
@@ -157,7 +158,7 @@ impl Table {
         Asking::note_entry(gateway, peer.ip(), grant, &place.topic);
         let session_id = match &key {
             Key::Id(id) => Some(id.clone()),
-            Key::Shared(_) => None,
+            Key::Shared(..) => None,
         };
         let (carrier, inbox) = Exchanges::new();
         let dialect = door(gateway, &place, session_id, Some(idle));
