@@ -154,7 +154,8 @@ impl Machine {
         if self.calls.contains_key(&id) {
             return Err(Refusal::new(Code::IdConflict, "a request with this `messageId` is open already"));
         }
-        if self.calls.len() >= MOST_CALLS {
+        // Those that were taken back count until that has been said.
+        if self.calls.len() + self.unsaid.len() >= MOST_CALLS {
             let told = format!("{MOST_CALLS} requests of yours are open already; wait for an answer");
             return Err(Refusal::new(Code::RateLimited, told));
         }

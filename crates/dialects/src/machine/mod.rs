@@ -7,6 +7,7 @@
 //! Invariants: a request is answered once. A token in a message goes no further than [`message`]. Deliberately absent: sockets, keys,
 //! and the store behind the `context` tool, which is the gateway's like any other tool.
 
+mod asides;
 mod calls;
 mod canonical;
 mod integrity;
@@ -32,6 +33,7 @@ use salon_protocol::{
 use serde_json::value::RawValue;
 
 use crate::{Action, Dialect, Event, Frame, Listen, Opening, Stamps, StreamId, Ticket};
+use asides::Aside;
 use calls::{Call, Peer};
 use message::{Kind, Spoken, malformed};
 use registering::{Allowance, Registered};
@@ -91,6 +93,8 @@ enum Due {
     Asked(EnvelopeId),
     /// Replies that the room did not take are said again.
     Replies,
+    /// And so is what else it did not take.
+    Asides,
     /// Nobody is connected.
     Idle,
 }
@@ -111,7 +115,18 @@ enum Purpose {
     /// A reply in the client's name.
     Reply(Box<Reply>),
     /// The door's own.
-    Own,
+    Aside(Box<Aside>),
+}
+
+impl Purpose {
+    /// The stream that waits to hear what became of it, and the message that came by it.
+    fn waiting(&self) -> Option<(StreamId, Option<&EnvelopeId>)> {
+        match self {
+            Self::Told { stream, id } | Self::Answer { stream, id, .. } => Some((*stream, id.as_ref())),
+            Self::Registered(registered) => Some((registered.stream, Some(&registered.id))),
+            Self::Call(_) | Self::Greeting(_) | Self::Reply(_) | Self::Aside(_) => None,
+        }
+    }
 }
 
 /// One client.
@@ -135,6 +150,8 @@ pub struct Machine {
     /// Replies that are on their way into the room, and those it had too much to take.
     replying: usize,
     late: Vec<Reply>,
+    /// What else the room did not take.
+    unsaid: Vec<Aside>,
     /// The last requests that changed what is registered.
     changed: VecDeque<EnvelopeId>,
     published: HashMap<u64, Purpose>,
@@ -168,6 +185,7 @@ impl Machine {
             judged: VecDeque::new(),
             replying: 0,
             late: Vec::new(),
+            unsaid: Vec::new(),
             changed: VecDeque::new(),
             published: HashMap::new(),
             streams: Streams::new(tag),
@@ -218,13 +236,6 @@ impl Machine {
         });
         self.published.insert(self.tickets, purpose);
         Ok(id)
-    }
-
-    /// Says something of the door's own to somebody. What is more than the room takes is not said.
-    fn tell(&mut self, to: &ParticipantId, about: Option<&EnvelopeId>, payload: Box<RawValue>, now: Instant) {
-        let (id, ts) = self.stamps.next(now);
-        // What it says is short, unless the limit is shorter still.
-        let _ = self.publish((&id, ts), std::slice::from_ref(to), about, payload, Purpose::Own);
     }
 
     /// Answers a message by saying no to it.
@@ -279,7 +290,7 @@ impl Machine {
             Some(Purpose::Call(id)) if repeated => self.fail(&id, &sent_before(), now),
             Some(Purpose::Registered(registered)) => self.registered(*registered, now),
             Some(Purpose::Reply(_)) => self.replying -= 1,
-            Some(Purpose::Call(_) | Purpose::Greeting(_) | Purpose::Own) | None => {}
+            Some(Purpose::Call(_) | Purpose::Greeting(_) | Purpose::Aside(_)) | None => {}
         }
     }
 
@@ -309,7 +320,7 @@ impl Machine {
                 self.replying -= 1;
                 self.not_replied(*reply, &refusal, now);
             }
-            Purpose::Own => {}
+            Purpose::Aside(aside) => self.not_said(*aside, &refusal, now),
         }
     }
 
@@ -325,11 +336,18 @@ impl Machine {
         for (stream, spoken) in std::mem::take(&mut self.early) {
             self.refuse(stream, &refusal.clone().regarding(spoken.id), now);
         }
-        self.end(CloseReason::Bye);
+        self.end(CloseReason::Bye, now);
     }
 
-    /// Ends the session once everything has been said.
-    fn end(&mut self, reason: CloseReason) {
+    /// Ends the session once everything has been said. Whoever waits to hear whether a message was stored is told that this is not known.
+    fn end(&mut self, reason: CloseReason, now: Instant) {
+        let told = "the session ended before it was known whether the message was stored; with the same `messageId` it is stored once";
+        let refusal = Refusal::new(Code::Closing, told);
+        for stream in self.streams.unanswered() {
+            let mut waiting = self.published.values().filter_map(Purpose::waiting);
+            let id = waiting.find(|(waiting, _)| *waiting == stream).and_then(|(_, id)| id.cloned());
+            self.refuse(stream, &refusal.clone().regarding(id), now);
+        }
         self.streams.close_all();
         self.closing.get_or_insert(reason);
     }
@@ -345,7 +363,7 @@ impl Machine {
         for id in open {
             self.fail(&id, &refusal, now);
         }
-        self.end(reason);
+        self.end(reason, now);
     }
 
     /// Says whether the room can be spoken in and heard.
@@ -370,9 +388,10 @@ impl Machine {
 
     fn idle(&mut self, now: Instant) {
         let Some(idle) = self.options.idle else { return };
-        let due = if self.streams.attended() { now + idle } else { self.heard + idle };
+        // What is still to be said is said before.
+        let due = if self.streams.attended() || !self.unsaid.is_empty() { now + idle } else { self.heard + idle };
         if due <= now {
-            self.end(CloseReason::Bye);
+            self.end(CloseReason::Bye, now);
         } else {
             self.timers.insert((due, Due::Idle));
         }
@@ -432,6 +451,7 @@ impl Dialect for Machine {
                 Some((_, Due::Call(id))) => self.overdue(&id, now),
                 Some((_, Due::Asked(id))) => self.unanswered(&id, now),
                 Some((_, Due::Replies)) => self.reply_again(),
+                Some((_, Due::Asides)) => self.say_again(),
                 Some((_, Due::Idle)) => self.idle(now),
                 None => {}
             }

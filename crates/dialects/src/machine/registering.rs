@@ -61,8 +61,8 @@ impl Allowance {
 pub(super) struct Registered {
     /// Later ones have greater ones.
     number: u64,
-    stream: StreamId,
-    id: EnvelopeId,
+    pub(super) stream: StreamId,
+    pub(super) id: EnvelopeId,
     tool: Box<str>,
     before: Option<Tool>,
     result: Box<RawValue>,

@@ -30,7 +30,7 @@ pub(super) const MOST_JUDGED: usize = 256;
 pub(super) const MOST_REPLIES: usize = 256;
 
 /// How long one waits that the room had too much to take.
-const PAUSE: Duration = Duration::from_millis(250);
+pub(super) const PAUSE: Duration = Duration::from_millis(250);
 
 /// A request to the client.
 #[derive(Debug)]

@@ -171,14 +171,15 @@ impl Streams {
         }
     }
 
-    /// Ends whatever is open but the WebSocket, which closes with the session. A POST without an answer is not taken.
-    pub(super) fn close_all(&mut self) {
-        let mut posts: Vec<_> = self.posts.drain().collect();
+    /// POSTs that have no answer yet, in order.
+    pub(super) fn unanswered(&self) -> Vec<StreamId> {
+        let mut posts: Vec<_> = self.posts.iter().copied().collect();
         posts.sort_unstable();
-        for stream in posts {
-            self.actions.push_back(Action::Begin(stream, head(503, Form::Empty)));
-            self.actions.push_back(Action::Finish(stream));
-        }
+        posts
+    }
+
+    /// Ends who listens. POSTs have been answered, and the WebSocket closes with the session.
+    pub(super) fn close_all(&mut self) {
         self.actions.extend(self.listener.take().map(Action::Finish));
     }
 

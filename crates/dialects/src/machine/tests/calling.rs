@@ -239,6 +239,60 @@ fn progress_comes_with_its_request_and_lengthens_the_wait() {
 }
 
 #[test]
+fn what_is_taken_back_is_told_when_it_can_be() {
+    for code in ["rate_limited", "closing"] {
+        let mut play = Play::seated().after(
+            r#"
+            request m1 bob {"tool":{"id":"t"}}
+            list bob {"tools":[{"name":"t"}]}
+            bob: initialize
+            "#,
+        );
+        play.run(&format!(
+            "refuse {code}\nnotification m2@m1 - {{\"cancelled\":{{}}}}\nrefuse {code}\ntick 250\ntick 250\ntick 250"
+        ));
+        let told: Vec<_> = play.told.lines().filter(|line| line.contains("notifications/cancelled")).collect();
+        assert_eq!(told.len(), 3, "{code}: {}", play.told);
+        assert!(told.iter().all(|line| *line == told[0]), "it may have been stored, so it keeps its id: {told:?}");
+        assert_eq!(play.door.poll_timeout(), None, "nothing is left to be said");
+    }
+    // Nobody is there to hear it.
+    let told = Play::seated().act(
+        r#"
+        request m1 bob {"tool":{"id":"t"}}
+        list bob {"tools":[{"name":"t"}]}
+        bob: initialize
+        refuse recipient_not_found
+        notification m2@m1 - {"cancelled":{}}
+        tick 1000
+        "#,
+    );
+    assert_eq!(told.matches("notifications/cancelled").count(), 1, "{told}");
+}
+
+#[test]
+fn what_is_taken_back_and_not_told_yet_is_bounded() {
+    let mut play = Play::seated().after(
+        r#"
+        request m0 bob {"tool":{"id":"t"}}
+        list bob {"tools":[{"name":"t"}]}
+        bob: initialize
+        "#,
+    );
+    for at in 0..256 {
+        let next = at + 1;
+        play.run(&format!("refuse rate_limited\nnotification n{at}@m{at} - {{\"cancelled\":{{}}}}"));
+        play.told.clear();
+        play.run(&format!("request m{next} bob {{\"tool\":{{\"id\":\"t\"}}}}"));
+    }
+    assert!(play.told.contains("256 requests of yours are open already"), "{}", play.told);
+    play.run("tick 250");
+    play.told.clear();
+    play.run(r#"request last bob {"tool":{"id":"t"}}"#);
+    assert!(play.told.starts_with("⇒ bob last "), "{}", play.told);
+}
+
+#[test]
 fn a_request_is_taken_back_by_its_sender() {
     let script = r#"
         request m1 bob {"tool":{"id":"t"}}

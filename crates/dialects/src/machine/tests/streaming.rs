@@ -175,6 +175,35 @@ fn the_end_is_told_on_every_stream() {
 }
 
 #[test]
+fn a_post_whose_outcome_is_not_known_at_the_end_is_answered_so() {
+    let script = r#"
+        1 notification m1 * {"context":{}}
+        seat
+        hold
+        2 notification m2 * {"context":{}}
+        3 request m3 system:gateway {"tool":{"id":"registry","capability":"register","parameters":{"id":"arm","capabilities":[{"name":"move"}]}}}
+        closing
+        take
+        take
+    "#;
+    assert_snapshot!(Play::posting().act(script), @r#"
+    join
+    ⇒ * m1 {"method":"notifications/context","params":{"messageType":"notification","payload":{"context":{}}}}
+    1 202
+    1 ends
+    ⇒ * m2 {"method":"notifications/context","params":{"messageType":"notification","payload":{"context":{}}}}
+    ⇒ * m3 {"method":"notifications/tools/list_changed"}
+    2 503 json
+    2 ← [closing] {"header":{"id":"s-2","type":"error","requestId":"m2","source":"system:gateway","destination":"alice"},"error":{"code":"closing","message":"the session ended before it was known whether the message was stored; with the same `messageId` it is stored once"}}
+    2 ends
+    3 503 json
+    3 ← [closing] {"header":{"id":"s-3","type":"error","requestId":"m3","source":"system:gateway","destination":"alice"},"error":{"code":"closing","message":"the session ended before it was known whether the message was stored; with the same `messageId` it is stored once"}}
+    3 ends
+    close shutdown
+    "#);
+}
+
+#[test]
 fn what_waits_for_a_listener_is_bounded() {
     let mut play = Play::posting().after("1 notification m1 * {\"context\":{}}\nseat");
     for _ in 0..600 {
