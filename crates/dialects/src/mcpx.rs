@@ -96,7 +96,8 @@ impl Mcpx {
         let limit = self.options.limits.message;
         let limits = system::Bounds { message: (limit > 0).then_some(limit) };
         let (id, topic) = (&joined.participant.id, &joined.topic);
-        let welcome = Welcome::new(id, topic, &participants, history, &gateway, limits, joined.durability);
+        let welcome = Welcome::new(id, topic, &participants, history, &gateway, limits, joined.durability)
+            .with_heartbeat(self.options.heartbeat);
         let frame = self.compose(Kind::System, None, welcome, now);
         self.send(frame);
     }
@@ -243,7 +244,7 @@ mod tests {
     #[test]
     fn the_welcome_is_first_and_keeps_the_recent_as_they_were() {
         let mut wire = Wire::open(true);
-        assert_snapshot!(wire.said(), @r#"{"protocol":"mcp-x/v0","id":"s-1","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"welcome","type":"welcome","participant":{"id":"alice"},"participant_id":"alice","topic":"room:a","participants":[{"id":"alice","name":"Alice","mcp":{"version":"2025-06-18"}}],"history":{"enabled":true,"limit":1000,"recent":[{"protocol":"mcp-x/v0","id":"c1","ts":"2025-08-17T14:00:00Z","from":"bob","kind":"mcp","payload":{"jsonrpc":"2.0","method":"notifications/chat/message","params":{"text":"hi","n":1.0}}}]},"protocol":"mcp-x/v0","gateway":{"id":"system:gateway"},"limits":{"message":1048576},"durability":"os"}}"#);
+        assert_snapshot!(wire.said(), @r#"{"protocol":"mcp-x/v0","id":"s-1","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"welcome","type":"welcome","participant":{"id":"alice"},"participant_id":"alice","topic":"room:a","participants":[{"id":"alice","name":"Alice","mcp":{"version":"2025-06-18"}}],"history":{"enabled":true,"limit":1000,"recent":[{"protocol":"mcp-x/v0","id":"c1","ts":"2025-08-17T14:00:00Z","from":"bob","kind":"mcp","payload":{"jsonrpc":"2.0","method":"notifications/chat/message","params":{"text":"hi","n":1.0}}}]},"protocol":"mcp-x/v0","gateway":{"id":"system:gateway"},"limits":{"message":1048576},"durability":"os","heartbeat_ms":30000}}"#);
     }
 
     #[test]

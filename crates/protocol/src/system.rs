@@ -1,5 +1,7 @@
 //! The payloads of `system` envelopes, which only the gateway writes.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -47,6 +49,8 @@ pub struct Welcome<'a> {
     limits: Bounds,
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heartbeat_ms: Option<u64>,
 }
 
 impl<'a> Welcome<'a> {
@@ -72,7 +76,14 @@ impl<'a> Welcome<'a> {
             gateway: Named { id: gateway },
             limits,
             durability,
+            heartbeat_ms: None,
         }
+    }
+
+    /// With the time between two heartbeats, where any are sent.
+    pub fn with_heartbeat(mut self, every: Option<Duration>) -> Self {
+        self.heartbeat_ms = every.map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
+        self
     }
 }
 

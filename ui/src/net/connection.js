@@ -25,8 +25,10 @@ import { Watched } from '../model/watched.js';
 const FIRST_PAGE = 100;
 /** How many may wait for their echo. */
 const MOST_WAITING = 200;
-/** The gateway says something every 30 seconds; after this long it is gone. */
-const SILENCE = 75_000;
+/** How many heartbeats may fail to come before the gateway is gone. */
+const MISSED = 2.5;
+/** The longest that a timer takes. */
+const LONGEST_TIMER = 2 ** 31 - 1;
 /** How long connecting may take. */
 const PATIENCE = 15_000;
 const FIRST_WAIT = 500;
@@ -84,6 +86,8 @@ export class Connection extends Watched {
     this.again = null;
     /** Told apart from attempts that were given up. */
     this.attempt = 0;
+    /** @type {number|null} how long the gateway may say nothing; null where it need not say anything */
+    this.silence = null;
     /** @type {Set<(envelope: Envelope) => void>} */
     this.hearers = new Set();
     /** @type {Set<() => void>} */
@@ -198,7 +202,7 @@ export class Connection extends Watched {
     this.alarm(PATIENCE, 'The gateway does not answer.');
     socket.onmessage = (event) => {
       if (attempt !== this.attempt) return;
-      this.alarm(SILENCE, 'The gateway has gone silent.');
+      this.guard();
       if (typeof event.data === 'string') this.frame(event.data);
     };
     socket.onclose = (event) => {
@@ -287,6 +291,9 @@ export class Connection extends Watched {
       this.lost(new Refused('unauthorized', 'This browser is signed in as somebody else now.'));
       return;
     }
+    const beat = envelope.payload.heartbeat_ms;
+    this.silence = beat > 0 ? Math.min(beat * MISSED, LONGEST_TIMER) : null;
+    this.guard();
     const recent = readList(envelope.raw, ['payload', 'history', 'recent'], room.topic);
     room.welcome(envelope.payload);
     for (const each of recent) {
@@ -359,6 +366,12 @@ export class Connection extends Watched {
   alarm(ms, why) {
     this.platform.never(this.timer);
     this.timer = this.platform.later(() => this.wait(why), ms);
+  }
+
+  /** Something came: from here on the gateway may be silent for a while, or for ever where it sends no heartbeats. */
+  guard() {
+    if (this.silence === null) this.platform.never(this.timer);
+    else this.alarm(this.silence, 'The gateway has gone silent.');
   }
 
   /** Gives the present attempt up. */

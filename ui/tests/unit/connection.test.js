@@ -55,8 +55,8 @@ class World {
     this.socket.onmessage({ data: JSON.stringify({ protocol: 'mcp-x/v0', ts: new Date(this.now).toISOString(), to: [], kind: 'mcp', ...body }) });
   }
 
-  welcome(recent = [], participants = [{ id: 'alice' }, { id: 'bob' }]) {
-    this.say({ id: 'w', from: 'system:gateway', kind: 'system', payload: { event: 'welcome', participants, history: { enabled: true, recent } } });
+  welcome(recent = [], participants = [{ id: 'alice' }, { id: 'bob' }], more = { heartbeat_ms: 30_000 }) {
+    this.say({ id: 'w', from: 'system:gateway', kind: 'system', payload: { event: 'welcome', participants, history: { enabled: true, recent }, ...more } });
   }
 
   /** The same bytes back, as the gateway does. */
@@ -324,8 +324,25 @@ test('a silent gateway is given up', async () => {
   const { world, connection } = await entered();
   const { socket } = world;
   await world.ring();
+  assert.equal(world.now, 75_000);
   assert.equal(connection.state.name, 'waiting');
   assert.equal(socket.closed, true);
+});
+
+test('how long a gateway may be silent, its heartbeat says', async () => {
+  const { world, connection } = await entered();
+  const when = () => [...world.timers.values()].map((timer) => timer.at - world.now);
+  world.welcome([], undefined, { heartbeat_ms: 600_000 });
+  assert.deepEqual(when(), [1_500_000]);
+  world.now += 1_000_000;
+  world.say({ id: 'b', from: 'system:gateway', kind: 'presence', payload: { event: 'heartbeat', participant: { id: 'alice' } } });
+  assert.deepEqual(when(), [1_500_000], 'counted anew from whatever comes');
+  world.welcome([], undefined, { heartbeat_ms: 2 ** 40 });
+  assert.deepEqual(when(), [2 ** 31 - 1], 'a longer timer would ring at once');
+  world.welcome([], undefined, {});
+  world.say(chat('quiet'));
+  assert.deepEqual(when(), [], 'one that sends no heartbeats may be silent for ever');
+  assert.equal(connection.state.name, 'live');
 });
 
 async function met() {
