@@ -13,12 +13,13 @@ type Shown = std::pin::Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
 type Show = fn(Engine) -> Shown;
 
 pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
-    let table: [(&str, Show); 12] = [
+    let table: [(&str, Show); 13] = [
         ("begins, is seen and ends", |engine| Box::pin(begins_and_ends(engine))),
         ("is only its participant's, at its own address", |engine| Box::pin(is_only_its_own(engine))),
         ("is not needed without a handshake", |engine| Box::pin(stateless(engine))),
         ("over HTTP+SSE", |engine| Box::pin(http_and_sse(engine))),
         ("over HTTP+SSE that begins with a POST", |engine| Box::pin(sse_by_post(engine))),
+        ("with somebody called poll", |engine| Box::pin(called_poll(engine))),
         ("over WebSocket", |engine| Box::pin(websocket(engine))),
         ("makes room by ending the idlest", |engine| Box::pin(too_many(engine))),
         ("ends with its token", |engine| Box::pin(token_ends(engine))),
@@ -229,6 +230,37 @@ async fn sse_by_post(engine: Engine) -> Result<(), Failure> {
     }
     expect(204, alice.call("DELETE", "/sse").send(gateway.address()).await?)?;
     ends(stream).await?;
+    gateway.stop().await
+}
+
+/// The address that would be its own is another's, which says where it is found.
+async fn called_poll(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let mut poll = join(&gateway, "poll").await?;
+    let alice = Client::new(&gateway, "alice")?;
+    let taken = "/mcp/room:alpha/poll";
+    let hello = initialize("2025-06-18");
+    let posted = expect(400, alice.post(taken, &hello).await?)?;
+    let listened = expect(405, alice.call("GET", taken).send(gateway.address()).await?)?;
+    for answer in [posted, listened] {
+        if !answer.body.contains("/sse?topic={topic}&participant=poll") {
+            return Err(format!("it is not said where `poll` is found: {answer:?}"));
+        }
+    }
+    let address = "/sse?topic=room:alpha&participant=poll";
+    let asked = async {
+        loop {
+            let frame = read(&next(&mut poll).await?)?;
+            if frame["from"] == "alice" && frame["to"] == json!(["poll"]) {
+                return Ok::<(), Failure>(());
+            }
+        }
+    };
+    tokio::select! {
+        asked = asked => asked?,
+        answer = alice.post(address, &hello) => return Err(format!("`poll` was not asked: {answer:?}")),
+    }
+    drop(poll);
     gateway.stop().await
 }
 

@@ -28,8 +28,7 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
     let others = || async { No::Method("GET, POST, DELETE") };
     // A look at the headers alone would begin a session.
     let session = || -> MethodRouter<Arc<Gateway>> { get(listen).post(send).delete(end).head(others).fallback(others) };
-    let polled =
-        || -> MethodRouter<Arc<Gateway>> { post(poll).delete(end).fallback(|| async { No::Method("POST, DELETE") }) };
+    let polled = || -> MethodRouter<Arc<Gateway>> { post(poll).delete(end).fallback(|| async { No::Polling }) };
     Router::new()
         .route("/mcp", any(|| async { No::no_room() }))
         .route("/mcp/{topic}", session())

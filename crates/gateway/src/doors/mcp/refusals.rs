@@ -27,7 +27,13 @@ pub(crate) enum No {
     Fault(Box<Fault>),
     /// This address does not take the method; it takes these.
     Method(&'static str),
+    /// Nor does the one for long-polling, which somebody may have taken for a participant's.
+    Polling,
 }
+
+/// What long-polling's address takes, and where to find whoever is called as that address ends.
+const POLLED: &str = "POST, DELETE";
+const NAMESAKE: &str = "a participant called `poll` is at /sse?topic={topic}&participant=poll";
 
 impl No {
     fn rpc(status: StatusCode, error: i64, code: Code, message: impl Into<String>) -> Self {
@@ -50,6 +56,12 @@ impl No {
     pub(super) fn no_room() -> Self {
         let told = "name a room: /mcp/{topic}, or one of its participants: /mcp/{topic}/{participant}";
         Self::rpc(StatusCode::NOT_FOUND, NO_SESSION, Code::NotFound, told)
+    }
+
+    /// A poll that belongs to no session and begins none.
+    pub(super) fn no_poll() -> Self {
+        let told = "`Mcp-Session-Id` is missing; long-polling begins with an `initialize` that has `mcpVersion`";
+        Self::bad(format!("{told}; {NAMESAKE}"))
     }
 
     /// Whoever hears this begins a new session.
@@ -86,14 +98,20 @@ impl IntoResponse for No {
                 answer(status, Code::InvalidParameters, fault.body.into_string())
             }
             Self::Method(allowed) => {
-                let message = format!("this address takes only {allowed} in this revision of MCP");
-                let body = rpc_error(WRONG, &message);
-                let mut response = answer(StatusCode::METHOD_NOT_ALLOWED, Code::InvalidParameters, body);
-                response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
-                response
+                not_allowed(allowed, &format!("this address takes only {allowed} in this revision of MCP"))
+            }
+            Self::Polling => {
+                not_allowed(POLLED, &format!("this address is for long-polling and takes only {POLLED}; {NAMESAKE}"))
             }
         }
     }
+}
+
+fn not_allowed(allowed: &'static str, message: &str) -> Response {
+    let body = rpc_error(WRONG, message);
+    let mut response = answer(StatusCode::METHOD_NOT_ALLOWED, Code::InvalidParameters, body);
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+    response
 }
 
 fn rpc_error(code: i64, message: &str) -> String {

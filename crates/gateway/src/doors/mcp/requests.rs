@@ -191,9 +191,7 @@ impl Arrived {
             None if Interpreter::begins_by_poll(&text) => {
                 self.visitor.gateway.mcp.begin(&self.visitor, self.place()?, Life::Polls)?.1
             }
-            None => {
-                return Err(No::bad("`Mcp-Session-Id` is missing; begin with an `initialize` that has `mcpVersion`"));
-            }
+            None => return Err(No::no_poll()),
         };
         self.ask(&inbox, Asked { opening: Opening::Poll(wait), text: Some(text) }).await
     }
