@@ -2,7 +2,8 @@
 //!
 //! A participant may have several tokens, and several connections with them. What counts for a call is the token it was sent with: the
 //! connection notes its permissions under the call's envelope before the room sees it, and whoever is called asks for them by that
-//! envelope. So neither a connection that comes nor one that goes while a call is under way changes what it may do.
+//! envelope. So neither a connection that comes nor one that goes while a call is under way changes what it may do. Where requests with
+//! tokens of their own share a connection, as over HTTP, it is the request's token that is noted.
 //!
 //! Where several gateways share a log, the call may have come by another: then all others that live are asked, and only what each that
 //! knows the call permits counts. There, a token that permits nothing is noted like any other. Nothing is asked where nobody judges.
