@@ -5,12 +5,13 @@
 
 use std::time::Instant;
 
-use salon_protocol::{Code, Envelope, EnvelopeId, McpVersion, Members, ParticipantId, Refusal, RpcError, RpcId, rpc};
+use salon_protocol::{Code, Envelope, EnvelopeId, McpVersion, Members, ParticipantId, RpcError, RpcId, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{Call, Errand, LONGEST_SILENCE, PAUSE, State, read_error};
+use super::calls::{Call, Errand, LONGEST_SILENCE, State, read_error};
 use super::incoming::{text_of, token_of};
+use super::kept::Voice;
 use super::outlets::Channel;
 use super::{Door, Due};
 use crate::mcp::input::{self, InputRequired, Put, Question};
@@ -40,14 +41,6 @@ impl Ask {
     }
 }
 
-/// An answer of the client's.
-#[derive(Debug)]
-pub(super) struct Reply {
-    to: ParticipantId,
-    envelope: EnvelopeId,
-    payload: Box<RawValue>,
-}
-
 #[derive(Debug)]
 enum Cause {
     /// A request in the room. What a modern client is asked, and whether it has been.
@@ -74,6 +67,7 @@ impl Door {
         self.reply(envelope.from(), envelope.id(), id, &outcome, now);
     }
 
+    /// Answers in the client's name.
     fn reply(
         &mut self,
         to: &ParticipantId,
@@ -83,7 +77,7 @@ impl Door {
         now: Instant,
     ) {
         let payload = rpc::outcome(&id.to_raw(), outcome);
-        self.pass_answer(to, envelope, id, payload, now);
+        self.pass_answer(to, envelope, id, payload, Voice::Door, now);
     }
 
     /// The client is a server too, with nothing to offer unless it is asked back.
@@ -252,7 +246,7 @@ impl Door {
                     Ok(result) => message.set("result", result),
                     Err(error) => message.set("error", error),
                 }
-                self.pass_answer(&from, &envelope, &id, message.to_raw(), now);
+                self.pass_answer(&from, &envelope, &id, message.to_raw(), Voice::Client, now);
             }
             (Cause::Input { key }, Some(call)) => {
                 let answer = match outcome {
@@ -268,49 +262,6 @@ impl Door {
                 }
             }
             (Cause::Input { .. }, None) => {}
-        }
-    }
-
-    fn pass_answer(
-        &mut self,
-        to: &ParticipantId,
-        envelope: &EnvelopeId,
-        id: &RpcId,
-        message: Box<RawValue>,
-        now: Instant,
-    ) {
-        let said = self.say_reply(Reply { to: to.clone(), envelope: envelope.clone(), payload: message }, now);
-        if let Err(refusal) = said {
-            // What the room does not take of this one is not its size.
-            let payload = rpc::failure(&id.to_raw(), &super::told(&refusal));
-            let _ = self.say_reply(Reply { to: to.clone(), envelope: envelope.clone(), payload }, now);
-        }
-    }
-
-    fn say_reply(&mut self, reply: Reply, now: Instant) -> Result<(), Refusal> {
-        let said = self.publish(&reply.to, Some(&reply.envelope), |_| reply.payload.clone(), now)?;
-        if self.replies.len() < MOST_ASKS {
-            self.replies.insert(said, reply);
-        }
-        Ok(())
-    }
-
-    /// The room did not take an answer. One that came too fast is said again; the others nobody waits for any more.
-    pub(super) fn reply_not_taken(&mut self, refusal: &Refusal, now: Instant) -> bool {
-        let Some(reply) = refusal.regarding.as_ref().and_then(|said| self.replies.remove(said)) else { return false };
-        if refusal.code == Code::RateLimited {
-            if self.late_replies.is_empty() {
-                self.after(PAUSE, Due::Replies, now);
-            }
-            self.late_replies.push(reply);
-        }
-        true
-    }
-
-    pub(super) fn reply_again(&mut self, now: Instant) {
-        for reply in std::mem::take(&mut self.late_replies) {
-            // It was taken for well-formed before.
-            let _ = self.say_reply(reply, now);
         }
     }
 
@@ -337,7 +288,7 @@ impl Door {
         }
         if let Some(Ask { cause: Cause::Request { from, envelope, id, .. }, .. }) = self.take_ask(number) {
             let message = rpc::response(&id.to_raw(), answer);
-            self.pass_answer(&from, &envelope, &id, message, now);
+            self.pass_answer(&from, &envelope, &id, message, Voice::Client, now);
         }
     }
 
@@ -437,7 +388,9 @@ impl Door {
         if let (Cause::Request { from, envelope, .. }, Some(token)) = (&ask.cause, &ask.token) {
             let (from, envelope) = (from.clone(), envelope.clone());
             params.set("progressToken", token);
-            self.tell(&from, Some(&envelope), "notifications/progress", Some(&params.to_raw()), now);
+            // Not kept: said later, it would tell of what is over.
+            let told = |_: &str| rpc::notification("notifications/progress", Some(&params.to_raw()));
+            let _ = self.publish(&from, Some(&envelope), told, now);
         }
     }
 

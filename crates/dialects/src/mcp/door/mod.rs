@@ -12,6 +12,7 @@ mod asks;
 mod calls;
 mod counted;
 mod incoming;
+mod kept;
 mod legacy;
 mod listens;
 mod lists;
@@ -27,6 +28,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod withdrawing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -44,8 +46,9 @@ use super::handshake::Hello;
 use super::listing::Listing;
 use super::{Era, Revision};
 use crate::{Action, Dialect, Event, Frame, Introduction, Opening, Post, Stamps, StreamId, Ticket};
-use asks::{Ask, Reply};
+use asks::Ask;
 use calls::{Call, Errand};
+use kept::Kept;
 use listens::Listening;
 use lists::Gather;
 use merge::Shelf;
@@ -177,8 +180,8 @@ enum Due {
     Changed,
     /// A subscription has waited long enough for others.
     Listen(u64),
-    /// Answers of the client's that the room did not take are said again.
-    Replies,
+    /// What the room did not take is said again.
+    Late,
     /// Nothing has been heard for long.
     Idle,
 }
@@ -213,9 +216,7 @@ pub struct Door {
     calls: BTreeMap<u64, Call>,
     sent: HashMap<EnvelopeId, u64>,
     asks: BTreeMap<u64, Ask>,
-    /// Answers of the client's on their way into the room, and those that it had too much to take.
-    replies: HashMap<EnvelopeId, Reply>,
-    late_replies: Vec<Reply>,
+    kept: Kept,
     listens: BTreeMap<u64, Listening>,
     subscriptions: BTreeSet<(ParticipantId, String)>,
     changed: BTreeSet<&'static str>,
@@ -259,8 +260,7 @@ impl Door {
             calls: BTreeMap::new(),
             sent: HashMap::new(),
             asks: BTreeMap::new(),
-            replies: HashMap::new(),
-            late_replies: Vec::new(),
+            kept: Kept::default(),
             listens: BTreeMap::new(),
             subscriptions: BTreeSet::new(),
             changed: BTreeSet::new(),
@@ -309,14 +309,14 @@ impl Door {
         })));
     }
 
-    /// Says something in the room, as the client. The envelope's id, unless it is more than the room takes.
-    fn publish(
+    /// Writes something that is to be said in the room, as the client, unless it is more than the room takes.
+    fn compose(
         &mut self,
         to: &ParticipantId,
         correlation: Option<&EnvelopeId>,
         payload: impl FnOnce(&str) -> Box<RawValue>,
         now: Instant,
-    ) -> Result<EnvelopeId, Refusal> {
+    ) -> Result<Draft, Refusal> {
         let (id, ts) = self.stamps.next(now);
         let payload = payload(&id);
         let text = Compose {
@@ -329,23 +329,27 @@ impl Door {
             payload,
         }
         .text();
-        let draft = Draft::parse(text, &self.options.limits)?;
+        Draft::parse(text, &self.options.limits)
+    }
+
+    /// Says something in the room, once. Its envelope's id, unless it is more than the room takes.
+    fn publish(
+        &mut self,
+        to: &ParticipantId,
+        correlation: Option<&EnvelopeId>,
+        payload: impl FnOnce(&str) -> Box<RawValue>,
+        now: Instant,
+    ) -> Result<EnvelopeId, Refusal> {
+        let draft = self.compose(to, correlation, payload, now)?;
         let id = draft.envelope().id().clone();
-        self.tickets += 1;
-        self.actions.push_back(Action::Publish(Ticket(self.tickets), Box::new(draft)));
+        let ticket = self.ticket();
+        self.actions.push_back(Action::Publish(ticket, Box::new(draft)));
         Ok(id)
     }
 
-    /// Tells somebody something; what is more than the room takes is not told.
-    fn tell(
-        &mut self,
-        to: &ParticipantId,
-        about: Option<&EnvelopeId>,
-        method: &str,
-        params: Option<&RawValue>,
-        now: Instant,
-    ) {
-        let _ = self.publish(to, about, |_| rpc::notification(method, params), now);
+    fn ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
     }
 
     /// Answers a request of the client's.
@@ -431,8 +435,12 @@ impl Dialect for Door {
                 self.seated(now);
             }
             Event::NotJoined(refusal) => self.not_seated(&refusal),
-            Event::Accepted { entry, .. } => drop(self.replies.remove(entry.envelope.id())),
-            Event::Refused { refusal, .. } => self.not_taken(&refusal, now),
+            Event::Accepted { ticket, .. } => self.kept.taken(ticket),
+            Event::Refused { ticket, refusal } => {
+                if !self.kept_not_taken(ticket, &refusal, now) {
+                    self.not_taken(&refusal, now);
+                }
+            }
             Event::Entry(entry) => self.overhear(&entry.envelope, now),
             Event::CallFailed { request, callee, .. } => {
                 if let Some(number) = self.sent.get(&request).copied() {
@@ -441,7 +449,10 @@ impl Dialect for Door {
                 }
             }
             Event::Outage => self.tell_outage(LogLevel::Warning, OUTAGE),
-            Event::Recovered => self.tell_outage(LogLevel::Notice, READY),
+            Event::Recovered => {
+                self.tell_outage(LogLevel::Notice, READY);
+                self.say_again(now);
+            }
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
             Event::Consulted { who, listing, items } => self.consulted(&who, listing, items, now),
             // Nothing here is asked of others that the client would have to be permitted.
@@ -492,7 +503,7 @@ impl Dialect for Door {
                 Due::Ask(number) => self.ask_due(number, now),
                 Due::Changed => self.tell_changes(),
                 Due::Listen(number) => self.acknowledge(number),
-                Due::Replies => self.reply_again(now),
+                Due::Late => self.say_again(now),
                 Due::Idle => self.idle(now),
             }
         }
@@ -512,6 +523,11 @@ impl Dialect for Door {
         }
         // What is left to be said goes out before the end does.
         self.outlets.poll_action().or_else(|| self.closing.take().map(Action::Close))
+    }
+
+    /// What others ask waits in the room while answers to them do not get in.
+    fn ready(&self) -> bool {
+        self.kept.has_room()
     }
 }
 

@@ -298,7 +298,7 @@ impl Door {
     }
 
     /// Goes on with what waited for a handshake.
-    fn acquainted(&mut self, who: &ParticipantId, now: Instant) {
+    pub(super) fn acquainted(&mut self, who: &ParticipantId, now: Instant) {
         let Some(peer) = self.peers.get_mut(who) else { return };
         let waiting: Vec<u64> = std::mem::take(&mut peer.waiting).into();
         // Those whom this handshake serves go first: the next one may undo it.
@@ -340,7 +340,13 @@ impl Door {
     ) -> Result<bool, RpcError> {
         let Some(peer) = self.peers.get_mut(who) else { return Err(self.absent(who)) };
         match &peer.greeting {
-            Greeting::Met { told, .. } if told.get() == manner.capabilities.get() => return Ok(true),
+            Greeting::Met { told, .. } if told.get() == manner.capabilities.get() => {
+                if !self.kept.is_unwelcomed(who) {
+                    return Ok(true);
+                }
+                peer.waiting.push_back(number);
+                return Ok(false);
+            }
             Greeting::Mute { until, error } if *until > now => return Err(error.clone()),
             _ => {}
         }

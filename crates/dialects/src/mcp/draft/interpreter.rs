@@ -228,4 +228,8 @@ impl Dialect for Interpreter {
             Speech::Unknown(_) | Speech::Official => self.door.poll_action(),
         }
     }
+
+    fn ready(&self) -> bool {
+        self.door.ready()
+    }
 }

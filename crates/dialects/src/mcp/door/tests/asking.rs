@@ -241,24 +241,3 @@ fn whoever_hung_up_for_good_cannot_be_asked() {
     ));
     assert_snapshot!(play.act("hangup 2\nbob? 7 @tools/call roots/list\nbob: tools/call {}"), @r#"⇒ bob re e2 {"id":7,"error":{"code":-32603,"message":"the client has gone away and cannot be asked"}}"#);
 }
-
-#[test]
-fn an_answer_that_came_too_fast_is_said_again() {
-    let play = Play::introduced(Scope::Room, "bob", "2025-06-18", r#"{"sampling":{}}"#);
-    let script = r#"
-        call 1 tools/call {"name":"bob__t"}
-        settle
-        bob? 1 @tools/call sampling/createMessage {"messages":[]}
-        reply @sampling/createMessage {"role":"assistant"}
-        refuse-last rate_limited
-        tick 250
-    "#;
-    assert_snapshot!(play.act(script), @r#"
-    ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}
-    ⇒ bob {"method":"notifications/initialized"}
-    ⇒ bob {"id":"s-3","method":"tools/call","params":{"name":"t"}}
-    ← {"id":3,"method":"sampling/createMessage","params":{"messages":[]}}
-    ⇒ bob re e2 {"id":1,"result":{"role":"assistant"}}
-    ⇒ bob re e2 {"id":1,"result":{"role":"assistant"}}
-    "#);
-}

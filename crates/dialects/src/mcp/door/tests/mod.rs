@@ -7,7 +7,7 @@
 //! `settle` answers every handshake and every list that is open, with what `offers` says. `bob? 5 @METHOD asked/method {params}`
 //! asks the client during such a request (`@-` during none, `@=id` by an envelope's id), `bob! @METHOD told/method {params}` tells it something, `bob* told/method {params}` everybody.
 //! `beside bob METHOD {params}` is a request that another session of the client's participant makes of bob.
-//! `join`, `leave`, `gone bob METHOD`, `refuse METHOD CODE`, `refuse-last CODE`, `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events, `mark` is for the reader. What comes out: `⇒` to the room, `←` to the client.
+//! `join`, `leave`, `gone bob METHOD`, `refuse METHOD CODE`, `refuse-last CODE`, `refuse-id ID CODE`, `accept ID`, `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events, `mark` is for the reader. What comes out: `⇒` to the room, `←` to the client.
 
 mod asking;
 mod calling;
@@ -19,6 +19,7 @@ mod logs;
 mod modern_door;
 mod one;
 mod properties;
+mod refused;
 mod resources;
 mod siblings;
 mod streams;
@@ -58,8 +59,9 @@ struct Play {
     asked: Vec<(String, String)>,
     said: u32,
     told: String,
-    /// What was published last.
-    last: Option<EnvelopeId>,
+    /// What was published, by ticket, and how much of it was not counted against the client's rate.
+    published: Vec<(Ticket, Envelope)>,
+    uncounted: usize,
     /// Whether the door has closed.
     ended: bool,
 }
@@ -106,7 +108,8 @@ impl Play {
             asked: Vec::new(),
             said: 0,
             told: String::new(),
-            last: None,
+            published: Vec::new(),
+            uncounted: 0,
             ended: false,
         }
     }
@@ -355,14 +358,21 @@ impl Play {
             "refuse" => {
                 let open = self.take_open(None, first);
                 let code = Code::ALL.into_iter().find(|code| code.word() == second).unwrap();
-                let refusal = Refusal::new(code, format!("refused: {second}"));
-                let refusal = refusal.regarding(open.id.and_then(|id| EnvelopeId::new(id).ok()));
-                self.event(Event::Refused { ticket: Ticket(0), refusal });
+                self.refuse(|id| open.id.as_deref() == Some(id.as_str()), code);
             }
             "refuse-last" => {
                 let code = Code::ALL.into_iter().find(|code| code.word() == first).unwrap();
-                let refusal = Refusal::new(code, format!("refused: {first}")).regarding(self.last.clone());
-                self.event(Event::Refused { ticket: Ticket(0), refusal });
+                self.refuse(|_| true, code);
+            }
+            "refuse-id" => {
+                let code = Code::ALL.into_iter().find(|code| code.word() == second).unwrap();
+                self.refuse(|id| id.as_str() == first, code);
+            }
+            "accept" => {
+                let said = self.published.iter().rfind(|(_, envelope)| envelope.id().as_str() == rest);
+                let (ticket, envelope) = said.unwrap().clone();
+                let entry = Entry { position: Position::start(1), arrived: Timestamp(0), envelope };
+                self.event(Event::Accepted { ticket, entry: Arc::new(entry), repeated: false });
             }
             "get" => {
                 let after = Some(second).filter(|after| !after.is_empty()).map(Into::into);
@@ -377,6 +387,13 @@ impl Play {
             "tick" => self.pass(Duration::from_millis(rest.parse().unwrap())),
             _ => panic!("{line}"),
         }
+    }
+
+    /// The room does not take the newest of those.
+    fn refuse(&mut self, is_it: impl Fn(&EnvelopeId) -> bool, code: Code) {
+        let (ticket, envelope) = self.published.iter().rfind(|(_, envelope)| is_it(envelope.id())).unwrap();
+        let refusal = Refusal::new(code, format!("refused: {}", code.word())).regarding(Some(envelope.id().clone()));
+        self.event(Event::Refused { ticket: *ticket, refusal });
     }
 
     /// Lets time go by, stopping wherever something is due.
@@ -403,9 +420,10 @@ impl Play {
                     self.open.push(Open { to, method, id: None });
                     format!("consult {who} {}", listing.method())
                 }
-                Action::Publish(_, draft) => {
-                    self.last = Some(draft.envelope().id().clone());
-                    self.published(draft.envelope())
+                Action::Publish(ticket, draft) => self.published(ticket, draft.envelope()),
+                Action::Reply(ticket, draft) => {
+                    self.uncounted += 1;
+                    self.published(ticket, draft.envelope())
                 }
                 Action::Begin(StreamId(stream), Head { status, form, headers }) => {
                     let form = match form {
@@ -453,7 +471,8 @@ impl Play {
         }
     }
 
-    fn published(&mut self, envelope: &Envelope) -> String {
+    fn published(&mut self, ticket: Ticket, envelope: &Envelope) -> String {
+        self.published.push((ticket, envelope.clone()));
         let to: Vec<_> = envelope.to().iter().map(ParticipantId::as_str).collect();
         let to = to.join(",");
         let correlation = envelope.correlation().map(|id| format!(" re {id}")).unwrap_or_default();

@@ -74,7 +74,7 @@ fn step() -> impl Strategy<Value = Step> {
             r#"notifications/message {"level":"error"}"#,
             r#"notifications/cancelled {"requestId":1}"#,
         ])).prop_map(|(at, told)| Step::Told(at, told)),
-        1 => (any::<Index>(), prop::sample::select(vec![Code::RateLimited, Code::RecipientNotFound]))
+        1 => (any::<Index>(), prop::sample::select(vec![Code::RateLimited, Code::Closing, Code::RecipientNotFound]))
             .prop_map(|(at, code)| Step::Refused(at, code)),
         1 => any::<Index>().prop_map(Step::Gone),
         1 => others().prop_map(|who| Step::Line(format!("join {who}"))),
@@ -208,8 +208,7 @@ impl Watched {
             }
             Step::Refused(at, code) => {
                 if let Some(open) = self.open_at(*at) {
-                    let refusal = Refusal::new(*code, "no").regarding(open.id.and_then(|id| EnvelopeId::new(id).ok()));
-                    self.play.event(Event::Refused { ticket: Ticket(0), refusal });
+                    self.play.refuse(|id| open.id.as_deref() == Some(id.as_str()), *code);
                     self.heard();
                 }
             }

@@ -1,0 +1,91 @@
+//! What the client, or its silence, takes back.
+
+use std::time::Instant;
+
+use salon_protocol::Members;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::calls::{Call, Errand, State};
+use super::outlets::Channel;
+use super::{Door, Due, Request};
+use crate::mcp::same_id;
+
+impl Door {
+    /// The client does not want an answer any more.
+    pub(super) fn client_cancelled(&mut self, params: Option<&RawValue>, now: Instant) {
+        #[derive(Deserialize)]
+        struct Params<'a> {
+            #[serde(borrow, rename = "requestId")]
+            id: &'a RawValue,
+            #[serde(borrow)]
+            reason: Option<&'a RawValue>,
+        }
+        let Some(Ok(params)) = params.map(|params| serde_json::from_str::<Params<'_>>(params.get())) else { return };
+        let named = |request: &Request| same_id(request.id.get(), params.id.get());
+        self.withdraw(named, params.reason, now);
+    }
+
+    /// The client hung up on a request; in the modern era that takes it back.
+    pub(super) fn hung_up(&mut self, channel: Channel, now: Instant) {
+        self.withdraw(|request| request.channel == channel && request.is_modern(), None, now);
+    }
+
+    fn withdraw(&mut self, wanted: impl Fn(&Request) -> bool, reason: Option<&RawValue>, now: Instant) {
+        // The handshake is what a session cannot do without.
+        let wanted = |request: &Request| &*request.method != "initialize" && wanted(request);
+        let early = std::mem::take(&mut self.early);
+        let (gone, early) = early.into_iter().partition(|request| wanted(request));
+        self.early = early;
+        let introducing = std::mem::take(&mut self.introducing);
+        let (foregone, introducing): (Vec<_>, _) = introducing.into_iter().partition(|request| wanted(request));
+        self.introducing = introducing;
+        for request in gone.into_iter().chain(foregone) {
+            self.skip(&request);
+        }
+        let gathers: Vec<u64> =
+            self.gathers.iter().filter(|(_, gather)| wanted(&gather.request)).map(|(n, _)| *n).collect();
+        for number in gathers {
+            self.forget_timer(Due::Gather(number));
+            if let Some(gather) = self.gathers.remove(&number) {
+                self.skip(&gather.request);
+            }
+        }
+        self.end_listens_where(&wanted, now);
+        let is_wanted = |call: &Call| matches!(&call.errand, Errand::Client(asked) if !asked.pause.is_parked() && wanted(&asked.request));
+        let calls: Vec<u64> =
+            self.calls.iter().filter(|(_, call)| is_wanted(call)).map(|(number, _)| *number).collect();
+        for number in calls {
+            self.cancel(number, reason, now);
+        }
+    }
+
+    fn skip(&mut self, request: &Request) {
+        self.forget_timer(Due::Slow(request.channel));
+        self.outlets.skip(request.channel);
+    }
+
+    /// Tells whom a call asked that nobody waits for it any more.
+    pub(super) fn withdraw_from(&mut self, number: u64, reason: Option<&RawValue>, now: Instant) {
+        let Some(Call { to, state: State::Sent(envelope, _), .. }) = self.calls.get(&number) else { return };
+        let (to, envelope) = (to.clone(), envelope.clone());
+        let mut params = Members::default();
+        params.set("requestId", envelope.as_str());
+        if let Some(reason) = reason {
+            params.set("reason", reason);
+        }
+        self.tell(&to, Some(&envelope), "notifications/cancelled", Some(&params.to_raw()), now);
+    }
+
+    /// Takes a call back from whom it asked.
+    pub(super) fn cancel(&mut self, number: u64, reason: Option<&RawValue>, now: Instant) {
+        self.drop_asks_of(number, now);
+        self.withdraw_from(number, reason, now);
+        let Some(call) = self.drop_call(number) else { return };
+        if let Errand::Client(asked) = call.errand
+            && !asked.pause.is_parked()
+        {
+            self.skip(&asked.request);
+        }
+    }
+}
