@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_protocol::{Code, EnvelopeId, Members, ParticipantId, Refusal, RpcError, rpc};
+use salon_protocol::{EnvelopeId, Members, ParticipantId, Refusal, RpcError, rpc};
 use serde_json::value::RawValue;
 
 use super::counted::code_of;
 use super::incoming::{text_of, token_of};
+use super::kept::is_passing;
 use super::lists::Reading;
 use super::merge::Found;
 use super::modern::{self, Pause};
@@ -17,7 +18,7 @@ use crate::mcp::input::InputRequired;
 use crate::mcp::listing::Listing;
 use crate::mcp::{Era, downgrade, meta, upgrade};
 
-/// How long an errand of the door's own waits when the room has had too much.
+/// How long what the room did not take waits before it is said again.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
 
 /// The longest id of a participant, beyond which no name begins with one.
@@ -41,10 +42,12 @@ pub(super) struct Call {
     pub(super) state: State,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum State {
-    /// For a handshake, or for the room to take it.
+    /// For a handshake, or for its time to come again.
     Waiting,
+    /// The room did not take it, and it is said again in a moment.
+    Refused(Refusal),
     /// It was said, in an era.
     Sent(EnvelopeId, Era),
 }
@@ -278,7 +281,10 @@ impl Door {
 
     /// Says a request in the room, as soon as whom it asks knows the client.
     pub(super) fn dispatch(&mut self, number: u64, now: Instant) {
-        let Some(call) = self.calls.get(&number) else { return };
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        if let State::Refused(_) = call.state {
+            call.state = State::Waiting;
+        }
         let (who, manner) = (call.to.clone(), call.manner.clone());
         let Some(peer) = self.peers.get(&who) else {
             let error = self.absent(&who);
@@ -354,23 +360,43 @@ impl Door {
     }
 
     /// The room does not take a request, and never will.
-    fn fail_refused(&mut self, number: u64, refusal: &Refusal, now: Instant) {
+    pub(super) fn fail_refused(&mut self, number: u64, refusal: &Refusal, now: Instant) {
         if matches!(self.calls.get(&number), Some(Call { errand: Errand::Client(_), .. })) {
             self.count(refusal.code);
         }
-        self.fail(number, &told(refusal), now);
+        let error = told(refusal);
+        match self.calls.get(&number) {
+            // That says nothing of whom it greets.
+            Some(Call { errand: Errand::Greet, .. }) => {
+                if let Some(call) = self.drop_call(number) {
+                    self.not_greeted(&call.to, &error, now);
+                }
+            }
+            _ => self.fail(number, &error, now),
+        }
     }
 
     /// The room did not take something.
     pub(super) fn not_taken(&mut self, refusal: &Refusal, now: Instant) {
         let Some(number) = refusal.regarding.as_ref().and_then(|envelope| self.sent.remove(envelope)) else { return };
         let Some(call) = self.calls.get_mut(&number) else { return };
-        let again = refusal.code == Code::RateLimited && !matches!(call.errand, Errand::Client(_));
-        call.state = State::Waiting;
-        if again {
+        if is_passing(refusal) && !matches!(call.errand, Errand::Client(_)) {
+            call.state = State::Refused(refusal.clone());
             return self.after(PAUSE, Due::Again(number), now);
         }
+        call.state = State::Waiting;
         self.fail_refused(number, refusal, now);
+    }
+
+    /// Makes the requests again that the room has not taken.
+    pub(super) fn ask_again(&mut self, now: Instant) {
+        let is_refused = |call: &Call| matches!(call.state, State::Refused(_));
+        let refused: Vec<u64> =
+            self.calls.iter().filter(|(_, call)| is_refused(call)).map(|(number, _)| *number).collect();
+        for number in refused {
+            self.forget_timer(Due::Again(number));
+            self.dispatch(number, now);
+        }
     }
 
     /// Takes a call away.

@@ -55,8 +55,7 @@ impl Door {
     /// Answers with what the one participant says of itself, when that is known.
     pub(super) fn introduce_one(&mut self, request: Request, who: &salon_protocol::ParticipantId, now: Instant) {
         let Some(peer) = self.peers.get(who) else {
-            self.refuse(&request, self.absent(who));
-            return self.end_if_new(&request);
+            return self.not_introduced(&request, self.absent(who));
         };
         match &peer.greeting {
             Greeting::Met { server, told } if told.get() == request.manner.capabilities.get() => {
@@ -74,8 +73,7 @@ impl Door {
             }
             Greeting::Mute { error, until } if *until > now => {
                 let error = error.clone();
-                self.refuse(&request, error);
-                self.end_if_new(&request);
+                self.not_introduced(&request, error);
             }
             _ => {
                 let manner = request.manner.clone();
@@ -85,8 +83,9 @@ impl Door {
         }
     }
 
-    /// A session whose handshake failed has nothing to go on with.
-    fn end_if_new(&mut self, request: &Request) {
+    /// What the one participant says of itself is not to be had. A session whose handshake failed has nothing to go on with.
+    pub(super) fn not_introduced(&mut self, request: &Request, error: RpcError) {
+        self.refuse(request, error);
         if &*request.method == "initialize" {
             self.end(salon_protocol::CloseReason::Bye);
         }

@@ -451,7 +451,9 @@ impl Dialect for Door {
             Event::Outage => self.tell_outage(LogLevel::Warning, OUTAGE),
             Event::Recovered => {
                 self.tell_outage(LogLevel::Notice, READY);
+                self.forgive();
                 self.say_again(now);
+                self.ask_again(now);
             }
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
             Event::Consulted { who, listing, items } => self.consulted(&who, listing, items, now),

@@ -141,7 +141,7 @@ impl Door {
                 let waiting: Vec<u64> = self
                     .calls
                     .iter()
-                    .filter(|(_, call)| call.to == who && call.state == State::Waiting)
+                    .filter(|(_, call)| call.to == who && !matches!(call.state, State::Sent(..)))
                     .map(|(n, _)| *n)
                     .collect();
                 for number in waiting {
@@ -297,6 +297,28 @@ impl Door {
         }
     }
 
+    /// The room did not take a handshake. Whatever waited for it fails; the next call begins with another one.
+    pub(super) fn not_greeted(&mut self, who: &ParticipantId, error: &RpcError, now: Instant) {
+        let Some(peer) = self.peers.get_mut(who) else { return };
+        peer.greeting = Greeting::Stranger;
+        for number in std::mem::take(&mut peer.waiting) {
+            self.fail(number, error, now);
+        }
+        for request in std::mem::take(&mut self.introducing) {
+            self.not_introduced(&request, error.clone());
+        }
+    }
+
+    /// What could not be said or heard for a while was not anybody's silence.
+    pub(super) fn forgive(&mut self) {
+        for peer in self.peers.values_mut() {
+            if matches!(&peer.greeting, Greeting::Mute { error, .. } if error.code != RpcError::METHOD_NOT_FOUND) {
+                peer.greeting = Greeting::Stranger;
+            }
+            peer.lists.retain(|_, list| !matches!(list, List::Lacking { .. }));
+        }
+    }
+
     /// Goes on with what waited for a handshake.
     pub(super) fn acquainted(&mut self, who: &ParticipantId, now: Instant) {
         let Some(peer) = self.peers.get_mut(who) else { return };
@@ -383,6 +405,10 @@ impl Door {
     /// Somebody has been silent for too long: nothing is expected of it any more.
     pub(super) fn errand_due(&mut self, number: u64, now: Instant) {
         let Some(call) = self.calls.get(&number) else { return };
+        if let State::Refused(refusal) = &call.state {
+            let refusal = refusal.clone();
+            return self.fail_refused(number, &refusal, now);
+        }
         let who = call.to.clone();
         let error = RpcError::internal(format!("`{who}` did not answer in time"));
         match &call.errand {

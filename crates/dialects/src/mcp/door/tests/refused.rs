@@ -160,3 +160,102 @@ fn nobody_is_called_before_it_has_heard_that_its_handshake_is_over() {
     ⇒ bob {"id":"s-4","method":"tools/call","params":{"name":"t"}}
     "#);
 }
+
+#[test]
+fn a_handshake_waits_until_the_room_can_store_again() {
+    let play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let script = r#"
+        call 1 tools/call {"name":"bob__t"}
+        refuse initialize closing
+        call 2 tools/call {"name":"bob__t"}
+        tick 250
+        refuse initialize closing
+        mark back
+        recovered
+        settle
+        tick 10000
+    "#;
+    assert_snapshot!(play.act(script), @r#"
+    ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    ⇒ bob {"id":"s-2","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    · back
+    ⇒ bob {"id":"s-3","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    ← {"method":"notifications/message","params":{"data":"messages are stored and heard again","level":"notice","logger":"system:gateway"}}
+    ⇒ bob {"method":"notifications/initialized"}
+    ⇒ bob {"id":"s-5","method":"tools/call","params":{"name":"t"}}
+    ⇒ bob {"id":"s-6","method":"tools/call","params":{"name":"t"}}
+    "#);
+}
+
+#[test]
+fn a_handshake_that_the_room_does_not_take_says_nothing_of_whom_it_greets() {
+    let mut play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    play.run(r#"call 1 tools/call {"name":"bob__t"}"#);
+    // Longer than a handshake may wait.
+    for _ in 0..=(120_000 / 250) {
+        if play.open.iter().any(|open| open.method == "initialize") {
+            play.run("refuse initialize closing\ntick 250");
+        }
+    }
+    let (_, told) = play.told.rsplit_once('⇒').unwrap();
+    assert_snapshot!(told.split_once('\n').unwrap().1, @r#"← {"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"refused: closing","data":{"code":"closing"}}}"#);
+    play.told.clear();
+    let script = r#"call 2 tools/call {"name":"bob__t"}
+        refuse initialize internal
+        call 3 tools/call {"name":"bob__t"}
+        settle"#;
+    assert_snapshot!(play.act(script), @r#"
+    ⇒ bob {"id":"s-481","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    ← {"id":2,"error":{"code":-32000,"message":"refused: internal","data":{"code":"internal"}}}
+    ⇒ bob {"id":"s-482","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    ⇒ bob {"method":"notifications/initialized"}
+    ⇒ bob {"id":"s-484","method":"tools/call","params":{"name":"t"}}
+    "#);
+}
+
+#[test]
+fn a_session_at_one_participant_begins_once_the_room_takes_its_handshake() {
+    let play = Play::duplex(Scope::One(id("bob")), "bob");
+    let hello = r#"call 0 initialize {"protocolVersion":"2025-06-18","capabilities":{}}"#;
+    let script = format!("{hello}\nseat\nrefuse initialize closing\ntick 250\nbob: initialize {SERVER}");
+    assert_snapshot!(play.act(&script), @r#"
+    join - 2025-06-18
+    ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
+    ⇒ bob {"id":"s-2","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
+    ⇒ bob {"method":"notifications/initialized"}
+    ← {"id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}}
+    "#);
+    let play = Play::duplex(Scope::One(id("bob")), "bob");
+    assert_snapshot!(play.act(&format!("{hello}\nseat\nrefuse initialize internal")), @r#"
+    join - 2025-06-18
+    ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
+    ← {"id":0,"error":{"code":-32000,"message":"refused: internal","data":{"code":"internal"}}}
+    close bye
+    "#);
+}
+
+#[test]
+fn who_could_not_be_heard_for_a_while_is_asked_again() {
+    let script = r#"call 1 tools/list
+        settle
+        call 2 tools/call {"name":"bob__t"}
+        outage
+        tick 120000
+        mark silent
+        call 3 tools/call {"name":"bob__t"}
+        recovered
+        call 4 tools/call {"name":"bob__t"}"#;
+    let play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    assert_snapshot!(play.act(script), @r#"
+    consult bob tools/list
+    consult system:gateway tools/list
+    ← {"id":1,"result":{"tools":[]}}
+    ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    ← {"method":"notifications/message","params":{"data":"nothing can be stored at the moment, and nothing new can be heard; it goes on by itself, and this connection stays","level":"warning","logger":"system:gateway"}}
+    ← {"id":2,"error":{"code":-32603,"message":"`bob` did not answer in time"}}
+    · silent
+    ← {"id":3,"error":{"code":-32603,"message":"`bob` did not answer in time"}}
+    ← {"method":"notifications/message","params":{"data":"messages are stored and heard again","level":"notice","logger":"system:gateway"}}
+    ⇒ bob {"id":"s-2","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    "#);
+}
