@@ -108,7 +108,8 @@ pub fn instead_of_error(method: &str) -> Option<Box<RawValue>> {
     (method == "elicitation/create").then(|| action("cancel"))
 }
 
-fn declined() -> Box<RawValue> {
+/// What a person is taken to answer who cannot be asked.
+pub fn declined() -> Box<RawValue> {
     action("decline")
 }
 

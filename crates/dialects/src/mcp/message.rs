@@ -9,6 +9,8 @@ use serde_json::value::RawValue;
 pub mod code {
     /// Modern, HTTP: headers and body differ, or a header is missing.
     pub const HEADER_MISMATCH: i64 = -32020;
+    /// Modern: the request needs something its client cannot be asked for.
+    pub const MISSING_CAPABILITY: i64 = -32021;
     /// Modern: the revision asked for is not spoken.
     pub const UNSUPPORTED_REVISION: i64 = -32022;
 }

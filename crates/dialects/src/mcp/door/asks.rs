@@ -24,6 +24,14 @@ const MOST_ASKS_EACH: usize = 16;
 const MOST_ROUNDS: u32 = 10;
 const MOST_QUESTIONS: usize = 32;
 
+/// How much of what a participant said is said to the client in an error.
+const LONGEST_ECHO: usize = 100;
+
+/// What a client can be asked.
+const SAMPLING: &str = "sampling/createMessage";
+pub(super) const ELICITATION: &str = "elicitation/create";
+const ROOTS: &str = "roots/list";
+
 /// A question to the client.
 #[derive(Debug)]
 pub(super) struct Ask {
@@ -56,12 +64,10 @@ impl Door {
         let outcome = match method {
             "initialize" => Ok(self.be_greeted(params.as_deref())),
             "ping" => Ok(super::empty()),
-            "sampling/createMessage" | "elicitation/create" | "roots/list" => {
-                match self.question(envelope, id, method, params, now) {
-                    None => return,
-                    Some(outcome) => outcome,
-                }
-            }
+            SAMPLING | ELICITATION | ROOTS => match self.question(envelope, id, method, params, now) {
+                None => return,
+                Some(outcome) => outcome,
+            },
             other => Err(RpcError::method_not_found(other)),
         };
         self.reply(envelope.from(), envelope.id(), id, &outcome, now);
@@ -397,7 +403,7 @@ impl Door {
     /// A modern participant wants answers before it goes on, of a client of the legacy era: it is asked all of it at once.
     pub(super) fn input_required(&mut self, number: u64, wanted: InputRequired, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        let (who, revision) = (call.to.clone(), call.manner.revision);
+        let (who, manner) = (call.to.clone(), call.manner.clone());
         let Errand::Client(asked) = &mut call.errand else { return };
         asked.rounds += 1;
         if asked.rounds > MOST_ROUNDS || wanted.questions.len() > MOST_QUESTIONS {
@@ -407,10 +413,22 @@ impl Door {
             return self.fail(number, &too_many(), now);
         }
         let rounds = asked.rounds;
+        let is_asked = |question: &Question| offers(&manner.capabilities, &question.method);
+        // What a person would be asked can be declined for them; for the rest there is no answer but theirs.
+        let is_vain = |question: &Question| !is_asked(question) && question.method != ELICITATION;
+        if let Some((_, question)) = wanted.questions.iter().find(|(_, question)| is_vain(question)) {
+            let method: String = question.method.chars().take(LONGEST_ECHO).collect();
+            let told = format!("`{who}` cannot go on without `{method}`, which the client does not offer");
+            return self.fail(number, &RpcError::internal(told), now);
+        }
         self.hold(number, wanted.state);
         for (key, question) in wanted.questions {
             let ask = self.fresh();
-            match input::put(&question, revision, &format!("{}-{ask}", self.options.me)) {
+            let put = match is_asked(&question) {
+                true => input::put(&question, manner.revision, &format!("{}-{ask}", self.options.me)),
+                false => Put::Answer(input::declined()),
+            };
+            match put {
                 Put::Answer(answer) => self.hold_answer(number, key, answer),
                 Put::Ask(params) => {
                     if let Some(page) = text_of(params.as_deref(), "elicitationId") {
@@ -489,8 +507,13 @@ fn may_ask_back(method: &str) -> bool {
 }
 
 /// Whether a client said that it can be asked this.
-fn offers(capabilities: &RawValue, method: &str) -> bool {
-    let capability = method.split('/').next().unwrap_or_default();
+pub(super) fn offers(capabilities: &RawValue, method: &str) -> bool {
+    let capability = match method {
+        SAMPLING => "sampling",
+        ELICITATION => "elicitation",
+        ROOTS => "roots",
+        _ => return false,
+    };
     Members::parse(capabilities.get()).is_some_and(|capabilities| capabilities.get(capability).is_some())
 }
 

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_protocol::{EnvelopeId, Members, ParticipantId, Refusal, RpcError, rpc};
+use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::asks::{ELICITATION, offers};
 use super::counted::code_of;
 use super::incoming::{text_of, token_of};
 use super::kept::is_passing;
@@ -16,7 +18,7 @@ use super::targets::{Target, ambiguous, completed, links, renamed_contents, unkn
 use super::{Door, Due, Manner, Request, Scope, route, told};
 use crate::mcp::input::InputRequired;
 use crate::mcp::listing::Listing;
-use crate::mcp::{Era, downgrade, meta, upgrade};
+use crate::mcp::{Era, code, downgrade, meta, upgrade};
 
 /// How long what the room did not take waits before it is said again.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
@@ -465,7 +467,10 @@ impl Door {
         }
         if client == Era::Modern && era == Era::Legacy {
             if let Some(wanted) = message.get("error").and_then(upgrade::url_elicitation) {
-                return self.elicit_by_url(number, &wanted, now);
+                return match offers(&manner.capabilities, ELICITATION) {
+                    true => self.elicit_by_url(number, &wanted, now),
+                    false => self.fail(number, &cannot_open_pages(&who), now),
+                };
             }
             let info = self.peers.get(&who).and_then(|peer| peer.server()).and_then(|server| server.info());
             let upgraded = message.get("result").map(|result| upgrade::result(&method, result, info));
@@ -534,6 +539,13 @@ impl Door {
             _ => {}
         }
     }
+}
+
+/// What a modern client is told that would have to open pages first, and does not say that it can.
+fn cannot_open_pages(who: &ParticipantId) -> RpcError {
+    let told = format!("`{who}` wants a page to be opened first, and the client does not offer `{ELICITATION}`");
+    let data = json!({ "requiredCapabilities": { "elicitation": { "url": {} } } });
+    RpcError::new(code::MISSING_CAPABILITY, told).with_data(&data)
 }
 
 /// Somebody's error, as far as it can be read.

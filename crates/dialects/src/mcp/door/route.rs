@@ -10,8 +10,6 @@ use crate::mcp::{Head, Revision, code, headers, meta};
 
 const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;
-/// Modern: the request needs something its client cannot be asked for.
-const MISSING_CAPABILITY: i64 = -32021;
 /// How much of what a client said is said back to it.
 const LONGEST_ECHO: usize = 100;
 
@@ -274,7 +272,11 @@ fn same_number(one: &str, other: &str) -> bool {
 pub(super) fn status(code: i64) -> u16 {
     match code {
         RpcError::METHOD_NOT_FOUND => 404,
-        code::HEADER_MISMATCH | MISSING_CAPABILITY | code::UNSUPPORTED_REVISION | PARSE_ERROR | INVALID_REQUEST => 400,
+        code::HEADER_MISMATCH
+        | code::MISSING_CAPABILITY
+        | code::UNSUPPORTED_REVISION
+        | PARSE_ERROR
+        | INVALID_REQUEST => 400,
         _ => 200,
     }
 }

@@ -295,3 +295,28 @@ fn a_state_of_another_gateway_is_its_own() {
     ← {"id":3,"error":{"code":-32602,"message":"`requestState` names no request that waits for answers here: it was answered before, took too long, or the gateway was restarted"}}
     "#);
 }
+
+#[test]
+fn a_legacy_client_is_asked_only_what_it_offers() {
+    let of = |capabilities: &str, wanted: &str| {
+        let play = Play::introduced(Scope::Room, "bob/2026-07-28", "2025-11-25", capabilities);
+        play.after("call 1 tools/call {\"name\":\"bob__t\"}").act(&format!(
+            "bob: tools/call {{\"resultType\":\"input_required\",\"inputRequests\":{{{wanted}}}}}\ntick 1000"
+        ))
+    };
+    // A person who cannot be asked has declined.
+    assert_snapshot!(of("{}", r#""a":{"method":"elicitation/create","params":{"message":"?"}}"#), @r#"⇒ bob {"id":"s-2","method":"tools/call","params":{"name":"t","inputResponses":{"a":{"action":"decline"}},"_meta":{"/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{}}}}"#);
+    assert_snapshot!(of(r#"{"elicitation":{}}"#, r#""a":{"method":"elicitation/create","params":{"message":"?"}}"#), @r#"← {"id":2,"method":"elicitation/create","params":{"message":"?"}}"#);
+    // The rest has no answer but the client's own, and nothing is asked in vain.
+    assert_snapshot!(of(r#"{"elicitation":{}}"#, r#""a":{"method":"elicitation/create","params":{}},"b":{"method":"sampling/createMessage"}"#), @r#"← {"id":1,"error":{"code":-32603,"message":"`bob` cannot go on without `sampling/createMessage`, which the client does not offer"}}"#);
+    assert_snapshot!(of(r#"{"sampling":{}}"#, r#""a":{"method":"roots/list"}"#), @r#"← {"id":1,"error":{"code":-32603,"message":"`bob` cannot go on without `roots/list`, which the client does not offer"}}"#);
+    assert_snapshot!(of(ASKABLE, r#""a":{"method":"sampling/evil"}"#), @r#"← {"id":1,"error":{"code":-32603,"message":"`bob` cannot go on without `sampling/evil`, which the client does not offer"}}"#);
+    assert_snapshot!(of(r#"{"evil":{}}"#, r#""a":{"method":"evil/method"}"#), @r#"← {"id":1,"error":{"code":-32603,"message":"`bob` cannot go on without `evil/method`, which the client does not offer"}}"#);
+}
+
+#[test]
+fn a_modern_client_that_opens_no_pages_is_not_asked_to() {
+    let play = Play::duplex(Scope::Room, "bob").after("ask 1 tools/call {\"name\":\"bob__t\"}\nseat\nsettle");
+    let script = r#"bob: tools/call error {"code":-32042,"message":"open","data":{"elicitations":[{"mode":"url","url":"https://a.example","message":"m"}]}}"#;
+    assert_snapshot!(play.act(script), @r#"← {"id":1,"error":{"code":-32021,"message":"`bob` wants a page to be opened first, and the client does not offer `elicitation/create`","data":{"requiredCapabilities":{"elicitation":{"url":{}}}}}}"#);
+}
