@@ -18,8 +18,8 @@ use crate::mcp::input::{self, InputRequired, Put, Question};
 use crate::mcp::{Era, Head, Revision, meta};
 
 /// Questions that may be open, and of them those of one asker.
-const MOST_ASKS: usize = 64;
-const MOST_ASKS_EACH: usize = 16;
+pub(super) const MOST_ASKS: usize = 64;
+pub(super) const MOST_ASKS_EACH: usize = 16;
 /// How often a modern participant may ask back during one call, and how much at once.
 const MOST_ROUNDS: u32 = 10;
 const MOST_QUESTIONS: usize = 32;
@@ -74,7 +74,7 @@ impl Door {
     }
 
     /// Answers in the client's name.
-    fn reply(
+    pub(super) fn reply(
         &mut self,
         to: &ParticipantId,
         envelope: &EnvelopeId,
@@ -116,7 +116,9 @@ impl Door {
             // Not every name is one's own to give: ids are seen by everybody in the room.
             Some(Some(number)) => self.calls.get(&number).filter(|call| is_of(call)).map(|_| number),
             // Of another session's call. Of one that is over, it may still be about something else that is going on.
-            Some(None) if !envelope.correlation().is_some_and(|named| self.stamps.made(named.as_str())) => return None,
+            Some(None) if !envelope.correlation().is_some_and(|named| self.stamps.made(named.as_str())) => {
+                return self.leave_to_siblings(envelope, id, now);
+            }
             Some(None) | None => self.calls.iter().find(|(_, call)| is_of(call)).map(|(number, _)| *number),
         };
         let refused = |told: String| Some(Err(RpcError::new(RpcError::METHOD_NOT_FOUND, told)));
@@ -125,13 +127,8 @@ impl Door {
             Some(call) => Some(call.manner.clone()),
             None => self.introduced.clone().filter(|_| is_met),
         };
-        let Some(manner) = manner else {
-            // Another session may have called whoever asks, and its answer is the one that counts.
-            if self.has_siblings {
-                return None;
-            }
-            return refused(format!("`{}` can be asked only by those whom it calls", self.options.me));
-        };
+        // Another session may have called whoever asks, and its answer is the one that counts.
+        let Some(manner) = manner else { return self.leave_to_siblings(envelope, id, now) };
         let method_of_call = call.and_then(|number| self.calls.get(&number)).map(|call| call.method.clone());
         if manner.era() == Era::Modern && !method_of_call.as_deref().is_some_and(may_ask_back) {
             return refused(format!(
@@ -376,6 +373,7 @@ impl Door {
     pub(super) fn ask_withdrawn(&mut self, from: &ParticipantId, params: Option<&RawValue>) {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let Some(named) = params.remove("requestId").and_then(|id| RpcId::parse(id.get())) else { return };
+        self.siblings.withdrawn(from, &named);
         let is_it =
             |ask: &Ask| matches!(&ask.cause, Cause::Request { from: asker, id, .. } if asker == from && *id == named);
         let Some(number) = self.asks.iter().find(|(_, ask)| is_it(ask)).map(|(number, _)| *number) else { return };
@@ -495,7 +493,7 @@ fn gone() -> RpcError {
     RpcError::internal("the client has gone away and cannot be asked")
 }
 
-fn too_many() -> RpcError {
+pub(super) fn too_many() -> RpcError {
     RpcError::internal(format!(
         "too many questions are open already: at most {MOST_ASKS}, of one asker {MOST_ASKS_EACH}"
     ))

@@ -54,6 +54,7 @@ use lists::Gather;
 use merge::Shelf;
 use outlets::{Channel, Outlets};
 use peers::Peer;
+use siblings::Siblings;
 use timers::Timers;
 
 pub use route::{Fault, Route, route};
@@ -176,6 +177,8 @@ enum Due {
     Again(u64),
     /// A question that belongs to no call has been open for long.
     Ask(u64),
+    /// A question that may be for another session has been open for long.
+    Doubt(u64),
     /// Lists have changed.
     Changed,
     /// A subscription has waited long enough for others.
@@ -195,8 +198,7 @@ pub struct Door {
     /// Requests over HTTP whose body has not come.
     posts: HashMap<StreamId, Post>,
     duplex: Option<StreamId>,
-    /// Another session of the same participant has been seen.
-    has_siblings: bool,
+    siblings: Siblings,
     listener: Listener,
     /// Requests that came before the seat.
     early: VecDeque<Request>,
@@ -246,7 +248,7 @@ impl Door {
             place: Place::Outside,
             posts: HashMap::new(),
             duplex: None,
-            has_siblings: false,
+            siblings: Siblings::default(),
             listener: Listener::None,
             early: VecDeque::new(),
             manner: None,
@@ -443,6 +445,7 @@ impl Dialect for Door {
             }
             Event::Entry(entry) => self.overhear(&entry.envelope, now),
             Event::CallFailed { request, callee, .. } => {
+                self.siblings_call_over(&request, now);
                 if let Some(number) = self.sent.get(&request).copied() {
                     let error = RpcError::new(code::GONE, format!("`{callee}` left before it answered"));
                     self.fail(number, &error.with_data(&json!({ "code": Code::RecipientNotFound })), now);
@@ -503,6 +506,7 @@ impl Dialect for Door {
                 Due::Parked(number) => self.not_resumed(number, now),
                 Due::Again(number) => self.dispatch(number, now),
                 Due::Ask(number) => self.ask_due(number, now),
+                Due::Doubt(number) => self.doubt_due(number, now),
                 Due::Changed => self.tell_changes(),
                 Due::Listen(number) => self.acknowledge(number),
                 Due::Late => self.say_again(now),

@@ -25,6 +25,9 @@ impl Door {
                 }
             }
             (Kind::Mcp, Some(Message::Response { .. })) => {
+                if let Some(call) = envelope.correlation() {
+                    self.siblings_call_over(call, now);
+                }
                 let number = envelope.correlation().and_then(|request| self.sent.get(request)).copied();
                 let asked =
                     number.filter(|number| self.calls.get(number).is_some_and(|call| call.to == *envelope.from()));
@@ -154,7 +157,7 @@ impl Door {
             _ => false,
         };
         // One participant is taken as it is, unless another session may have had it say more.
-        let level_kept = self.level.filter(|_| self.is_room() || self.has_siblings);
+        let level_kept = self.level.filter(|_| self.is_room() || self.siblings.seen);
         match channel {
             Some((channel, Era::Modern, wanted)) if admits(wanted) => self.say(channel, &message),
             Some((_, Era::Modern, _)) => {}

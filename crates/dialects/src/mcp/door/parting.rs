@@ -48,7 +48,7 @@ impl Door {
             self.withdraw_from(number, reason.as_deref(), now);
         }
         // A participant that leaves needs not say so.
-        if self.has_siblings {
+        if self.siblings.seen {
             self.unsubscribe_all(now);
         }
     }

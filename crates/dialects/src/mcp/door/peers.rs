@@ -123,6 +123,9 @@ impl Door {
     /// Somebody came or went.
     pub(super) fn presence(&mut self, event: PresenceEvent, participant: Participant, now: Instant) {
         let who = participant.id.clone();
+        if event != PresenceEvent::Heartbeat {
+            self.siblings.forget(&who);
+        }
         if !self.is_peer(&who) {
             return;
         }

@@ -4,23 +4,151 @@
 //! undoes of it another makes again for itself as soon as it overhears it; nothing is shared but the room, so it does not matter on which node they are.
 //! Handshakes are made again with the next call only, for two clients would undo each other's for ever.
 
-use std::time::Instant;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
-use salon_protocol::{Envelope, LogLevel, Message, ParticipantId};
+use salon_protocol::{Envelope, EnvelopeId, LogLevel, Message, ParticipantId, RpcError, RpcId};
 use serde_json::value::RawValue;
 
-use super::calls::{Call, Errand};
+use super::asks::{MOST_ASKS, MOST_ASKS_EACH, too_many};
+use super::calls::{Call, Errand, LONGEST_SILENCE};
 use super::incoming::text_of;
-use super::{Door, Request};
+use super::{Door, Due, Request};
 use crate::mcp::Era;
 
+/// How long a question waits that may be for a session of which nothing is known here, because its call was made before this one began.
+const DOUBT: Duration = Duration::from_secs(10);
+/// How long one waits that is for a known one: until that has certainly given it up.
+const CONFIDENCE: Duration = LONGEST_SILENCE.saturating_add(DOUBT);
+/// Calls of theirs that are remembered.
+const MOST_CALLS: usize = 1024;
+
+/// What is known of the others.
+#[derive(Debug, Default)]
+pub(super) struct Siblings {
+    /// Whether one was ever there.
+    pub(super) seen: bool,
+    /// Whom they have called, until one of these waits for an answer in vain.
+    called: BTreeSet<ParticipantId>,
+    /// What they have asked, and whom, and was not answered yet.
+    calls: HashMap<EnvelopeId, ParticipantId>,
+    /// Questions that are theirs to answer, as far as can be told.
+    doubts: BTreeMap<u64, Doubt>,
+}
+
+/// A question that may be for another session.
+#[derive(Debug)]
+struct Doubt {
+    from: ParticipantId,
+    envelope: EnvelopeId,
+    id: RpcId,
+    /// The call that it names.
+    call: Option<EnvelopeId>,
+}
+
+impl Siblings {
+    fn has_called(&self, who: &ParticipantId) -> bool {
+        self.called.contains(who)
+    }
+
+    /// Somebody has gone, or begun anew.
+    pub(super) fn forget(&mut self, who: &ParticipantId) {
+        self.called.remove(who);
+        self.calls.retain(|_, callee| callee != who);
+        self.doubts.retain(|_, doubt| doubt.from != *who);
+    }
+
+    /// Somebody takes a question back.
+    pub(super) fn withdrawn(&mut self, from: &ParticipantId, id: &RpcId) {
+        self.doubts.retain(|_, doubt| doubt.from != *from || doubt.id != *id);
+    }
+
+    fn overhear(&mut self, envelope: &Envelope) {
+        self.seen = true;
+        match (envelope.message(), envelope.correlation(), envelope.to()) {
+            (Some(Message::Request { .. }), _, [who]) => {
+                self.called.insert(who.clone());
+                if self.calls.len() < MOST_CALLS {
+                    self.calls.insert(envelope.id().clone(), who.clone());
+                }
+            }
+            (Some(Message::Response { .. }), Some(question), _) => {
+                self.doubts.retain(|_, doubt| doubt.envelope != *question);
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Door {
+    /// Leaves a question to the others that is not for this session. `None` if it may be for them: it is refused in their place if they
+    /// leave it unanswered.
+    pub(super) fn leave_to_siblings(
+        &mut self,
+        envelope: &Envelope,
+        id: &RpcId,
+        now: Instant,
+    ) -> Option<Result<Box<RawValue>, RpcError>> {
+        let from = envelope.from();
+        let call = envelope.correlation().filter(|call| !self.stamps.made(call.as_str()));
+        let wait = match (self.siblings.has_called(from), call) {
+            (true, _) => CONFIDENCE,
+            (false, Some(_)) => DOUBT,
+            (false, None) => return Some(Err(self.not_called())),
+        };
+        let doubts = &self.siblings.doubts;
+        if doubts.len() >= MOST_ASKS || doubts.values().filter(|doubt| doubt.from == *from).count() >= MOST_ASKS_EACH {
+            return Some(Err(too_many()));
+        }
+        let doubt = Doubt { from: from.clone(), envelope: envelope.id().clone(), id: id.clone(), call: call.cloned() };
+        let number = self.fresh();
+        self.siblings.doubts.insert(number, doubt);
+        self.after(wait, Due::Doubt(number), now);
+        None
+    }
+
+    /// A call is over, which may be one of theirs. What was asked with it has some time left.
+    pub(super) fn siblings_call_over(&mut self, call: &EnvelopeId, now: Instant) {
+        if self.siblings.calls.remove(call).is_none() {
+            return;
+        }
+        let is_of = |doubt: &Doubt| doubt.call.as_ref() == Some(call);
+        let doubts = self.siblings.doubts.iter().filter(|(_, doubt)| is_of(doubt)).map(|(number, _)| *number);
+        for number in doubts.collect::<Vec<_>>() {
+            self.after(CONFIDENCE, Due::Doubt(number), now);
+        }
+    }
+
+    /// Nobody has answered a question.
+    pub(super) fn doubt_due(&mut self, number: u64, now: Instant) {
+        let Some(doubt) = self.siblings.doubts.remove(&number) else { return };
+        // A question has no deadline while its call is open.
+        if doubt.call.as_ref().is_some_and(|call| self.siblings.calls.get(call) == Some(&doubt.from)) {
+            self.siblings.doubts.insert(number, doubt);
+            return self.after(CONFIDENCE, Due::Doubt(number), now);
+        }
+        // Whoever called it is not there any more.
+        self.siblings.called.remove(&doubt.from);
+        let error = self.not_called();
+        self.reply(&doubt.from, &doubt.envelope, &doubt.id, &Err(error), now);
+    }
+
+    fn not_called(&self) -> RpcError {
+        let told = format!("`{}` can be asked only by those whom it calls", self.options.me);
+        RpcError::new(RpcError::METHOD_NOT_FOUND, told)
+    }
+
     /// Something this participant said itself, by this session or another.
     pub(super) fn overhear_own(&mut self, envelope: &Envelope, now: Instant) {
         if self.stamps.made(envelope.id().as_str()) {
             return;
         }
-        self.has_siblings = true;
+        self.siblings.overhear(envelope);
+        if let (Some(Message::Notification { method }), Some(call)) = (envelope.message(), envelope.correlation())
+            && **method == *"notifications/cancelled"
+        {
+            self.siblings_call_over(call, now);
+        }
         let (Some(Message::Request { method, .. }), [who]) = (envelope.message(), envelope.to()) else { return };
         let params = envelope.params().and_then(|params| RawValue::from_string(params.to_owned()).ok());
         let params = params.as_deref();
@@ -66,7 +194,7 @@ impl Door {
         }
         let listened = self.listens.values().flat_map(|listening| listening.uris());
         let theirs = listened.chain(&self.subscriptions).filter(|(owner, _)| owner == who);
-        let theirs: std::collections::BTreeSet<String> = theirs.map(|(_, uri)| uri.clone()).collect();
+        let theirs: BTreeSet<String> = theirs.map(|(_, uri)| uri.clone()).collect();
         for uri in theirs {
             self.duty(who, "resources/subscribe", &uri, &manner, now);
         }

@@ -188,3 +188,77 @@ fn a_level_set_at_one_participant_is_set_again() {
     ← {"method":"notifications/message","params":{"level":"info","data":2}}
     "#);
 }
+
+const ROOTS: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}"#;
+
+/// A session that has called nobody and can be asked everything.
+fn alone() -> Play {
+    Play::introduced(Scope::Room, "bob carol", "2025-06-18", ASKABLE)
+}
+
+#[test]
+fn a_question_that_names_nobodys_call_is_refused_after_a_while() {
+    let script = "bob? 1 @=other-1 roots/list\ntick 9999\nmark ten seconds\ntick 1\ntick 600000";
+    assert_snapshot!(alone().act(script), @r#"
+    · ten seconds
+    ⇒ bob re e1 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    "#);
+    // So is one of somebody whom this session has called.
+    assert_snapshot!(askable().act(script), @r#"
+    · ten seconds
+    ⇒ bob re e7 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    "#);
+    // Unless its asker does not want it answered any more.
+    assert_snapshot!(alone().act("bob? 1 @=other-1 roots/list\nbob! @- notifications/cancelled {\"requestId\":1}\ntick 600000"), @"");
+    assert_snapshot!(alone().act("bob? 1 @=other-1 roots/list\nleave bob\ntick 600000"), @"");
+}
+
+#[test]
+fn a_question_of_whom_another_session_calls_is_left_to_it() {
+    // It names the call, and has all the time there is while that is open.
+    let mut play = alone().after("beside bob tools/call");
+    play.run("bob? 1 @=e1 roots/list\ntick 3600000");
+    assert_eq!(play.told, "");
+    play.entry("bob", Kind::Mcp, Some("e1"), r#"{"jsonrpc":"2.0","id":"x","result":{}}"#);
+    assert_snapshot!(play.act("tick 609999\nmark given up by the other\ntick 1"), @r#"
+    · given up by the other
+    ⇒ bob re e2 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    "#);
+    // Without the name it may still be about it.
+    let play = alone().after("beside bob tools/call");
+    assert_snapshot!(play.act("bob? 1 @- roots/list\nbob? 2 @=e9 roots/list\ntick 609999\nmark given up by the other\ntick 1"), @r#"
+    · given up by the other
+    ⇒ bob re e2 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    ⇒ bob re e3 {"id":2,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    "#);
+    // What the other answers is not refused.
+    let mut play = alone().after("beside bob tools/call\nbob? 1 @=e1 roots/list");
+    play.entry_to(&[id("bob")], "alice", Kind::Mcp, Some("e2"), ROOTS);
+    play.entry("bob", Kind::Mcp, Some("e1"), r#"{"jsonrpc":"2.0","id":"x","result":{}}"#);
+    assert_snapshot!(play.act("tick 3600000"), @"");
+}
+
+#[test]
+fn a_session_that_is_gone_is_forgotten() {
+    // Nobody answered in its name: the next question is not left to it.
+    let script = "beside bob tools/list\nbob? 1 @- roots/list\ntick 610000\nmark next\nbob? 2 @- roots/list";
+    assert_snapshot!(alone().act(script), @r#"
+    ⇒ bob re e2 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    · next
+    ⇒ bob re e3 {"id":2,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    "#);
+    // Whom it never called it cannot be asked by.
+    assert_snapshot!(alone().act("beside bob tools/list\ncarol? 1 @- roots/list"), @r#"⇒ carol re e2 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}"#);
+    // Who begins anew has not been called by anybody.
+    assert_snapshot!(alone().act("beside bob tools/list\njoin bob\nbob? 1 @- roots/list"), @r#"⇒ bob re e3 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}"#);
+}
+
+#[test]
+fn only_so_many_questions_are_left_to_others() {
+    let mut play = alone();
+    for number in 0..16 {
+        play.line(&format!("bob? {number} @=other-1 roots/list"));
+    }
+    assert_eq!(play.told, "");
+    assert_snapshot!(play.act("bob? 16 @=other-1 roots/list\ncarol? 1 @=other-1 roots/list"), @r#"⇒ bob re e17 {"id":16,"error":{"code":-32603,"message":"too many questions are open already: at most 64, of one asker 16"}}"#);
+}
