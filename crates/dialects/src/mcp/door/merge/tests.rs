@@ -231,6 +231,16 @@ fn a_uri_stays_as_it_is_while_it_is_one_participants() {
 }
 
 #[test]
+fn many_templates_of_one_hide_nobody_elses() {
+    let mut shelf = shelf(Listing::Templates, &[("bob", &["doc:{x}"])]);
+    let many = (0..1100).map(|number| item(Listing::Templates, &format!("a{number}:{{x}}")));
+    shelf.put(&id("alice"), Listing::Templates, many.collect::<Vec<_>>());
+    assert_snapshot!(told(shelf.find_uri("doc:1")), @"bob doc:1");
+    assert_snapshot!(told(shelf.find_uri("a1023:1")), @"alice a1023:1");
+    assert_snapshot!(told(shelf.find_uri("a1024:1")), @"nobody");
+}
+
+#[test]
 fn links_and_templates_lead_to_their_owners_too() {
     let mut shelf = shelf(
         Listing::Templates,

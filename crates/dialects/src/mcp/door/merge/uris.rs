@@ -10,7 +10,7 @@ use super::templates::Template;
 use super::{Found, Item, Listing, Place, Shelf};
 
 const SCHEME: &str = "salon://";
-/// How many templates are looked through for the owner of a URI that nobody lists.
+/// How many templates of one participant are looked through for the owner of a URI that nobody lists.
 const MOST_TEMPLATES: usize = 1024;
 /// How many links are remembered, and how long they may be.
 const MOST_LINKS: usize = 1024;
@@ -44,9 +44,10 @@ impl Uris {
     pub(super) fn of_templates<'a>(all: impl Iterator<Item = (&'a ParticipantId, &'a [Item])> + Clone) -> Self {
         let read = |(who, items): (&ParticipantId, &'a [Item])| {
             let who = who.clone();
-            items.iter().filter_map(move |item| Some((who.clone(), Template::parse(&item.name)?)))
+            let templates = items.iter().filter_map(move |item| Some((who.clone(), Template::parse(&item.name)?)));
+            templates.take(MOST_TEMPLATES)
         };
-        let templates = all.clone().flat_map(read).take(MOST_TEMPLATES).collect();
+        let templates = all.clone().flat_map(read).collect();
         Self { templates, ..Self::new(all) }
     }
 
