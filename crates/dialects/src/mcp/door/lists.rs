@@ -71,9 +71,9 @@ impl Door {
             Listing::Templates => &[Listing::Templates],
         };
         // Later pages are of what the first was of.
-        match text_of(request.params.as_deref(), "cursor") {
-            Some(_) => self.answer_page(&request, listing),
-            None => self.gather(needs, request, now),
+        match cursor_of(&request) {
+            Ok(Some(_)) | Err(_) => self.answer_page(&request, listing),
+            Ok(None) => self.gather(needs, request, now),
         }
     }
 
@@ -164,8 +164,8 @@ impl Door {
     }
 
     fn answer_page(&mut self, request: &Request, listing: Listing) {
-        let cursor = text_of(request.params.as_deref(), "cursor");
-        let Some((items, next)) = self.shelf.page(listing, cursor.as_deref()) else {
+        let page = cursor_of(request).ok().and_then(|cursor| self.shelf.page(listing, cursor.as_deref()));
+        let Some((items, next)) = page else {
             return self.refuse(request, RpcError::invalid_params("`cursor` is none that was given out here"));
         };
         let mut result = Members::default();
@@ -319,4 +319,10 @@ impl Door {
             self.changed.insert(listing.changed());
         }
     }
+}
+
+/// Where a list is to be gone on with; an error if that is no text.
+fn cursor_of(request: &Request) -> Result<Option<String>, serde_json::Error> {
+    let params = request.params.as_deref().and_then(|params| Members::parse(params.get()));
+    params.and_then(|mut params| params.remove("cursor")).map_or(Ok(None), |cursor| serde_json::from_str(cursor.get()))
 }

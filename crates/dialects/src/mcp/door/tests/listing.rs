@@ -12,6 +12,8 @@ fn lists_are_merged_the_hosts_first() {
         system:gateway: tools/list {"tools":[{"name":"chat.say"}]}
         call 2 tools/list
         call 3 tools/list {"cursor":"none of ours"}
+        call 4 tools/list {"cursor":5}
+        call 5 tools/list {"cursor":["0/bob"]}
     "#;
     assert_snapshot!(play.act(script), @r#"
     consult bob tools/list
@@ -20,6 +22,8 @@ fn lists_are_merged_the_hosts_first() {
     ← {"id":1,"result":{"tools":[{"name":"chat_say"},{"name":"bob__t"},{"name":"bob__v"},{"name":"carol__t","n":12345678901234567890,"x":{"a":1.0}}]}}
     ← {"id":2,"result":{"tools":[{"name":"chat_say"},{"name":"bob__t"},{"name":"bob__v"},{"name":"carol__t","n":12345678901234567890,"x":{"a":1.0}}]}}
     ← {"id":3,"error":{"code":-32602,"message":"`cursor` is none that was given out here"}}
+    ← {"id":4,"error":{"code":-32602,"message":"`cursor` is none that was given out here"}}
+    ← {"id":5,"error":{"code":-32602,"message":"`cursor` is none that was given out here"}}
     "#);
 }
 
