@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use salon_protocol::{Code, Members, RpcError, RpcId, rpc};
+use salon_protocol::{Code, Members, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -152,18 +152,19 @@ impl Door {
             let told = format!("a batch has 1 to {MOST_IN_BATCH} messages");
             return self.refuse_message(&source, 400, INVALID_REQUEST, &told);
         }
-        let heads: Vec<_> = messages.iter().map(|message| Head::read(message.get())).collect();
-        let wants_answer = |head: &Option<Head<'_>>| head.as_ref().is_none_or(|head| head.request_id().is_some());
-        let answers = heads.iter().filter(|head| wants_answer(head)).count();
+        let heads: Vec<_> = messages.iter().map(|message| (message, route::read(message.get()))).collect();
+        let wants_answer = |head: &Result<Head<'_>, _>| head.as_ref().map_or(true, |head| head.request_id().is_some());
+        let answers = heads.iter().filter(|(_, head)| wants_answer(head)).count();
         let style = Style { resumable: true, prime: false, session_header: false };
         let channel = self.channel(&source, answers, style);
-        for head in heads {
+        for (message, head) in heads {
             match head {
-                Some(head) => self.hear_one(channel, &head, now),
-                None => {
-                    let error = RpcError::new(INVALID_REQUEST, "this is no JSON-RPC message");
+                Ok(head) => self.hear_one(channel, &head, now),
+                Err(told) => {
+                    let error = RpcError::new(INVALID_REQUEST, told);
                     self.count(code_of(&error));
-                    self.outlets.answer(channel, 200, &rpc::failure(RawValue::NULL, &error));
+                    let id = route::readable_id(message.get());
+                    self.outlets.answer(channel, 200, &rpc::failure(&id, &error));
                 }
             }
         }
@@ -181,9 +182,6 @@ impl Door {
         };
         let params = head.params.map(ToOwned::to_owned);
         let request = Request { channel, id: id.to_owned(), method: method.into(), params, manner, headers: None };
-        if RpcId::parse(id.get()).is_none() {
-            return self.refuse(&request, RpcError::new(INVALID_REQUEST, "an `id` is a number or a string"));
-        }
         if method == "initialize" {
             return self.initialize(request, now);
         }

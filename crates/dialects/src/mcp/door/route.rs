@@ -85,7 +85,7 @@ fn is_modern_date(text: &str) -> bool {
 }
 
 /// Reads a JSON-RPC message, or says why it is none.
-fn read(text: &str) -> Result<Head<'_>, &'static str> {
+pub(super) fn read(text: &str) -> Result<Head<'_>, &'static str> {
     let members = Members::parse(text).ok_or("a message is a JSON object")?;
     if members.get("jsonrpc").map(RawValue::get) != Some("\"2.0\"") {
         return Err("`jsonrpc` must be \"2.0\"");
@@ -105,7 +105,7 @@ fn read(text: &str) -> Result<Head<'_>, &'static str> {
 }
 
 /// The id of what cannot be read otherwise.
-fn readable_id(text: &str) -> Box<RawValue> {
+pub(super) fn readable_id(text: &str) -> Box<RawValue> {
     let id = Members::parse(text).and_then(|mut members| members.remove("id"));
     id.filter(|id| RpcId::parse(id.get()).is_some()).unwrap_or_else(|| RawValue::NULL.to_owned())
 }

@@ -177,7 +177,7 @@ fn batches_are_for_the_revision_that_has_them() {
     assert_snapshot!(of("2025-03-26").act(&format!("{batch}\nclient []\nbob: tools/call {{\"content\":[]}}")), @r#"
     ⇒ bob {"id":"s-7","method":"tools/call","params":{"name":"t"}}
     ← {"id":1,"result":{}}
-    ← {"id":null,"error":{"code":-32600,"message":"this is no JSON-RPC message"}}
+    ← {"id":null,"error":{"code":-32600,"message":"a message is a JSON object"}}
     ← {"id":null,"error":{"code":-32600,"message":"a batch has at least one message"}}
     ← {"id":2,"result":{"content":[]}}
     "#);
@@ -188,18 +188,51 @@ fn batches_are_for_the_revision_that_has_them() {
     let play = Play::new(Scope::Room, "bob", |_| {});
     let play = play.after(&format!("1 call 0 initialize {}\nseat", hello("2025-03-26")));
     let script = format!(
-        "2 {batch}\nbob: initialize {SERVER}\nbob: tools/call {{\"content\":[]}}\n3 client [{{\"method\":\"x\"}}]"
+        "2 {batch}\nbob: initialize {SERVER}\nbob: tools/call {{\"content\":[]}}\n3 client [{{\"jsonrpc\":\"2.0\",\"method\":\"x\"}}]"
     );
     assert_snapshot!(play.act(&script), @r#"
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","title":"The C","version":"1"}}}
     begin 2 200 events
     2← #2-1 {"id":1,"result":{}}
-    2← #2-2 {"id":null,"error":{"code":-32600,"message":"this is no JSON-RPC message"}}
+    2← #2-2 {"id":null,"error":{"code":-32600,"message":"a message is a JSON object"}}
     ⇒ bob {"method":"notifications/initialized"}
     ⇒ bob {"id":"s-3","method":"tools/call","params":{"name":"t"}}
     2← #2-3 {"id":2,"result":{"content":[]}}
     finish 2
     begin 3 202 empty
     finish 3
+    "#);
+}
+
+#[test]
+fn what_is_no_message_in_a_batch_is_refused_as_it_is_alone() {
+    let odd = [
+        r#"{"jsonrpc":"2.0","id":3}"#,
+        r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+        r#"{"id":"a","method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":4,"method":"ping","result":{}}"#,
+        r#"{"jsonrpc":"2.0","result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+        "7",
+    ];
+    let of = |script: &str| Play::introduced(Scope::Room, "bob", "2025-03-26", "{}").act(script);
+    let alone: String = odd.iter().map(|odd| of(&format!("client {odd}"))).collect();
+    let together = of(&format!("client [{}]", odd.join(",")));
+    assert_eq!(together, alone);
+    assert_snapshot!(together, @r#"
+    ← {"id":3,"error":{"code":-32600,"message":"a message has a `method`, a `result` or an `error`"}}
+    ← {"id":null,"error":{"code":-32600,"message":"an `id` is a number or a string"}}
+    ← {"id":"a","error":{"code":-32600,"message":"`jsonrpc` must be \"2.0\""}}
+    ← {"id":4,"error":{"code":-32600,"message":"a message has a `method` or is an answer, not both"}}
+    ← {"id":null,"error":{"code":-32600,"message":"an answer must have an `id`"}}
+    ← {"id":null,"error":{"code":-32600,"message":"an `id` is a number or a string"}}
+    ← {"id":null,"error":{"code":-32600,"message":"a message is a JSON object"}}
+    "#);
+    let play = Play::new(Scope::Room, "bob", |_| {})
+        .after("1 call 0 initialize {\"protocolVersion\":\"2025-03-26\",\"capabilities\":{}}\nseat");
+    assert_snapshot!(play.act("2 client [{\"jsonrpc\":\"2.0\",\"id\":3}]"), @r#"
+    begin 2 200 json
+    2← {"id":3,"error":{"code":-32600,"message":"a message has a `method`, a `result` or an `error`"}}
+    finish 2
     "#);
 }
