@@ -13,6 +13,8 @@ pub mod input;
 pub mod listing;
 mod message;
 pub mod meta;
+#[cfg(test)]
+mod scripts;
 pub mod upgrade;
 
 use std::fmt;

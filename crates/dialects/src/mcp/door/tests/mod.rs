@@ -26,8 +26,8 @@ mod streams;
 mod subscriptions;
 
 use super::*;
-use crate::mcp::listing::read_page;
-use crate::{EventFrame, Form, Head, History, Joined, Listen};
+use crate::mcp::scripts::{Open, Stage, begun, id};
+use crate::{EventFrame, Listen};
 use insta::assert_snapshot;
 use salon_protocol::{Entry, Envelope, McpVersion, Members, Message, Participant, Position, RpcId, Timestamp};
 
@@ -35,14 +35,6 @@ use salon_protocol::{Entry, Envelope, McpVersion, Members, Message, Participant,
 const SERVER: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}"#;
 /// The capabilities of a client that can be asked everything.
 const ASKABLE: &str = r#"{"sampling":{},"elicitation":{},"roots":{}}"#;
-
-/// A request of the door's that nobody has answered; without an id, one to the room's catalogue.
-#[derive(Debug, Clone)]
-struct Open {
-    to: String,
-    method: String,
-    id: Option<String>,
-}
 
 struct Play {
     door: Door,
@@ -64,10 +56,6 @@ struct Play {
     uncounted: usize,
     /// Whether the door has closed.
     ended: bool,
-}
-
-fn id(text: &str) -> ParticipantId {
-    ParticipantId::new(text).unwrap()
 }
 
 fn somebody(word: &str) -> Participant {
@@ -136,30 +124,6 @@ impl Play {
         self
     }
 
-    fn event(&mut self, event: Event) {
-        self.door.handle_event(event, self.now);
-        self.collect();
-    }
-
-    fn entry(&mut self, from: &str, kind: Kind, correlation: Option<&str>, payload: &str) {
-        self.entry_to(&[id("alice")], from, kind, correlation, payload);
-    }
-
-    fn entry_to(&mut self, to: &[ParticipantId], from: &str, kind: Kind, correlation: Option<&str>, payload: &str) {
-        self.said += 1;
-        let compose = Compose {
-            id: &format!("e{}", self.said),
-            ts: Timestamp(0),
-            from: &id(from),
-            to,
-            kind,
-            correlation_id: correlation,
-            payload: RawValue::from_string(payload.into()).unwrap_or_else(|error| panic!("{payload}: {error}")),
-        };
-        let envelope = compose.envelope();
-        self.event(Event::Entry(Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), envelope })));
-    }
-
     fn presence(&mut self, event: &str, word: &str) {
         let participant = serde_json::to_string(&somebody(word)).unwrap();
         let presence = format!(r#"{{"event":"{event}","participant":{participant}}}"#);
@@ -172,17 +136,6 @@ impl Play {
         let at =
             self.open.iter().position(is_it).unwrap_or_else(|| panic!("no open {method} to {to:?}\n{}", self.told));
         self.open.remove(at)
-    }
-
-    fn join_room(&mut self) {
-        let joined = Joined {
-            topic: TopicName::new("room:a").unwrap(),
-            participant: Arc::new(somebody("alice")),
-            roster: self.roster.clone(),
-            history: History { enabled: true, limit: 1000, recent: None },
-            durability: None,
-        };
-        self.event(Event::Joined(joined));
     }
 
     /// Something of the client's: on a stream of its own where the line begins with a number.
@@ -264,21 +217,6 @@ impl Play {
         }
     }
 
-    fn answer_open(&mut self, open: &Open, outcome: &str) {
-        let Some(id) = &open.id else {
-            let listing = Listing::of_method(&open.method).unwrap();
-            let items = RawValue::from_string(outcome.into()).ok().and_then(|result| read_page(listing, &result));
-            let items = items.map(|(items, _)| items.into());
-            return self.event(Event::Consulted { who: self::id(&open.to), listing, items });
-        };
-        let outcome = match outcome.strip_prefix("error ") {
-            Some(error) => format!(r#""error":{error}"#),
-            None => format!(r#""result":{outcome}"#),
-        };
-        let payload = format!(r#"{{"jsonrpc":"2.0","id":"{id}",{outcome}}}"#);
-        self.entry(&open.to, Kind::Mcp, Some(id), &payload);
-    }
-
     /// Answers every handshake and list, whoever has been asked for it.
     fn settle(&mut self) {
         let is_list = |open: &Open| Listing::of_method(&open.method).is_some();
@@ -340,7 +278,7 @@ impl Play {
         let (first, second) = rest.split_once(' ').unwrap_or((rest, ""));
         let stream = |word: &str| StreamId(word.parse().unwrap());
         match word {
-            "seat" => self.join_room(),
+            "seat" => self.join_room(somebody("alice"), &self.roster.clone()),
             "beside" => {
                 let (method, params) = second.split_once(' ').unwrap_or((second, "{}"));
                 let payload = format!(r#"{{"jsonrpc":"2.0","id":"x","method":"{method}","params":{params}}}"#);
@@ -396,75 +334,6 @@ impl Play {
         self.event(Event::Refused { ticket: *ticket, refusal });
     }
 
-    /// Lets time go by, stopping wherever something is due.
-    fn pass(&mut self, time: Duration) {
-        let end = self.now + time;
-        while let Some(due) = self.door.poll_timeout().filter(|due| *due <= end) {
-            self.now = due.max(self.now);
-            self.door.handle_timeout(self.now);
-            assert!(self.door.poll_timeout().is_none_or(|next| next > self.now), "what was due has been seen to");
-            self.collect();
-        }
-        self.now = end;
-    }
-
-    fn collect(&mut self) {
-        while let Some(action) = self.door.poll_action() {
-            let line = match action {
-                Action::Join(introduction) => {
-                    let Introduction { name, mcp, .. } = *introduction;
-                    format!("join {} {}", name.as_deref().unwrap_or("-"), mcp.version)
-                }
-                Action::Consult(who, listing) => {
-                    let (to, method) = (who.to_string(), listing.method().to_owned());
-                    self.open.push(Open { to, method, id: None });
-                    format!("consult {who} {}", listing.method())
-                }
-                Action::Publish(ticket, draft) => self.published(ticket, draft.envelope()),
-                Action::Reply(ticket, draft) => {
-                    self.uncounted += 1;
-                    self.published(ticket, draft.envelope())
-                }
-                Action::Begin(StreamId(stream), Head { status, form, headers }) => {
-                    let form = match form {
-                        Form::Empty => "empty",
-                        Form::Json => "json",
-                        Form::Events => "events",
-                    };
-                    let headers: String = headers.iter().map(|(name, value)| format!(" [{name}: {value}]")).collect();
-                    format!("begin {stream} {status} {form}{headers}")
-                }
-                Action::Send(StreamId(stream), frame) => {
-                    if let Frame::Text(text) = &frame {
-                        self.note_question(text);
-                    } else if let Frame::Event(event) = &frame {
-                        self.note_question(&event.data);
-                    }
-                    let stream = if stream == 0 { String::new() } else { stream.to_string() };
-                    match frame {
-                        Frame::Text(text) => format!("{stream}← {text}"),
-                        Frame::Event(event) => {
-                            let EventFrame { name, id, retry, data } = *event;
-                            let name = name.filter(|name| *name != "message").map(|name| format!(" {name}"));
-                            let id = id.map(|id| format!(" #{id}")).unwrap_or_default();
-                            let retry = retry.map(|retry| format!(" retry {retry:?}")).unwrap_or_default();
-                            format!("{stream}←{}{id}{retry} {data}", name.unwrap_or_default())
-                        }
-                        other => panic!("{other:?}"),
-                    }
-                }
-                Action::Finish(StreamId(stream)) => format!("finish {stream}"),
-                Action::Close(reason) => {
-                    self.ended = true;
-                    format!("close {}", reason.word())
-                }
-                other => panic!("{other:?}"),
-            };
-            self.told.push_str(&line);
-            self.told.push('\n');
-        }
-    }
-
     fn note_question(&mut self, text: &str) {
         if let Some(crate::mcp::Head { id: Some(id), method: Some(method), .. }) = crate::mcp::Head::read(text) {
             self.asked.push((method.to_string(), id.get().to_owned()));
@@ -497,6 +366,71 @@ impl Play {
             .replace(r#""jsonrpc":"2.0","#, "")
             .replace("io.modelcontextprotocol/", "/")
             .replace(r#""/protocolVersion":"2026-07-28","/clientInfo":{"name":"c"},"#, "…,")
+    }
+}
+
+impl Stage for Play {
+    type Actor = Door;
+
+    fn actor(&mut self) -> &mut Door {
+        &mut self.door
+    }
+
+    fn now(&mut self) -> &mut Instant {
+        &mut self.now
+    }
+
+    fn said(&mut self) -> &mut u32 {
+        &mut self.said
+    }
+
+    fn collect(&mut self) {
+        while let Some(action) = self.door.poll_action() {
+            let line = match action {
+                Action::Join(introduction) => {
+                    let Introduction { name, mcp, .. } = *introduction;
+                    format!("join {} {}", name.as_deref().unwrap_or("-"), mcp.version)
+                }
+                Action::Consult(who, listing) => {
+                    let (to, method) = (who.to_string(), listing.method().to_owned());
+                    self.open.push(Open { to, method, id: None });
+                    format!("consult {who} {}", listing.method())
+                }
+                Action::Publish(ticket, draft) => self.published(ticket, draft.envelope()),
+                Action::Reply(ticket, draft) => {
+                    self.uncounted += 1;
+                    self.published(ticket, draft.envelope())
+                }
+                Action::Begin(stream, head) => begun(stream, &head),
+                Action::Send(StreamId(stream), frame) => {
+                    if let Frame::Text(text) = &frame {
+                        self.note_question(text);
+                    } else if let Frame::Event(event) = &frame {
+                        self.note_question(&event.data);
+                    }
+                    let stream = if stream == 0 { String::new() } else { stream.to_string() };
+                    match frame {
+                        Frame::Text(text) => format!("{stream}← {text}"),
+                        Frame::Event(event) => {
+                            let EventFrame { name, id, retry, data } = *event;
+                            let name = name.filter(|name| *name != "message").map(|name| format!(" {name}"));
+                            let id = id.map(|id| format!(" #{id}")).unwrap_or_default();
+                            let retry = retry.map(|retry| format!(" retry {retry:?}")).unwrap_or_default();
+                            format!("{stream}←{}{id}{retry} {data}", name.unwrap_or_default())
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+                Action::Finish(StreamId(stream)) => format!("finish {stream}"),
+                Action::Close(reason) => {
+                    self.ended = true;
+                    format!("close {}", reason.word())
+                }
+                other => panic!("{other:?}"),
+            };
+            self.told.push_str(&line);
+            self.told.push('\n');
+        }
     }
 }
 

@@ -353,3 +353,13 @@ fn instructions(told: &str) -> &str {
     let to = told[from..].find('"').unwrap();
     &told[from..from + to]
 }
+
+#[test]
+fn what_others_ask_waits_while_answers_to_them_do_not_get_in() {
+    let mut play = Play::greeted(HELLO);
+    for _ in 0..64 {
+        assert!(play.dialect.ready());
+        play.entry("bob", Kind::Mcp, None, r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+    }
+    assert!(!play.dialect.ready());
+}

@@ -19,15 +19,15 @@ use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
 use salon_protocol::{
-    CloseReason, Compose, Entry, Kind, Limits, McpVersion, Message, Participant, ParticipantId, Position, Timestamp,
-    TopicName,
+    CloseReason, Kind, Limits, McpVersion, Message, Participant, ParticipantId, Timestamp, TopicName,
 };
 use serde_json::value::RawValue;
 
 use super::*;
 use crate::mcp::door::{Options, Scope};
-use crate::mcp::listing::{Listing, read_page};
-use crate::{Action, Dialect, Event, Form, Frame, History, Joined, Listen, Opening, Post, Stamps, StreamId};
+use crate::mcp::listing::Listing;
+use crate::mcp::scripts::{Open, Stage, begun, id, raw};
+use crate::{Action, Dialect, Event, Frame, Listen, Opening, Post, Stamps, StreamId};
 
 /// What the others introduce themselves with.
 const SERVER: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}"#;
@@ -36,25 +36,10 @@ const SERVER: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":
 const HELLO: &str =
     r#"{"mcpVersion":"2025-06-18","clientCapabilities":{"supportsProgress":true,"supportsCancellation":true}}"#;
 
-fn raw(text: &str) -> Box<RawValue> {
-    RawValue::from_string(text.into()).unwrap_or_else(|error| panic!("{text}: {error}"))
-}
-
-fn id(text: &str) -> ParticipantId {
-    ParticipantId::new(text).unwrap()
-}
-
 fn somebody(who: &str) -> Participant {
     let participant = format!(r#"{{"id":"{who}"}}"#);
     let mcp = McpVersion::default();
     Participant { mcp, ..serde_json::from_str(&participant).unwrap() }
-}
-
-/// A request of the door's that nobody has answered; without an id, one to the room's catalogue.
-struct Open {
-    to: String,
-    method: String,
-    id: Option<String>,
 }
 
 struct Play {
@@ -123,30 +108,9 @@ impl Play {
         }
     }
 
-    fn event(&mut self, event: Event) {
-        self.dialect.handle_event(event, self.now);
-        self.collect();
-    }
-
     fn frame(&mut self, stream: StreamId, text: &str) {
         self.dialect.handle_frame(stream, Frame::Text(text.into()), self.now);
         self.collect();
-    }
-
-    fn entry(&mut self, to: &[ParticipantId], from: &str, kind: Kind, correlation: Option<&str>, payload: &str) {
-        self.said += 1;
-        let (id, from) = (format!("e{}", self.said), id(from));
-        let compose = Compose {
-            id: &id,
-            ts: Timestamp(0),
-            from: &from,
-            to,
-            kind,
-            correlation_id: correlation,
-            payload: raw(payload),
-        };
-        let envelope = compose.envelope();
-        self.event(Event::Entry(Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), envelope })));
     }
 
     fn message(words: &str) -> Option<String> {
@@ -186,18 +150,8 @@ impl Play {
     }
 
     fn answer(&mut self, at: usize, outcome: &str) {
-        let Open { to, method, id } = self.open.remove(at);
-        let Some(id) = id else {
-            let listing = Listing::of_method(&method).unwrap();
-            let items = read_page(listing, &raw(outcome)).map(|(items, _)| items.into());
-            return self.event(Event::Consulted { who: self::id(&to), listing, items });
-        };
-        let outcome = match outcome.strip_prefix("error ") {
-            Some(error) => format!(r#""error":{error}"#),
-            None => format!(r#""result":{outcome}"#),
-        };
-        let payload = format!(r#"{{"jsonrpc":"2.0","id":"{id}",{outcome}}}"#);
-        self.entry(&[self::id("alice")], &to, Kind::Mcp, Some(&id), &payload);
+        let open = self.open.remove(at);
+        self.answer_open(&open, outcome);
     }
 
     fn line(&mut self, line: &str) {
@@ -206,7 +160,6 @@ impl Play {
         }
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let (method, params) = rest.split_once(' ').unwrap_or((rest, ""));
-        let alice = [id("alice")];
         let params_of = |text: &str| if text.is_empty() { String::new() } else { format!(r#","params":{text}"#) };
         if let Some(from) = word.strip_suffix(':') {
             let at = self.open.iter().position(|open| open.to == from && open.method == method);
@@ -218,24 +171,15 @@ impl Play {
             let call = call.and_then(|open| open.id.clone());
             let params = params_of(params).replace(r#""@""#, &format!("{:?}", call.as_deref().unwrap_or_default()));
             let payload = format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#);
-            return self.entry(&alice, from, Kind::Mcp, call.as_deref(), &payload);
+            return self.entry(from, Kind::Mcp, call.as_deref(), &payload);
         }
         if let Some(from) = word.strip_suffix('*') {
             let payload = format!(r#"{{"jsonrpc":"2.0","method":"{method}"{}}}"#, params_of(params));
-            return self.entry(&[], from, Kind::Mcp, None, &payload);
+            return self.entry_to(&[], from, Kind::Mcp, None, &payload);
         }
         let stream = |word: &str| StreamId(word.parse().unwrap());
         match word {
-            "seat" => {
-                let joined = Joined {
-                    topic: TopicName::new("room:a").unwrap(),
-                    participant: Arc::new(somebody("alice")),
-                    roster: self.roster.clone(),
-                    history: History { enabled: true, limit: 1000, recent: None },
-                    durability: None,
-                };
-                self.event(Event::Joined(joined));
-            }
+            "seat" => self.join_room(somebody("alice"), &self.roster.clone()),
             "settle" => {
                 while let Some(at) = self.open.iter().position(|open| open.method == "initialize") {
                     self.answer(at, SERVER);
@@ -243,7 +187,7 @@ impl Play {
             }
             "leave" => {
                 let presence = format!(r#"{{"event":"leave","participant":{{"id":"{rest}"}}}}"#);
-                self.entry(&alice, "system:gateway", Kind::Presence, None, &presence);
+                self.entry("system:gateway", Kind::Presence, None, &presence);
             }
             "get" => self.event(Event::StreamOpened(stream(rest), Opening::Listen(Listen::default()))),
             "sse" => {
@@ -257,17 +201,21 @@ impl Play {
             _ => panic!("{line}"),
         }
     }
+}
 
-    /// Lets time go by, stopping wherever something is due.
-    fn pass(&mut self, time: Duration) {
-        let end = self.now + time;
-        while let Some(due) = self.dialect.poll_timeout().filter(|due| *due <= end) {
-            self.now = due.max(self.now);
-            self.dialect.handle_timeout(self.now);
-            assert!(self.dialect.poll_timeout().is_none_or(|next| next > self.now), "what was due has been seen to");
-            self.collect();
-        }
-        self.now = end;
+impl Stage for Play {
+    type Actor = Interpreter;
+
+    fn actor(&mut self) -> &mut Interpreter {
+        &mut self.dialect
+    }
+
+    fn now(&mut self) -> &mut Instant {
+        &mut self.now
+    }
+
+    fn said(&mut self) -> &mut u32 {
+        &mut self.said
     }
 
     fn collect(&mut self) {
@@ -279,7 +227,7 @@ impl Play {
                     self.open.push(Open { to: who.to_string(), method: listing.method().into(), id: None });
                     continue;
                 }
-                Action::Publish(_, draft) => {
+                Action::Publish(_, draft) | Action::Reply(_, draft) => {
                     let envelope = draft.envelope();
                     let to: Vec<_> = envelope.to().iter().map(ParticipantId::as_str).collect();
                     if let Some(Message::Request { method, .. }) = envelope.message() {
@@ -288,15 +236,7 @@ impl Play {
                     }
                     format!("⇒ {} {}", to.join(","), envelope.payload())
                 }
-                Action::Begin(StreamId(stream), crate::Head { status, form, headers }) => {
-                    let form = match form {
-                        Form::Empty => "empty",
-                        Form::Json => "json",
-                        Form::Events => "events",
-                    };
-                    let headers: String = headers.iter().map(|(name, value)| format!(" [{name}: {value}]")).collect();
-                    format!("begin {stream} {status} {form}{headers}")
-                }
+                Action::Begin(stream, head) => begun(stream, &head),
                 Action::Send(StreamId(stream), frame) => {
                     let stream = if stream == 0 { String::new() } else { stream.to_string() };
                     match frame {
