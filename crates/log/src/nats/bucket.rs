@@ -9,8 +9,9 @@ use async_nats::HeaderMap;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
 use bytes::Bytes;
 
+use super::fault::Fault;
 use super::follow::expecting;
-use super::link::{Fault, Link, Stored};
+use super::link::{Link, Stored};
 use super::names::Names;
 
 const OPERATION: &str = "KV-Operation";

@@ -12,7 +12,8 @@ use async_nats::{HeaderMap, Message, StatusCode, Subscriber};
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch;
 
-use super::link::{Connection, Fault, Link, Stored};
+use super::fault::Fault;
+use super::link::{Connection, Link, Stored};
 
 /// How often the server says that there is nothing new.
 const HEARTBEAT: Duration = Duration::from_secs(2);

@@ -20,8 +20,9 @@ use bytes::Bytes;
 use salon_protocol::{Timestamp, TopicName};
 
 use super::Shared;
+use super::fault::Fault;
 use super::follow::expecting;
-use super::link::{Fault, Stored, millis};
+use super::link::{Stored, millis};
 use super::names::token;
 use super::reader::{Extent, Room, clock, rooms};
 use super::snapshot::Snapshot;

@@ -18,8 +18,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
 use super::Shared;
+use super::fault::Fault;
 use super::follow::expecting;
-use super::link::{Fault, Stored};
+use super::link::Stored;
 use super::names::token;
 use super::topic::Topic;
 use crate::{AppendError, Appended};

@@ -9,6 +9,7 @@ mod asking;
 mod bucket;
 mod connect;
 mod context;
+mod fault;
 mod follow;
 mod forget;
 mod lane;

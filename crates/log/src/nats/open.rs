@@ -16,7 +16,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::bucket::Bucket;
 use super::connect::{LEAST_PAYLOAD, OLDEST, reach};
-use super::link::{ANSWER, Fault, Link};
+use super::fault::Fault;
+use super::link::{ANSWER, Link};
 use super::names::{Names, token};
 use super::nodes::{LEASE, Nodes};
 use super::reader::{FIRST_ANSWER, described, rooms};

@@ -10,7 +10,8 @@ use async_nats::jetstream::stream::Info;
 use salon_protocol::{Entry, EnvelopeId, Message, Position, Timestamp, TopicName};
 use serde::{Deserialize, Serialize};
 
-use super::link::{ANSWER, Batch, Fault, Link, Stored, in_a_row, millis};
+use super::fault::Fault;
+use super::link::{ANSWER, Batch, Link, Stored, in_a_row, millis};
 use super::{Shared, topic};
 use crate::{Found, MOST_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
 

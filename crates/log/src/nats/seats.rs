@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Shared;
+use super::fault::Fault;
 use super::follow::{Course, Follow};
-use super::link::Fault;
 use super::names::Names;
 use crate::lease::Leases;
 use crate::{Claim, Lapse, Lapses, Lease, ReadError};

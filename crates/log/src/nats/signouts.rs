@@ -11,8 +11,8 @@ use bytes::Bytes;
 use salon_protocol::ParticipantId;
 use tokio::sync::oneshot;
 
+use super::fault::Fault;
 use super::follow::{Course, Follow};
-use super::link::Fault;
 use super::names::token;
 use super::tickets::waiting;
 use super::{Nats, PAUSE, Shared};

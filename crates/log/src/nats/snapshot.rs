@@ -11,7 +11,7 @@ use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, RpcId
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
-use super::link::Fault;
+use super::fault::Fault;
 use super::names::token;
 use crate::folded::Folded;
 use crate::{OpenRequest, Standing};

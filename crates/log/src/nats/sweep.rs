@@ -9,7 +9,8 @@ use futures_util::{StreamExt, stream};
 use salon_protocol::Timestamp;
 
 use super::Shared;
-use super::link::{ANSWER, Fault};
+use super::fault::Fault;
+use super::link::ANSWER;
 use super::reader::{Extent, Room, rooms};
 use super::snapshot::Snapshot;
 use super::topic::Topic;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Nats;
-use super::link::Fault;
+use super::fault::Fault;
 use crate::ReadError;
 
 /// How long a ticket is kept.

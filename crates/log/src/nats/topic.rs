@@ -10,9 +10,10 @@ use salon_protocol::{Entry, Envelope, Position, TopicName};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::Shared;
+use super::fault::Fault;
 use super::follow::{Course, Follow};
 use super::lane::Append;
-use super::link::{Fault, Stored, in_a_row};
+use super::link::{Stored, in_a_row};
 use super::snapshot::Snapshot;
 use crate::Standing;
 use crate::folded::Folded;

@@ -19,8 +19,9 @@ use salon_protocol::{Timestamp, TopicName};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::index::{Forgetting, Index, Verdict};
+use super::fault::Fault;
 use super::follow::{Course, Follow};
-use super::link::{ANSWER, Fault, Stored};
+use super::link::{ANSWER, Stored};
 use super::names::token;
 use super::{CLOSED, Nats, Shared};
 use crate::context::{
