@@ -1,6 +1,7 @@
 //! Two gateways on one NATS: nobody in a room can tell which one somebody else came by.
 
 mod among;
+mod clients;
 
 use salon_testkit::http::{Answer, Call};
 use salon_testkit::nats::{Servers, program};

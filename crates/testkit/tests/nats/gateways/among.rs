@@ -16,7 +16,7 @@ use super::{ask, chat, connect, lines, next, next_where, presence, ticket_by_coo
 const NOTICE: Duration = Duration::from_secs(120);
 
 /// Waits for what an outage, or its end, brings.
-async fn patiently<T>(what: &str, wait: impl Future<Output = T>) -> T {
+pub(super) async fn patiently<T>(what: &str, wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(NOTICE, wait).await.unwrap_or_else(|_| panic!("waited {} s for {what}", NOTICE.as_secs()))
 }
 
