@@ -16,11 +16,11 @@ use super::incoming::text_of;
 use super::{Door, Due, Request};
 use crate::mcp::Era;
 
-/// How long a question waits that may be for a session of which nothing is known here, because its call was made before this one began.
-const DOUBT: Duration = Duration::from_secs(10);
-/// How long one waits that is for a known one: until that has certainly given it up.
-const CONFIDENCE: Duration = LONGEST_SILENCE.saturating_add(DOUBT);
-/// Calls of theirs that are remembered.
+/// How long a question waits that may be for another session: until that has certainly given it up, had it no call open.
+const CONFIDENCE: Duration = LONGEST_SILENCE.saturating_add(Duration::from_secs(10));
+/// How long it waits at the most. A session that was killed leaves its calls open.
+const LONGEST_DOUBT: Duration = Duration::from_secs(24 * 3600);
+/// Calls of theirs that are remembered, the newest.
 const MOST_CALLS: usize = 1024;
 
 /// What is known of the others.
@@ -28,12 +28,19 @@ const MOST_CALLS: usize = 1024;
 pub(super) struct Siblings {
     /// Whether one was ever there.
     pub(super) seen: bool,
-    /// Whom they have called, until one of these waits for an answer in vain.
-    called: BTreeSet<ParticipantId>,
-    /// What they have asked, and whom, and was not answered yet.
-    calls: HashMap<EnvelopeId, ParticipantId>,
+    /// What they have asked and was not answered yet.
+    calls: HashMap<EnvelopeId, Theirs>,
+    /// How many calls of theirs there were.
+    heard: u64,
     /// Questions that are theirs to answer, as far as can be told.
     doubts: BTreeMap<u64, Doubt>,
+}
+
+/// A call of another session.
+#[derive(Debug)]
+struct Theirs {
+    number: u64,
+    callee: ParticipantId,
 }
 
 /// A question that may be for another session.
@@ -44,17 +51,21 @@ struct Doubt {
     id: RpcId,
     /// The call that it names.
     call: Option<EnvelopeId>,
+    /// When it is given up in any case.
+    until: Instant,
+}
+
+impl Doubt {
+    /// Whether it may be about a call. Without a name it may be about any to whom it comes from.
+    fn is_about(&self, call: &EnvelopeId, callee: &ParticipantId) -> bool {
+        self.from == *callee && self.call.as_ref().is_none_or(|named| named == call)
+    }
 }
 
 impl Siblings {
-    fn has_called(&self, who: &ParticipantId) -> bool {
-        self.called.contains(who)
-    }
-
     /// Somebody has gone, or begun anew.
     pub(super) fn forget(&mut self, who: &ParticipantId) {
-        self.called.remove(who);
-        self.calls.retain(|_, callee| callee != who);
+        self.calls.retain(|_, call| call.callee != *who);
         self.doubts.retain(|_, doubt| doubt.from != *who);
     }
 
@@ -66,11 +77,9 @@ impl Siblings {
     fn overhear(&mut self, envelope: &Envelope) {
         self.seen = true;
         match (envelope.message(), envelope.correlation(), envelope.to()) {
-            (Some(Message::Request { .. }), _, [who]) => {
-                self.called.insert(who.clone());
-                if self.calls.len() < MOST_CALLS {
-                    self.calls.insert(envelope.id().clone(), who.clone());
-                }
+            // Nothing is asked about a subscription, which lasts.
+            (Some(Message::Request { method, .. }), _, [who]) if **method != *"subscriptions/listen" => {
+                self.note_call(envelope.id(), who);
             }
             (Some(Message::Response { .. }), Some(question), _) => {
                 self.doubts.retain(|_, doubt| doubt.envelope != *question);
@@ -78,11 +87,28 @@ impl Siblings {
             _ => {}
         }
     }
+
+    fn note_call(&mut self, call: &EnvelopeId, callee: &ParticipantId) {
+        if self.calls.len() >= MOST_CALLS {
+            let oldest = self.calls.iter().min_by_key(|(_, call)| call.number).map(|(id, _)| id.clone());
+            oldest.and_then(|oldest| self.calls.remove(&oldest));
+        }
+        self.heard += 1;
+        self.calls.insert(call.clone(), Theirs { number: self.heard, callee: callee.clone() });
+    }
+
+    /// Whether a call is open that a question may be about.
+    fn is_open(&self, doubt: &Doubt) -> bool {
+        match &doubt.call {
+            Some(named) => self.calls.get(named).is_some_and(|call| doubt.is_about(named, &call.callee)),
+            None => self.calls.values().any(|call| call.callee == doubt.from),
+        }
+    }
 }
 
 impl Door {
-    /// Leaves a question to the others that is not for this session. `None` if it may be for them: it is refused in their place if they
-    /// leave it unanswered.
+    /// Leaves a question to the others that is not for this session. `None` if it may be for them: the first answer counts, so it is refused
+    /// in their place only when they have certainly given it up.
     pub(super) fn leave_to_siblings(
         &mut self,
         envelope: &Envelope,
@@ -90,45 +116,52 @@ impl Door {
         now: Instant,
     ) -> Option<Result<Box<RawValue>, RpcError>> {
         let from = envelope.from();
+        // It may be of a session that has called before this one began, of which nothing was heard here.
         let call = envelope.correlation().filter(|call| !self.stamps.made(call.as_str()));
-        let wait = match (self.siblings.has_called(from), call) {
-            (true, _) => CONFIDENCE,
-            (false, Some(_)) => DOUBT,
-            (false, None) => return Some(Err(self.not_called())),
-        };
+        if call.is_none() && !self.siblings.seen {
+            return Some(Err(self.not_called()));
+        }
         let doubts = &self.siblings.doubts;
         if doubts.len() >= MOST_ASKS || doubts.values().filter(|doubt| doubt.from == *from).count() >= MOST_ASKS_EACH {
             return Some(Err(too_many()));
         }
-        let doubt = Doubt { from: from.clone(), envelope: envelope.id().clone(), id: id.clone(), call: call.cloned() };
+        let doubt = Doubt {
+            from: from.clone(),
+            envelope: envelope.id().clone(),
+            id: id.clone(),
+            call: call.cloned(),
+            until: now + LONGEST_DOUBT,
+        };
         let number = self.fresh();
         self.siblings.doubts.insert(number, doubt);
-        self.after(wait, Due::Doubt(number), now);
+        self.doubt_later(number, now);
         None
+    }
+
+    /// Gives the others some time for a question.
+    fn doubt_later(&mut self, number: u64, now: Instant) {
+        if let Some(doubt) = self.siblings.doubts.get(&number) {
+            self.timers.set(Due::Doubt(number), doubt.until.min(now + CONFIDENCE));
+        }
     }
 
     /// A call is over, which may be one of theirs. What was asked with it has some time left.
     pub(super) fn siblings_call_over(&mut self, call: &EnvelopeId, now: Instant) {
-        if self.siblings.calls.remove(call).is_none() {
-            return;
-        }
-        let is_of = |doubt: &Doubt| doubt.call.as_ref() == Some(call);
-        let doubts = self.siblings.doubts.iter().filter(|(_, doubt)| is_of(doubt)).map(|(number, _)| *number);
-        for number in doubts.collect::<Vec<_>>() {
-            self.after(CONFIDENCE, Due::Doubt(number), now);
+        let Some(Theirs { callee, .. }) = self.siblings.calls.remove(call) else { return };
+        let doubts = self.siblings.doubts.iter().filter(|(_, doubt)| doubt.is_about(call, &callee));
+        for number in doubts.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.doubt_later(number, now);
         }
     }
 
     /// Nobody has answered a question.
     pub(super) fn doubt_due(&mut self, number: u64, now: Instant) {
-        let Some(doubt) = self.siblings.doubts.remove(&number) else { return };
-        // A question has no deadline while its call is open.
-        if doubt.call.as_ref().is_some_and(|call| self.siblings.calls.get(call) == Some(&doubt.from)) {
-            self.siblings.doubts.insert(number, doubt);
-            return self.after(CONFIDENCE, Due::Doubt(number), now);
+        let Some(doubt) = self.siblings.doubts.get(&number) else { return };
+        // It has no other deadline while its call is open.
+        if now < doubt.until && self.siblings.is_open(doubt) {
+            return self.doubt_later(number, now);
         }
-        // Whoever called it is not there any more.
-        self.siblings.called.remove(&doubt.from);
+        let Some(doubt) = self.siblings.doubts.remove(&number) else { return };
         let error = self.not_called();
         self.reply(&doubt.from, &doubt.envelope, &doubt.id, &Err(error), now);
     }

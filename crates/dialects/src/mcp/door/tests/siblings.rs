@@ -196,41 +196,56 @@ fn alone() -> Play {
     Play::introduced(Scope::Room, "bob carol", "2025-06-18", ASKABLE)
 }
 
+const REFUSED: &str = r#""error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}"#;
+
 #[test]
-fn a_question_that_names_nobodys_call_is_refused_after_a_while() {
-    let script = "bob? 1 @=other-1 roots/list\ntick 9999\nmark ten seconds\ntick 1\ntick 600000";
+fn a_question_of_a_call_from_before_this_session_is_left_to_whoever_made_it() {
+    // A person may think about it for minutes.
+    let script = "bob? 1 @=other-1 roots/list\ntick 609999\nmark given up by the other\ntick 1\ntick 3600000";
     assert_snapshot!(alone().act(script), @r#"
-    · ten seconds
+    · given up by the other
     ⇒ bob re e1 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
     "#);
     // So is one of somebody whom this session has called.
     assert_snapshot!(askable().act(script), @r#"
-    · ten seconds
+    · given up by the other
     ⇒ bob re e7 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
     "#);
     // Unless its asker does not want it answered any more.
-    assert_snapshot!(alone().act("bob? 1 @=other-1 roots/list\nbob! @- notifications/cancelled {\"requestId\":1}\ntick 600000"), @"");
-    assert_snapshot!(alone().act("bob? 1 @=other-1 roots/list\nleave bob\ntick 600000"), @"");
+    assert_snapshot!(alone().act("bob? 1 @=other-1 roots/list\nbob! @- notifications/cancelled {\"requestId\":1}\ntick 900000"), @"");
+    assert_snapshot!(alone().act("bob? 1 @=other-1 roots/list\nleave bob\ntick 900000"), @"");
+    let mut play = alone().after("bob? 1 @=other-1 roots/list\ntick 300000");
+    play.entry_to(&[id("bob")], "alice", Kind::Mcp, Some("e1"), ROOTS);
+    assert_snapshot!(play.act("tick 900000"), @"");
+}
+
+#[test]
+fn a_question_without_a_name_is_left_to_others_where_there_are_any() {
+    assert_snapshot!(alone().act("carol? 1 @- roots/list"), @r#"⇒ carol re e1 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}"#);
+    // Whom else they have called was not heard.
+    let script = "beside bob tools/list\ncarol? 1 @- roots/list\ntick 609999\nmark given up by the other\ntick 1";
+    assert_snapshot!(alone().act(script), @r#"
+    · given up by the other
+    ⇒ carol re e2 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    "#);
 }
 
 #[test]
 fn a_question_of_whom_another_session_calls_is_left_to_it() {
-    // It names the call, and has all the time there is while that is open.
-    let mut play = alone().after("beside bob tools/call");
-    play.run("bob? 1 @=e1 roots/list\ntick 3600000");
-    assert_eq!(play.told, "");
-    play.entry("bob", Kind::Mcp, Some("e1"), r#"{"jsonrpc":"2.0","id":"x","result":{}}"#);
-    assert_snapshot!(play.act("tick 609999\nmark given up by the other\ntick 1"), @r#"
-    · given up by the other
-    ⇒ bob re e2 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
-    "#);
-    // Without the name it may still be about it.
-    let play = alone().after("beside bob tools/call");
-    assert_snapshot!(play.act("bob? 1 @- roots/list\nbob? 2 @=e9 roots/list\ntick 609999\nmark given up by the other\ntick 1"), @r#"
-    · given up by the other
-    ⇒ bob re e2 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
-    ⇒ bob re e3 {"id":2,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
-    "#);
+    // It has all the time there is while the call is open that it names, or that it may be about.
+    for call in ["@=e1", "@-"] {
+        let mut play = alone().after("beside bob tools/call");
+        play.run(&format!("bob? 1 {call} roots/list\ntick 3600000"));
+        assert_eq!(play.told, "", "{call}");
+        play.entry("bob", Kind::Mcp, Some("e1"), r#"{"jsonrpc":"2.0","id":"x","result":{}}"#);
+        let told = play.act("tick 609999\nmark given up by the other\ntick 1");
+        assert_eq!(told, format!("· given up by the other\n⇒ bob re e2 {{\"id\":1,{REFUSED}\n"), "{call}");
+    }
+    // Another's call, or a subscription, is none.
+    let others = "beside carol tools/call\nbeside bob subscriptions/listen\nbob? 1 @- roots/list\nbob? 2 @=e1 roots/list\nbob? 3 @=e2 roots/list";
+    let told = alone().act(&format!("{others}\ntick 609999\nmark given up by the other\ntick 1"));
+    assert_eq!(told.lines().next(), Some("· given up by the other"));
+    assert_eq!(told.matches(REFUSED).count(), 3);
     // What the other answers is not refused.
     let mut play = alone().after("beside bob tools/call\nbob? 1 @=e1 roots/list");
     play.entry_to(&[id("bob")], "alice", Kind::Mcp, Some("e2"), ROOTS);
@@ -239,18 +254,41 @@ fn a_question_of_whom_another_session_calls_is_left_to_it() {
 }
 
 #[test]
-fn a_session_that_is_gone_is_forgotten() {
-    // Nobody answered in its name: the next question is not left to it.
-    let script = "beside bob tools/list\nbob? 1 @- roots/list\ntick 610000\nmark next\nbob? 2 @- roots/list";
+fn a_question_does_not_wait_for_ever_for_a_session_that_was_killed() {
+    for call in ["@=e1", "@-"] {
+        let mut play = alone().after("beside bob tools/call");
+        play.run(&format!("bob? 1 {call} roots/list\ntick 86399999"));
+        assert_eq!(play.told, "", "{call}");
+        assert_eq!(play.act("tick 1"), format!("⇒ bob re e2 {{\"id\":1,{REFUSED}\n"), "{call}");
+    }
+    // However many calls are made and end.
+    let mut play = alone().after("beside bob tools/call\nbob? 1 @- roots/list");
+    for _ in 0..300 {
+        play.line("beside bob tools/call");
+        let call = format!("e{}", play.said);
+        play.entry("bob", Kind::Mcp, Some(&call), r#"{"jsonrpc":"2.0","id":"x","result":{}}"#);
+        play.line("tick 300000");
+    }
+    assert_eq!(play.act(""), format!("⇒ bob re e2 {{\"id\":1,{REFUSED}\n"));
+}
+
+#[test]
+fn of_many_calls_of_others_the_newest_are_remembered() {
+    let mut play = alone();
+    for _ in 0..1025 {
+        play.line("beside bob tools/call");
+    }
+    play.run("bob? 1 @=e1 roots/list\nbob? 2 @=e2 roots/list\nbob? 3 @=e1025 roots/list\ntick 3600000");
+    assert_eq!(play.act(""), format!("⇒ bob re e1026 {{\"id\":1,{REFUSED}\n"));
+}
+
+#[test]
+fn who_begins_anew_waits_for_no_call_of_before() {
+    let script = "beside bob tools/call\nbob? 1 @=e1 roots/list\njoin bob\nbob? 2 @=e1 roots/list\ntick 609999\nmark given up by the other\ntick 1";
     assert_snapshot!(alone().act(script), @r#"
-    ⇒ bob re e2 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
-    · next
-    ⇒ bob re e3 {"id":2,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    · given up by the other
+    ⇒ bob re e4 {"id":2,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
     "#);
-    // Whom it never called it cannot be asked by.
-    assert_snapshot!(alone().act("beside bob tools/list\ncarol? 1 @- roots/list"), @r#"⇒ carol re e2 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}"#);
-    // Who begins anew has not been called by anybody.
-    assert_snapshot!(alone().act("beside bob tools/list\njoin bob\nbob? 1 @- roots/list"), @r#"⇒ bob re e3 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}"#);
 }
 
 #[test]
