@@ -3,25 +3,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_protocol::{EnvelopeId, Members, ParticipantId, Refusal, RpcError, rpc};
+use salon_protocol::{Draft, EnvelopeId, Members, ParticipantId, Refusal, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::asks::{ELICITATION, offers};
 use super::counted::code_of;
 use super::incoming::{text_of, token_of};
-use super::kept::is_passing;
 use super::lists::Reading;
 use super::merge::Found;
 use super::modern::{self, Pause};
 use super::targets::{Target, ambiguous, completed, links, renamed_contents, unknown};
-use super::{Door, Due, Manner, Request, Scope, route, told};
+use super::{Door, Due, Manner, Request, Scope, route};
+use crate::Action;
 use crate::mcp::input::InputRequired;
 use crate::mcp::listing::Listing;
 use crate::mcp::{Era, code, downgrade, meta, upgrade};
-
-/// How long what the room did not take waits before it is said again.
-pub(super) const PAUSE: Duration = Duration::from_millis(250);
 
 /// The longest id of a participant, beyond which no name begins with one.
 const LONGEST_OWNER: usize = 128;
@@ -42,16 +39,28 @@ pub(super) struct Call {
     pub(super) manner: Arc<Manner>,
     pub(super) errand: Errand,
     pub(super) state: State,
+    /// How an errand was said, until the room has taken it.
+    pub(super) draft: Option<Box<Draft>>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum State {
     /// For a handshake, or for its time to come again.
     Waiting,
-    /// The room did not take it, and it is said again in a moment.
-    Refused(Refusal),
+    /// The room did not take it for now. It may have been stored all the same: it is said again as it was, and an answer that comes is one.
+    Refused(EnvelopeId, Era, Refusal),
     /// It was said, in an era.
     Sent(EnvelopeId, Era),
+}
+
+impl State {
+    /// What it is in the room, where it is, or may be.
+    pub(super) fn envelope(&self) -> Option<&EnvelopeId> {
+        match self {
+            Self::Waiting => None,
+            Self::Refused(envelope, ..) | Self::Sent(envelope, _) => Some(envelope),
+        }
+    }
 }
 
 /// What a request is for.
@@ -277,16 +286,16 @@ impl Door {
         if !who.is_host() && &*method != "subscriptions/listen" {
             self.after(LONGEST_SILENCE, Due::Errand(number), now);
         }
-        self.calls.insert(number, Call { to: who.clone(), method, params, manner, errand, state: State::Waiting });
+        self.calls.insert(
+            number,
+            Call { to: who.clone(), method, params, manner, errand, state: State::Waiting, draft: None },
+        );
         self.dispatch(number, now);
     }
 
     /// Says a request in the room, as soon as whom it asks knows the client.
     pub(super) fn dispatch(&mut self, number: u64, now: Instant) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        if let State::Refused(_) = call.state {
-            call.state = State::Waiting;
-        }
+        let Some(call) = self.calls.get(&number) else { return };
         let (who, manner) = (call.to.clone(), call.manner.clone());
         let Some(peer) = self.peers.get(&who) else {
             let error = self.absent(&who);
@@ -350,61 +359,27 @@ impl Door {
                 params.as_deref().filter(|_| keeps_token).and_then(|params| meta::with_progress_token(params, &id));
             rpc::request(id, &method, ours.as_deref().or(params.as_deref()))
         };
-        match self.publish(&who, None, payload, now) {
-            Ok(envelope) => {
-                if let Some(call) = self.calls.get_mut(&number) {
-                    call.state = State::Sent(envelope.clone(), era);
-                }
-                self.sent.insert(envelope, number);
-            }
+        match self.compose(&who, None, payload, now) {
+            Ok(draft) => self.say_call(number, Box::new(draft), era),
             Err(refusal) => self.fail_refused(number, &refusal, now),
         }
     }
 
-    /// The room does not take a request, and never will.
-    pub(super) fn fail_refused(&mut self, number: u64, refusal: &Refusal, now: Instant) {
-        if matches!(self.calls.get(&number), Some(Call { errand: Errand::Client(_), .. })) {
-            self.count(refusal.code);
-        }
-        let error = told(refusal);
-        match self.calls.get(&number) {
-            // That says nothing of whom it greets.
-            Some(Call { errand: Errand::Greet, .. }) => {
-                if let Some(call) = self.drop_call(number) {
-                    self.not_greeted(&call.to, &error, now);
-                }
-            }
-            _ => self.fail(number, &error, now),
-        }
-    }
-
-    /// The room did not take something.
-    pub(super) fn not_taken(&mut self, refusal: &Refusal, now: Instant) {
-        let Some(number) = refusal.regarding.as_ref().and_then(|envelope| self.sent.remove(envelope)) else { return };
+    /// Says it in an era. What may have to be said again as it was is kept.
+    pub(super) fn say_call(&mut self, number: u64, draft: Box<Draft>, era: Era) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        if is_passing(refusal) && !matches!(call.errand, Errand::Client(_)) {
-            call.state = State::Refused(refusal.clone());
-            return self.after(PAUSE, Due::Again(number), now);
-        }
-        call.state = State::Waiting;
-        self.fail_refused(number, refusal, now);
-    }
-
-    /// Makes the requests again that the room has not taken.
-    pub(super) fn ask_again(&mut self, now: Instant) {
-        let is_refused = |call: &Call| matches!(call.state, State::Refused(_));
-        let refused: Vec<u64> =
-            self.calls.iter().filter(|(_, call)| is_refused(call)).map(|(number, _)| *number).collect();
-        for number in refused {
-            self.forget_timer(Due::Again(number));
-            self.dispatch(number, now);
-        }
+        let envelope = draft.envelope().id().clone();
+        call.state = State::Sent(envelope.clone(), era);
+        call.draft = (!matches!(call.errand, Errand::Client(_))).then(|| draft.clone());
+        self.sent.insert(envelope, number);
+        let ticket = self.ticket();
+        self.actions.push_back(Action::Publish(ticket, draft));
     }
 
     /// Takes a call away.
     pub(super) fn drop_call(&mut self, number: u64) -> Option<Call> {
         let call = self.calls.remove(&number)?;
-        if let State::Sent(envelope, _) = &call.state {
+        if let Some(envelope) = call.state.envelope() {
             self.sent.remove(envelope);
         }
         for due in [Due::Errand(number), Due::Questions(number), Due::Parked(number), Due::Again(number)] {

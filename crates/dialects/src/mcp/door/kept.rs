@@ -1,16 +1,20 @@
 //! What is said in the room and must not be lost: answers, and what somebody would wait for in vain. It is kept until the room has taken
 //! it, and said again as it was, under the same id, when the room had too much to do or could store nothing for a while.
+//!
+//! What is said again counts against the client's rate, taken or not. So nothing is while the room is known to store nothing, and otherwise only the
+//! oldest is tried; the rest follows it one by one, in order, as long as it is taken.
 
-use std::collections::HashMap;
-use std::time::Instant;
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
 
 use salon_protocol::{Code, Draft, EnvelopeId, Message, ParticipantId, Refusal, RpcId, rpc};
 use serde_json::value::RawValue;
 
-use super::calls::PAUSE;
 use super::{Door, Due};
 use crate::{Action, Ticket};
 
+/// How long what the room did not take waits before it is said again.
+pub(super) const PAUSE: Duration = Duration::from_millis(250);
 /// Answers that may be on their way before no more of the room is heard.
 const MOST_ANSWERS: usize = 64;
 /// Notifications that are kept. Those of a client that says more at once are said once.
@@ -32,6 +36,8 @@ pub(super) enum Voice {
 /// Something that was said.
 #[derive(Debug)]
 struct Said {
+    /// The ticket it was first said with.
+    first: u64,
     draft: Draft,
     voice: Voice,
 }
@@ -52,12 +58,14 @@ pub(super) struct Kept {
     /// On its way, by ticket.
     sent: HashMap<u64, Said>,
     /// What the room has not taken, in the order in which it was said.
-    late: Vec<Said>,
+    late: BTreeMap<u64, Said>,
+    /// The ticket of what is being tried again, before the rest of it.
+    trial: Option<u64>,
 }
 
 impl Kept {
     fn count(&self, is_counted: impl Fn(Voice) -> bool) -> usize {
-        self.sent.values().chain(&self.late).filter(|said| is_counted(said.voice)).count()
+        self.sent.values().chain(self.late.values()).filter(|said| is_counted(said.voice)).count()
     }
 
     /// Whether more may be heard that wants an answer.
@@ -65,13 +73,14 @@ impl Kept {
         self.count(|voice| voice != Voice::Note) < MOST_ANSWERS
     }
 
-    pub(super) fn taken(&mut self, ticket: Ticket) {
-        self.sent.remove(&ticket.0);
+    /// Whether something is there that the room has not taken when it was first said.
+    pub(super) fn is_late(&self) -> bool {
+        !self.late.is_empty() || self.sent.iter().any(|(ticket, said)| *ticket != said.first)
     }
 
     /// Whether somebody is yet to hear that its handshake is over. Before that it may not be asked anything.
     pub(super) fn is_unwelcomed(&self, who: &ParticipantId) -> bool {
-        self.late.iter().any(|said| said.welcomes() == Some(who))
+        self.late.values().any(|said| said.welcomes() == Some(who))
     }
 }
 
@@ -96,7 +105,7 @@ impl Door {
             self.compose(to, Some(envelope), |_| told, now)
         });
         if let Ok(draft) = said {
-            self.say_kept(Said { draft, voice });
+            self.keep(draft, voice);
         }
     }
 
@@ -110,12 +119,17 @@ impl Door {
         now: Instant,
     ) {
         if let Ok(draft) = self.compose(to, about, |_| rpc::notification(method, params), now) {
-            self.say_kept(Said { draft, voice: Voice::Note });
+            self.keep(draft, Voice::Note);
         }
     }
 
-    fn say_kept(&mut self, said: Said) {
-        let (ticket, draft) = (self.ticket(), Box::new(said.draft.clone()));
+    fn keep(&mut self, draft: Draft, voice: Voice) {
+        let ticket = self.ticket();
+        self.say_kept(ticket, Said { first: ticket.0, draft, voice });
+    }
+
+    fn say_kept(&mut self, ticket: Ticket, said: Said) {
+        let draft = Box::new(said.draft.clone());
         self.actions.push_back(match said.voice {
             Voice::Door => Action::Reply(ticket, draft),
             Voice::Client | Voice::Note => Action::Publish(ticket, draft),
@@ -125,25 +139,59 @@ impl Door {
         }
     }
 
+    /// The room took something. What waits for that goes on.
+    pub(super) fn kept_taken(&mut self, ticket: Ticket, now: Instant) {
+        self.kept.sent.remove(&ticket.0);
+        if self.kept.trial.take_if(|trial| *trial == ticket.0).is_some() {
+            self.say_oldest(now);
+        }
+    }
+
     /// The room did not take something; whether it was something that is kept. What it will not take later either nobody waits for any more.
     pub(super) fn kept_not_taken(&mut self, ticket: Ticket, refusal: &Refusal, now: Instant) -> bool {
+        let was_trial = self.kept.trial.take_if(|trial| *trial == ticket.0).is_some();
         let Some(said) = self.kept.sent.remove(&ticket.0) else { return false };
         if is_passing(refusal) {
-            if self.kept.late.is_empty() {
-                self.after(PAUSE, Due::Late, now);
-            }
-            self.kept.late.push(said);
+            self.kept.late.insert(said.first, said);
+            self.wait_to_say(now);
+        } else if was_trial {
+            self.say_oldest(now);
         }
         true
     }
 
-    /// Says again what the room has not taken.
+    fn wait_to_say(&mut self, now: Instant) {
+        if !self.is_out && self.kept.trial.is_none() && !self.timers.has(Due::Late) {
+            self.after(PAUSE, Due::Late, now);
+        }
+    }
+
+    /// Tries the oldest of what the room has not taken.
+    pub(super) fn say_oldest(&mut self, now: Instant) {
+        if self.is_out || self.kept.trial.is_some() {
+            return;
+        }
+        self.forget_timer(Due::Late);
+        if let Some((_, said)) = self.kept.late.pop_first() {
+            let welcomed = said.welcomes().cloned();
+            let ticket = self.ticket();
+            self.kept.trial = Some(ticket.0);
+            self.say_kept(ticket, said);
+            if let Some(who) = welcomed {
+                self.acquainted(&who, now);
+            }
+        }
+    }
+
+    /// Says all of it again.
     pub(super) fn say_again(&mut self, now: Instant) {
         self.forget_timer(Due::Late);
+        self.kept.trial = None;
         let late = std::mem::take(&mut self.kept.late);
-        let welcomed: Vec<_> = late.iter().filter_map(|said| said.welcomes().cloned()).collect();
-        for said in late {
-            self.say_kept(said);
+        let welcomed: Vec<_> = late.values().filter_map(|said| said.welcomes().cloned()).collect();
+        for said in late.into_values() {
+            let ticket = self.ticket();
+            self.say_kept(ticket, said);
         }
         for who in welcomed {
             self.acquainted(&who, now);

@@ -22,6 +22,7 @@ mod news;
 pub(super) mod outlets;
 mod parting;
 mod peers;
+mod refused;
 pub(super) mod route;
 mod siblings;
 mod targets;
@@ -68,6 +69,9 @@ const SLOW: Duration = Duration::from_secs(5);
 
 /// How long a session may be silent whose client listened and hung up.
 const ABANDONED: Duration = Duration::from_secs(300);
+
+/// How long its end waits for what the room has not taken.
+const LINGER: Duration = Duration::from_secs(120);
 
 /// What a client sees as its server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -173,7 +177,7 @@ enum Due {
     Questions(u64),
     /// A client has not come back with answers.
     Parked(u64),
-    /// Something that the room did not take is tried again.
+    /// Something is asked again, after a pause.
     Again(u64),
     /// A question that belongs to no call has been open for long.
     Ask(u64),
@@ -185,6 +189,8 @@ enum Due {
     Listen(u64),
     /// What the room did not take is said again.
     Late,
+    /// A request that the room did not take is made again.
+    Refused,
     /// Nothing has been heard for long.
     Idle,
 }
@@ -219,6 +225,8 @@ pub struct Door {
     sent: HashMap<EnvelopeId, u64>,
     asks: BTreeMap<u64, Ask>,
     kept: Kept,
+    /// Whether the room is known to store nothing for now.
+    is_out: bool,
     listens: BTreeMap<u64, Listening>,
     subscriptions: BTreeSet<(ParticipantId, String)>,
     changed: BTreeSet<&'static str>,
@@ -263,6 +271,7 @@ impl Door {
             sent: HashMap::new(),
             asks: BTreeMap::new(),
             kept: Kept::default(),
+            is_out: false,
             listens: BTreeMap::new(),
             subscriptions: BTreeSet::new(),
             changed: BTreeSet::new(),
@@ -412,7 +421,9 @@ impl Door {
         }
         let busy = self.outlets.attended() || self.open_requests() > 0;
         let due = if busy { now + idle } else { self.heard + idle };
-        if due <= now {
+        if due <= now && now < due + LINGER && self.kept.is_late() {
+            self.after(kept::PAUSE, Due::Idle, now);
+        } else if due <= now {
             self.close("nothing was said for long", CloseReason::Bye, now);
         } else {
             self.timers.set(Due::Idle, due);
@@ -437,7 +448,10 @@ impl Dialect for Door {
                 self.seated(now);
             }
             Event::NotJoined(refusal) => self.not_seated(&refusal),
-            Event::Accepted { ticket, .. } => self.kept.taken(ticket),
+            Event::Accepted { ticket, entry, .. } => {
+                self.kept_taken(ticket, now);
+                self.taken(entry.envelope.id(), now);
+            }
             Event::Refused { ticket, refusal } => {
                 if !self.kept_not_taken(ticket, &refusal, now) {
                     self.not_taken(&refusal, now);
@@ -451,12 +465,18 @@ impl Dialect for Door {
                     self.fail(number, &error.with_data(&json!({ "code": Code::RecipientNotFound })), now);
                 }
             }
-            Event::Outage => self.tell_outage(LogLevel::Warning, OUTAGE),
+            Event::Outage => {
+                self.is_out = true;
+                self.forget_timer(Due::Late);
+                self.forget_timer(Due::Refused);
+                self.tell_outage(LogLevel::Warning, OUTAGE);
+            }
             Event::Recovered => {
+                self.is_out = false;
                 self.tell_outage(LogLevel::Notice, READY);
                 self.forgive();
                 self.say_again(now);
-                self.ask_again(now);
+                self.ask_again();
             }
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
             Event::Consulted { who, listing, items } => self.consulted(&who, listing, items, now),
@@ -509,7 +529,8 @@ impl Dialect for Door {
                 Due::Doubt(number) => self.doubt_due(number, now),
                 Due::Changed => self.tell_changes(),
                 Due::Listen(number) => self.acknowledge(number),
-                Due::Late => self.say_again(now),
+                Due::Late => self.say_oldest(now),
+                Due::Refused => self.ask_oldest(now),
                 Due::Idle => self.idle(now),
             }
         }

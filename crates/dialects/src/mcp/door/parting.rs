@@ -42,7 +42,7 @@ impl Door {
         let reason = to_raw_value("the session of the client has ended").ok();
         // What the door asked for its own sake is answered soon, or was to be.
         let lasts = |errand: &Errand| matches!(errand, Errand::Client(_) | Errand::Listen(_));
-        let is_open = |state: &State| matches!(state, State::Sent(envelope, _) if self.sent.contains_key(envelope));
+        let is_open = |state: &State| state.envelope().is_some_and(|envelope| self.sent.contains_key(envelope));
         let open = self.calls.iter().filter(|(_, call)| lasts(&call.errand) && is_open(&call.state));
         for number in open.map(|(number, _)| *number).collect::<Vec<_>>() {
             self.withdraw_from(number, reason.as_deref(), now);

@@ -237,6 +237,7 @@ impl Door {
             manner: manner.clone(),
             errand,
             state: State::Waiting,
+            draft: None,
         };
         self.calls.insert(number, call);
         self.after(LONGEST_ERRAND, Due::Errand(number), now);
@@ -408,7 +409,8 @@ impl Door {
     /// Somebody has been silent for too long: nothing is expected of it any more.
     pub(super) fn errand_due(&mut self, number: u64, now: Instant) {
         let Some(call) = self.calls.get(&number) else { return };
-        if let State::Refused(refusal) = &call.state {
+        // A subscription lasts, and is made again until the room takes it.
+        if let (State::Refused(_, _, refusal), false) = (&call.state, matches!(call.errand, Errand::Listen(_))) {
             let refusal = refusal.clone();
             return self.fail_refused(number, &refusal, now);
         }
@@ -431,8 +433,8 @@ impl Door {
     /// Asks again after a while what somebody has answered for now.
     pub(super) fn hold_off(&mut self, number: u64, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        if let State::Sent(envelope, _) = std::mem::replace(&mut call.state, State::Waiting) {
-            self.sent.remove(&envelope);
+        if let Some(envelope) = std::mem::replace(&mut call.state, State::Waiting).envelope() {
+            self.sent.remove(envelope);
         }
         self.after(PEACE, Due::Again(number), now);
     }

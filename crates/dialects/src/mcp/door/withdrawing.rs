@@ -6,7 +6,7 @@ use salon_protocol::Members;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::calls::{Call, Errand, State};
+use super::calls::{Call, Errand};
 use super::outlets::Channel;
 use super::{Door, Due, Request};
 use crate::mcp::same_id;
@@ -67,7 +67,8 @@ impl Door {
 
     /// Tells whom a call asked that nobody waits for it any more.
     pub(super) fn withdraw_from(&mut self, number: u64, reason: Option<&RawValue>, now: Instant) {
-        let Some(Call { to, state: State::Sent(envelope, _), .. }) = self.calls.get(&number) else { return };
+        let Some(Call { to, state, .. }) = self.calls.get(&number) else { return };
+        let Some(envelope) = state.envelope() else { return };
         let (to, envelope) = (to.clone(), envelope.clone());
         let mut params = Members::default();
         params.set("requestId", envelope.as_str());

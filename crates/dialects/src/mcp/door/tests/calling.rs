@@ -204,11 +204,11 @@ fn what_the_door_asks_for_itself_is_tried_again_when_the_room_has_had_too_much()
     assert_snapshot!(play.act(&script), @r#"
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{},"elicitation":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}}}
     · almost
-    ⇒ bob {"id":"s-2","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{},"elicitation":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}}}
+    ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{},"elicitation":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}}}
     ⇒ bob {"method":"notifications/initialized"}
-    ⇒ bob {"id":"s-4","method":"tools/call","params":{"name":"t"}}
-    ⇒ bob {"id":"s-5","method":"tools/list"}
-    ⇒ bob {"id":"s-6","method":"tools/list"}
+    ⇒ bob {"id":"s-3","method":"tools/call","params":{"name":"t"}}
+    ⇒ bob {"id":"s-4","method":"tools/list"}
+    ⇒ bob {"id":"s-4","method":"tools/list"}
     ← {"id":2,"result":{"tools":[{"name":"bob__t"}]}}
     "#);
 }

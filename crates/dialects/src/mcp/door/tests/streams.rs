@@ -211,6 +211,22 @@ fn who_listened_and_hung_up_is_not_waited_for_long() {
 }
 
 #[test]
+fn what_is_still_to_be_said_is_said_before_an_idle_session_ends() {
+    let play = || http("2025-06-18").after("bob? 1 @- ping\noutage\nrefuse-last closing\ntick 300000");
+    assert_snapshot!(play().act("tick 60000\nmark back\nrecovered\nrefuse-last rate_limited\ntick 250\naccept s-4\ntick 250"), @r#"
+    · back
+    ⇒ bob re e3 {"id":1,"result":{}}
+    ⇒ bob re e3 {"id":1,"result":{}}
+    close bye
+    "#);
+    // But not for ever.
+    assert_snapshot!(play().act("tick 119999\nmark long\ntick 1"), @r#"
+    · long
+    close bye
+    "#);
+}
+
+#[test]
 fn every_stream_is_finished_when_the_session_ends() {
     let script = r#"
         3 call 1 tools/call {"name":"bob__t"}
