@@ -161,7 +161,7 @@ impl Door {
     }
 
     fn wait_to_say(&mut self, now: Instant) {
-        if !self.is_out && self.kept.trial.is_none() && !self.timers.has(Due::Late) {
+        if self.kept.trial.is_none() && !self.timers.has(Due::Late) {
             self.after(PAUSE, Due::Late, now);
         }
     }

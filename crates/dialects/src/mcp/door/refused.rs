@@ -68,7 +68,7 @@ impl Door {
     }
 
     fn wait_to_ask(&mut self, now: Instant) {
-        if !self.is_out && !self.timers.has(Due::Refused) {
+        if !self.timers.has(Due::Refused) {
             self.after(PAUSE, Due::Refused, now);
         }
     }
