@@ -5,8 +5,10 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The error codes of MCP that are said here, beside those of JSON-RPC.
+/// The error codes that are said here beside those of JSON-RPC: those of MCP, and one of ours.
 pub mod code {
+    /// Ours: whom it asked is not there, or not any more, or the room does not take it.
+    pub const GONE: i64 = -32000;
     /// Modern, HTTP: headers and body differ, or a header is missing.
     pub const HEADER_MISMATCH: i64 = -32020;
     /// Modern: the request needs something its client cannot be asked for.

@@ -13,7 +13,7 @@ use super::calls::{Call, Errand, LONGEST_SILENCE, State, read_error};
 use super::incoming::{text_of, token_of};
 use super::kept::Voice;
 use super::outlets::Channel;
-use super::{Door, Due};
+use super::{Door, Due, route};
 use crate::mcp::input::{self, InputRequired, Put, Question};
 use crate::mcp::{Era, Head, Revision, meta};
 
@@ -23,9 +23,6 @@ pub(super) const MOST_ASKS_EACH: usize = 16;
 /// How often a modern participant may ask back during one call, and how much at once.
 const MOST_ROUNDS: u32 = 10;
 const MOST_QUESTIONS: usize = 32;
-
-/// How much of what a participant said is said to the client in an error.
-const LONGEST_ECHO: usize = 100;
 
 /// What a client can be asked.
 const SAMPLING: &str = "sampling/createMessage";
@@ -415,7 +412,7 @@ impl Door {
         // What a person would be asked can be declined for them; for the rest there is no answer but theirs.
         let is_vain = |question: &Question| !is_asked(question) && question.method != ELICITATION;
         if let Some((_, question)) = wanted.questions.iter().find(|(_, question)| is_vain(question)) {
-            let method: String = question.method.chars().take(LONGEST_ECHO).collect();
+            let method = route::echo(&question.method);
             let told = format!("`{who}` cannot go on without `{method}`, which the client does not offer");
             return self.fail(number, &RpcError::internal(told), now);
         }

@@ -45,7 +45,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::handshake::Hello;
 use super::listing::Listing;
-use super::{Era, Revision};
+use super::{Era, Revision, code};
 use crate::{Action, Dialect, Event, Frame, Introduction, Opening, Post, Stamps, StreamId, Ticket};
 use asks::Ask;
 use calls::{Call, Errand};
@@ -467,8 +467,6 @@ impl Dialect for Door {
             }
             Event::Outage => {
                 self.is_out = true;
-                self.forget_timer(Due::Late);
-                self.forget_timer(Due::Refused);
                 self.tell_outage(LogLevel::Warning, OUTAGE);
             }
             Event::Recovered => {
@@ -556,12 +554,6 @@ impl Dialect for Door {
     fn ready(&self) -> bool {
         self.kept.has_room()
     }
-}
-
-/// Error codes of ours beside those of JSON-RPC and MCP.
-mod code {
-    /// Whom it asked is not there, or not any more.
-    pub(super) const GONE: i64 = -32000;
 }
 
 /// A room's no, as a JSON-RPC error.

@@ -10,8 +10,9 @@ use salon_protocol::{CloseReason, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
+use super::Door;
 use super::calls::{Errand, State};
-use super::{Door, code};
+use crate::mcp::code;
 
 impl Door {
     /// Answers everything that is open, and ends the session.

@@ -10,10 +10,10 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::calls::{Call, Errand, LONGEST_SILENCE, State};
 use super::lists::{List, Lists};
-use super::{Door, Due, Manner, Scope, code};
+use super::{Door, Due, Manner, Scope};
 use crate::mcp::handshake::{Hello, Server, Unfit};
 use crate::mcp::listing::Listing;
-use crate::mcp::{Era, Revision};
+use crate::mcp::{Era, Revision, code};
 
 /// How long somebody who was asked by the door itself may take before nothing is expected of it.
 const LONGEST_ERRAND: Duration = Duration::from_secs(120);

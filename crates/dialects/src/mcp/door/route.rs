@@ -10,7 +10,7 @@ use crate::mcp::{Head, Revision, code, headers, meta};
 
 const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;
-/// How much of what a client said is said back to it.
+/// How much of what somebody said is said in an error.
 const LONGEST_ECHO: usize = 100;
 
 /// Where a POST belongs.
@@ -155,7 +155,8 @@ impl Wrong {
     }
 }
 
-fn echo(text: &str) -> String {
+/// The beginning of what somebody said, for an error.
+pub(super) fn echo(text: &str) -> String {
     text.chars().take(LONGEST_ECHO).collect()
 }
 

@@ -15,15 +15,13 @@ use serde_json::value::RawValue;
 use super::CANCELLED;
 use super::words::{self, Declared, raw};
 use crate::mcp::listing::{self, Item, Listing};
-use crate::mcp::{Head, same_id};
+use crate::mcp::{Head, code, same_id};
 
 /// How long a list may be that is answered whole.
 const MOST_PAGES: usize = 1024;
 const MOST_BYTES: usize = 32 << 20;
 
 const INVALID_REQUEST: i64 = -32600;
-/// There is nobody to answer any more.
-const GONE: i64 = -32000;
 
 /// What is to be done with a message.
 #[derive(Debug)]
@@ -185,7 +183,7 @@ impl<R: Clone> Client<R> {
     pub(super) fn give_up(&mut self, why: &str) {
         for asked in std::mem::take(&mut self.open).into_values() {
             if let Asked::Client { id, at, .. } = asked {
-                self.refuse(&id, at, &RpcError::new(GONE, why));
+                self.refuse(&id, at, &RpcError::new(code::GONE, why));
             }
         }
     }
