@@ -1,8 +1,10 @@
 //! What the door says to others of its own accord, in the client's name: that a handshake is done, and that nobody waits for an answer.
 //!
-//! Invariant: none is lost because the room had too much to do, or could store nothing for a while. How many wait is bounded: whoever has
-//! as many of them and of open requests as may be makes no more requests.
+//! Invariants: while the session lasts, none is lost because the room had too much to do, or could store nothing for a while; what it has
+//! not taken by the end is. Saying them again spends the client's rate, so that one at a time is, the oldest first, and none during an
+//! outage. How many there are is bounded: whoever has as many of them and of open requests as may be makes no more requests.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use salon_protocol::{Code, EnvelopeId, ParticipantId, Refusal, Timestamp};
@@ -14,6 +16,8 @@ use super::{Due, Machine, Purpose};
 /// Something said to somebody that is answered by nobody.
 #[derive(Debug, Clone)]
 pub(super) struct Aside {
+    /// Its place among the others.
+    place: u64,
     /// Kept when it is said again: the room may have taken it and not have said so.
     stamp: (String, Timestamp),
     to: ParticipantId,
@@ -21,8 +25,27 @@ pub(super) struct Aside {
     payload: Box<RawValue>,
 }
 
+/// Those that the room has not taken.
+#[derive(Debug, Default)]
+pub(super) struct Asides {
+    /// Those that are to be said, by their places.
+    unsaid: BTreeMap<u64, Aside>,
+    /// How many are on their way into the room.
+    saying: usize,
+    /// How many there have been.
+    told: u64,
+    /// Whether nothing is said again before its time has come.
+    is_resting: bool,
+}
+
+impl Asides {
+    pub(super) fn len(&self) -> usize {
+        self.unsaid.len() + self.saying
+    }
+}
+
 impl Machine {
-    /// Says something of the door's own to somebody.
+    /// Says something of the door's own to somebody, behind what waits to be said.
     pub(super) fn tell(
         &mut self,
         to: &ParticipantId,
@@ -31,30 +54,67 @@ impl Machine {
         now: Instant,
     ) {
         let stamp = self.stamps.next(now);
-        self.say_aside(Aside { stamp, to: to.clone(), about: about.cloned(), payload });
+        let place = self.asides.told;
+        self.asides.told += 1;
+        let aside = Aside { place, stamp, to: to.clone(), about: about.cloned(), payload };
+        if self.is_out || !self.asides.unsaid.is_empty() {
+            self.asides.unsaid.insert(place, aside);
+        } else {
+            self.say_aside(aside);
+        }
     }
 
     fn say_aside(&mut self, aside: Aside) {
-        let Aside { stamp: (id, ts), to, about, payload } = aside.clone();
+        let Aside { stamp: (id, ts), to, about, payload, .. } = aside.clone();
         let purpose = Purpose::Aside(Box::new(aside));
         // What it says is short, unless the limit is shorter still.
-        let _ = self.publish((&id, ts), std::slice::from_ref(&to), about.as_ref(), payload, purpose);
+        if self.publish((&id, ts), std::slice::from_ref(&to), about.as_ref(), payload, purpose).is_ok() {
+            self.asides.saying += 1;
+        }
+    }
+
+    /// The room has taken one, and may take the next.
+    pub(super) fn said(&mut self) {
+        self.asides.saying -= 1;
+        self.say_next();
     }
 
     /// The room does not take it. Where it has too much to do, or can store nothing for now, it is said again in a while; otherwise
     /// nobody is there to hear it.
     pub(super) fn not_said(&mut self, aside: Aside, refusal: &Refusal, now: Instant) {
+        self.asides.saying -= 1;
         if matches!(refusal.code, Code::RateLimited | Code::Closing) {
-            if self.unsaid.is_empty() {
+            self.asides.unsaid.insert(aside.place, aside);
+            if !self.is_out && !self.asides.is_resting {
+                self.asides.is_resting = true;
                 self.timers.insert((now + PAUSE, Due::Asides));
             }
-            self.unsaid.push(aside);
         }
+        self.say_next();
     }
 
     pub(super) fn say_again(&mut self) {
-        for aside in std::mem::take(&mut self.unsaid) {
+        self.asides.is_resting = false;
+        self.say_next();
+    }
+
+    /// Says the oldest again; the others follow as they are taken.
+    fn say_next(&mut self) {
+        while !self.is_out && !self.asides.is_resting && self.asides.saying == 0 {
+            let Some((_, aside)) = self.asides.unsaid.pop_first() else { return };
             self.say_aside(aside);
+        }
+    }
+
+    /// Nothing can be stored, or something can be again. What the room did not take waits for that, and is then said.
+    pub(super) fn outage(&mut self, is_out: bool, now: Instant) {
+        self.is_out = is_out;
+        self.tell_outage(!is_out, now);
+        if is_out {
+            self.timers.retain(|(_, due)| !matches!(due, Due::Asides | Due::Replies));
+        } else {
+            self.reply_again();
+            self.say_again();
         }
     }
 }

@@ -155,7 +155,7 @@ impl Machine {
             return Err(Refusal::new(Code::IdConflict, "a request with this `messageId` is open already"));
         }
         // Those that were taken back count until that has been said.
-        if self.calls.len() + self.unsaid.len() >= MOST_CALLS {
+        if self.calls.len() + self.asides.len() >= MOST_CALLS {
             let told = format!("{MOST_CALLS} requests of yours are open already; wait for an answer");
             return Err(Refusal::new(Code::RateLimited, told));
         }

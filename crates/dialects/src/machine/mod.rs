@@ -33,7 +33,7 @@ use salon_protocol::{
 use serde_json::value::RawValue;
 
 use crate::{Action, Dialect, Event, Frame, Listen, Opening, Stamps, StreamId, Ticket};
-use asides::Aside;
+use asides::{Aside, Asides};
 use calls::{Call, Peer};
 use message::{Kind, Spoken, malformed};
 use registering::{Allowance, Registered};
@@ -150,8 +150,10 @@ pub struct Machine {
     /// Replies that are on their way into the room, and those it had too much to take.
     replying: usize,
     late: Vec<Reply>,
-    /// What else the room did not take.
-    unsaid: Vec<Aside>,
+    /// What else the room has not taken.
+    asides: Asides,
+    /// Whether nothing can be stored for now.
+    is_out: bool,
     /// The last requests that changed what is registered.
     changed: VecDeque<EnvelopeId>,
     published: HashMap<u64, Purpose>,
@@ -185,7 +187,8 @@ impl Machine {
             judged: VecDeque::new(),
             replying: 0,
             late: Vec::new(),
-            unsaid: Vec::new(),
+            asides: Asides::default(),
+            is_out: false,
             changed: VecDeque::new(),
             published: HashMap::new(),
             streams: Streams::new(tag),
@@ -290,7 +293,8 @@ impl Machine {
             Some(Purpose::Call(id)) if repeated => self.fail(&id, &sent_before(), now),
             Some(Purpose::Registered(registered)) => self.registered(*registered, now),
             Some(Purpose::Reply(_)) => self.replying -= 1,
-            Some(Purpose::Call(_) | Purpose::Greeting(_) | Purpose::Aside(_)) | None => {}
+            Some(Purpose::Aside(_)) => self.said(),
+            Some(Purpose::Call(_) | Purpose::Greeting(_)) | None => {}
         }
     }
 
@@ -389,7 +393,7 @@ impl Machine {
     fn idle(&mut self, now: Instant) {
         let Some(idle) = self.options.idle else { return };
         // What is still to be said is said before.
-        let due = if self.streams.attended() || !self.unsaid.is_empty() { now + idle } else { self.heard + idle };
+        let due = if self.streams.attended() || self.asides.len() > 0 { now + idle } else { self.heard + idle };
         if due <= now {
             self.end(CloseReason::Bye, now);
         } else {
@@ -420,8 +424,8 @@ impl Dialect for Machine {
             Event::Refused { ticket, refusal } => self.not_accepted(ticket, refusal, now),
             Event::Entry(entry) => self.overhear(&entry, now),
             Event::CallFailed { request, callee, .. } => self.left_unanswered(&request, &callee, now),
-            Event::Outage => self.tell_outage(false, now),
-            Event::Recovered => self.tell_outage(true, now),
+            Event::Outage => self.outage(true, now),
+            Event::Recovered => self.outage(false, now),
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
             Event::Consulted { who, items, .. } => self.consulted(&who, items, now),
             Event::Permissions { request, granted } => self.permitted(&request, &granted, now),

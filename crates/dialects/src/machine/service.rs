@@ -154,7 +154,8 @@ impl Machine {
     /// nobody waits for it any more.
     pub(super) fn not_replied(&mut self, reply: Reply, refusal: &Refusal, now: Instant) {
         if matches!(refusal.code, Code::RateLimited | Code::Closing) {
-            if self.late.is_empty() {
+            // An outage's end is waited for instead.
+            if self.late.is_empty() && !self.is_out {
                 self.timers.insert((now + PAUSE, Due::Replies));
             }
             self.late.push(reply);

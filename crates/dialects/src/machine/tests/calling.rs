@@ -279,9 +279,10 @@ fn what_is_taken_back_and_not_told_yet_is_bounded() {
         bob: initialize
         "#,
     );
+    play.run("refuse rate_limited");
     for at in 0..256 {
         let next = at + 1;
-        play.run(&format!("refuse rate_limited\nnotification n{at}@m{at} - {{\"cancelled\":{{}}}}"));
+        play.run(&format!("notification n{at}@m{at} - {{\"cancelled\":{{}}}}"));
         play.told.clear();
         play.run(&format!("request m{next} bob {{\"tool\":{{\"id\":\"t\"}}}}"));
     }
@@ -290,6 +291,78 @@ fn what_is_taken_back_and_not_told_yet_is_bounded() {
     play.told.clear();
     play.run(r#"request last bob {"tool":{"id":"t"}}"#);
     assert!(play.told.starts_with("⇒ bob last "), "{}", play.told);
+}
+
+/// A WebSocket of alice's with open calls `m1`, `m2` and `m3`.
+fn calling() -> Play {
+    Play::seated().after(
+        r#"
+        request m1 bob {"tool":{"id":"t"}}
+        list bob {"tools":[{"name":"t"}]}
+        bob: initialize
+        request m2 bob {"tool":{"id":"t"}}
+        request m3 bob {"tool":{"id":"t"}}
+        "#,
+    )
+}
+
+/// What was taken back, in the order in which that was said.
+fn taken_back(told: &str) -> Vec<&str> {
+    let said = told.lines().filter(|line| line.contains("notifications/cancelled"));
+    said.map(|line| line.split(" re ").nth(1).unwrap().split(' ').next().unwrap()).collect()
+}
+
+/// Takes a call back.
+fn take_back(at: usize) -> String {
+    format!("notification n{at}@m{at} - {{\"cancelled\":{{}}}}\n")
+}
+
+#[test]
+fn what_is_taken_back_is_told_again_one_by_one() {
+    let mut play = calling();
+    play.run(&["hold\n", &take_back(1), &take_back(2), &take_back(3)].concat());
+    play.run("drop rate_limited\ndrop rate_limited\ndrop rate_limited");
+    play.told.clear();
+    play.run("tick 250");
+    assert_eq!(taken_back(&play.told), ["m1"], "the others wait");
+    play.run("drop rate_limited\ntick 249");
+    assert_eq!(taken_back(&play.told), ["m1"], "nor is another tried when that is refused");
+    play.run("tick 1\ntake\ntake");
+    assert_eq!(taken_back(&play.told), ["m1", "m1", "m2", "m3"]);
+    play.run("take");
+    assert_eq!(play.door.poll_timeout(), None, "nothing is left to be said");
+}
+
+#[test]
+fn nothing_is_told_again_while_nothing_can_be_stored() {
+    let [first, second, third] = [1, 2, 3].map(take_back);
+    let scripts = [
+        ["hold\n", &first, &second, "drop closing\noutage\ndrop closing\n", &third].concat(),
+        ["hold\n", &first, &second, "outage\n", &third, "drop closing\ndrop closing\n"].concat(),
+    ];
+    for script in scripts {
+        let mut play = calling();
+        play.run(&script);
+        assert_eq!(taken_back(&play.told), ["m1", "m2"]);
+        play.told.clear();
+        assert_eq!(play.door.poll_timeout(), None, "there is no use in trying");
+        play.run("tick 10000");
+        assert_eq!(taken_back(&play.told), [""; 0]);
+        play.run("recovered\ntake\ntake\ntake");
+        assert_eq!(taken_back(&play.told), ["m1", "m2", "m3"]);
+        assert_eq!(play.door.poll_timeout(), None, "nothing is left to be said");
+    }
+}
+
+#[test]
+fn a_session_lasts_until_what_it_says_is_taken() {
+    let mut play = Play::posting().after("1 request m1 bob {\"tool\":{\"id\":\"t\"}}\nseat");
+    play.run("list bob {\"tools\":[{\"name\":\"t\"}]}\nbob: initialize\nhold\nhangup 1");
+    assert_eq!(taken_back(&play.told), ["m1"]);
+    play.run("tick 60000");
+    assert!(!play.told.contains("close"), "{}", play.told);
+    play.run("take\ntick 60000");
+    assert!(play.told.ends_with("close bye\n"), "{}", play.told);
 }
 
 #[test]
