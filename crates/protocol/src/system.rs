@@ -49,8 +49,7 @@ pub struct Welcome<'a> {
     limits: Bounds,
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    heartbeat_ms: Option<u64>,
+    heartbeat_ms: u64,
 }
 
 impl<'a> Welcome<'a> {
@@ -76,13 +75,13 @@ impl<'a> Welcome<'a> {
             gateway: Named { id: gateway },
             limits,
             durability,
-            heartbeat_ms: None,
+            heartbeat_ms: 0,
         }
     }
 
-    /// With the time between two heartbeats, where any are sent.
+    /// With the time between two heartbeats. Zero says that none are sent, which whoever is told nothing cannot know.
     pub fn with_heartbeat(mut self, every: Option<Duration>) -> Self {
-        self.heartbeat_ms = every.map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
+        self.heartbeat_ms = every.map_or(0, |every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
         self
     }
 }

@@ -27,6 +27,8 @@ const FIRST_PAGE = 100;
 const MOST_WAITING = 200;
 /** How many heartbeats may fail to come before the gateway is gone. */
 const MISSED = 2.5;
+/** How often they come from a gateway that does not say. */
+const USUAL_BEAT = 30_000;
 /** The longest that a timer takes. */
 const LONGEST_TIMER = 2 ** 31 - 1;
 /** How long connecting may take. */
@@ -202,7 +204,8 @@ export class Connection extends Watched {
     this.alarm(PATIENCE, 'The gateway does not answer.');
     socket.onmessage = (event) => {
       if (attempt !== this.attempt) return;
-      this.guard();
+      // Whatever comes before the welcome, that is still waited for.
+      if (this.stands) this.guard();
       if (typeof event.data === 'string') this.frame(event.data);
     };
     socket.onclose = (event) => {
@@ -291,7 +294,7 @@ export class Connection extends Watched {
       this.lost(new Refused('unauthorized', 'This browser is signed in as somebody else now.'));
       return;
     }
-    const beat = envelope.payload.heartbeat_ms;
+    const beat = envelope.payload.heartbeat_ms ?? USUAL_BEAT;
     this.silence = beat > 0 ? Math.min(beat * MISSED, LONGEST_TIMER) : null;
     this.guard();
     const recent = readList(envelope.raw, ['payload', 'history', 'recent'], room.topic);

@@ -329,6 +329,25 @@ test('a silent gateway is given up', async () => {
   assert.equal(socket.closed, true);
 });
 
+test('a gateway that does not welcome is given up, whatever else it says', async () => {
+  const world = new World();
+  const connection = new Connection({ room: new RoomModel({ topic: 'room:t', me: 'alice' }), gateway: world.gateway, platform: world.platform });
+  connection.open();
+  await settled();
+  world.say(chat('early'));
+  await world.ring();
+  assert.equal(world.now, 15_000);
+  assert.equal(connection.state.name, 'waiting');
+  await world.ring();
+  world.welcome([], undefined, { heartbeat_ms: 0 });
+  await world.drop();
+  await world.ring();
+  const began = world.now;
+  world.say(chat('early again'));
+  await world.ring();
+  assert.equal(world.now, began + 15_000, 'also where the last connection could be silent for ever');
+});
+
 test('how long a gateway may be silent, its heartbeat says', async () => {
   const { world, connection } = await entered();
   const when = () => [...world.timers.values()].map((timer) => timer.at - world.now);
@@ -340,6 +359,8 @@ test('how long a gateway may be silent, its heartbeat says', async () => {
   world.welcome([], undefined, { heartbeat_ms: 2 ** 40 });
   assert.deepEqual(when(), [2 ** 31 - 1], 'a longer timer would ring at once');
   world.welcome([], undefined, {});
+  assert.deepEqual(when(), [75_000], 'an older gateway sends heartbeats and does not say so');
+  world.welcome([], undefined, { heartbeat_ms: 0 });
   world.say(chat('quiet'));
   assert.deepEqual(when(), [], 'one that sends no heartbeats may be silent for ever');
   assert.equal(connection.state.name, 'live');
