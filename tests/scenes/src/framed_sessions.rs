@@ -3,7 +3,7 @@
 use libtest_mimic::Trial;
 use salon_testkit::framed::{Framed, Reply, header};
 use salon_testkit::http::Call;
-use salon_testkit::{Engine, Failure, Gateway, Options, Socket, Token};
+use salon_testkit::{Engine, Failure, Gateway, Options, Socket, Token, within};
 use serde_json::{Value, json};
 
 use crate::room::{join, next};
@@ -246,14 +246,17 @@ async fn too_many(engine: Engine) -> Result<(), Failure> {
     let reply = line.ask("c3", "CONNECT", &body).await?;
     expect((reply.code(), &reply.json()["code"]), (429, &json!("rate_limited")))?;
     line.ask("d2", "DISCONNECT", &json!({"sessionId": session})).await?;
-    // The place is free once the session has gone, which may take a moment.
-    for _ in 0..100 {
-        if line.ask("c4", "CONNECT", &body).await?.code() == 200 {
-            drop(line);
-            return gateway.stop().await;
-        }
+    within("the place to be free", connects(&mut line, &body)).await??;
+    drop(line);
+    gateway.stop().await
+}
+
+/// Connects as soon as there is a place: it is free once the session that had it has gone, which may take a moment.
+async fn connects(line: &mut Framed, body: &Value) -> Result<(), Failure> {
+    while line.ask("again", "CONNECT", body).await?.code() != 200 {
+        tokio::task::yield_now().await;
     }
-    Err("the place was not given free".into())
+    Ok(())
 }
 
 /// Only sessions that have not ended count.
@@ -274,14 +277,9 @@ async fn too_many_over_one(engine: Engine) -> Result<(), Failure> {
     let refused = line.ask("c64", "CONNECT", &last).await?;
     expect((refused.code(), &refused.json()["code"]), (429, &json!("rate_limited")))?;
     line.ask("d0", "DISCONNECT", &json!({"sessionId": first})).await?;
-    // Its place is free once the session has gone, which may take a moment.
-    for _ in 0..100 {
-        if line.ask("c64", "CONNECT", &last).await?.code() == 200 {
-            drop(line);
-            return gateway.stop().await;
-        }
-    }
-    Err("the place was not given free".into())
+    within("its place to be free", connects(&mut line, &last)).await??;
+    drop(line);
+    gateway.stop().await
 }
 
 async fn full_room(engine: Engine) -> Result<(), Failure> {
