@@ -1,8 +1,8 @@
 //! The sessions over HTTP: one for all that a participant sends and hears in a topic.
 //!
 //! Invariants: nobody reaches a session with another's token. A session that is used with several tokens may do what all of them permit,
-//! and a request over HTTP what its own does. A participant is in a room once by this door: its WebSocket takes the place of its session over HTTP, and while there is one nothing
-//! begins over HTTP, so that a stream that reconnects by itself cannot throw it out.
+//! and a request over HTTP what its own does. A participant is in a room once by this door: its WebSocket takes the place of its session
+//! over HTTP, and while there is one nothing begins over HTTP, so that a stream that reconnects by itself cannot throw it out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,8 +1,9 @@
 //! The sessions of MCP over HTTP: which there are, whose they are, and how to reach them.
 //!
 //! Invariants: nobody reaches a session with another's token or at another address. One that has an id and is used with several tokens
-//! may do what all of them permit; requests without one share a session only with those whose tokens permit the same. Each counts as a connection of its participant until it is forgotten here; who may have no more makes room
-//! by ending the one that has been idle the longest.
+//! may do what all of them permit; requests without one share a session only with those whose tokens permit the same. Each counts as a
+//! connection of its participant until it is forgotten here; who may have no more makes room by ending the one that has been idle the
+//! longest.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
