@@ -3,7 +3,7 @@
 
 use libtest_mimic::Trial;
 use salon_testkit::http::Call;
-use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
+use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token, within};
 use serde_json::{Value, json};
 
 use crate::room::{join, next};
@@ -40,7 +40,10 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
     let limited = Trial::test(format!("{}::machine::refused_too_often", engine.name()), move || {
         Ok(salon_testkit::run(too_often(engine))?)
     });
-    table.map(trial).chain([limited]).collect()
+    let streams = Trial::test(format!("{}::machine::refused_streams", engine.name()), move || {
+        Ok(salon_testkit::run(streams(engine))?)
+    });
+    table.map(trial).chain([limited, streams]).collect()
 }
 
 /// What is refused counts against the rate like what is published, by whoever sends it over HTTP.
@@ -69,7 +72,52 @@ async fn too_often(engine: Engine) -> Result<(), Failure> {
         if refused.len() < 5 || refused[..4] != [status; 4] || refused.last() != Some(&429) {
             return Err(format!("expected {status} four times and 429 in the end, came {refused:?}"));
         }
+        within("a message that is not read", paused(&gateway, &token, who, &body)).await??;
     }
+    gateway.stop().await
+}
+
+/// Whoever had too much refused is not read for a while: not even a good message, of which it is then not told which one it was.
+async fn paused(gateway: &Gateway, token: &str, who: &str, wrong: &str) -> Result<(), Failure> {
+    let post = async |body: &str| {
+        let call = Call::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
+        call.bearer(token).body(body.replace("$ME", who)).send(gateway.address()).await
+    };
+    let good = message("notification", "*", |_| {});
+    // The while may be over before the good one comes.
+    loop {
+        if post(wrong).await?.status == 429 {
+            let answer = post(&good).await?;
+            if answer.status == 429 && !answer.body.contains("requestId") {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A stream that reconnects by itself while a WebSocket has its place is refused, and is no message that counts.
+async fn streams(engine: Engine) -> Result<(), Failure> {
+    let options = Options::new(engine).set("rate-limit", "1")?.set("rate-burst", "4")?;
+    let gateway = Gateway::start(options).await?;
+    let mut alice = enter(&gateway, "alice").await?;
+    // Once it is answered it has the place.
+    alice.text("hello".to_owned()).await?;
+    about(&mut alice, None).await?;
+    let mut token = Token::new("alice");
+    token.claim("jti", "t-1")?;
+    let token = gateway.token(&token)?;
+    let mut came = Vec::new();
+    for _ in 0..20 {
+        let call = Call::new("GET", format!("/context/v1/stream?topic={TOPIC}")).header("accept", "text/event-stream");
+        came.push(call.bearer(&token).send(gateway.address()).await?.status);
+    }
+    let call = Call::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
+    let text = message("notification", "*", |_| {}).replace("$ME", "alice");
+    came.push(call.bearer(&token).body(text).send(gateway.address()).await?.status);
+    if came != [409; 21] {
+        return Err(format!("expected 409 each time, came {came:?}"));
+    }
+    drop(alice);
     gateway.stop().await
 }
 

@@ -65,6 +65,10 @@ fn a_token_in_a_message_is_in_no_room_history_log_line_or_error() {
             assert!(error.contains(r#""messageType":"error""#) && error.contains(id), "{error}");
             told.push_str(&error);
         }
+        let stream =
+            Call::new("GET", format!("/context/v1/stream?topic={TOPIC}")).header("accept", "text/event-stream");
+        let answer = stream.bearer(&alices).send(address).await.expect("an answer");
+        assert_eq!(answer.status, 409, "while there is a WebSocket there is no stream: {}", answer.body);
         alice.close().await.expect("a goodbye");
         let mut stranger = connect(address, "/context/v1/ws", None).await;
         stranger.text(message("notification", "w7", "*", json!({}), SECRET)).await.expect("sent");
@@ -93,6 +97,7 @@ fn a_token_in_a_message_is_in_no_room_history_log_line_or_error() {
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let trail = std::fs::read_to_string(home.path().join(".local/share/salon/audit.log")).expect("a trail");
         assert!(trail.contains("unauthorized"), "what was refused is kept: {trail}");
+        assert_eq!(trail.matches("id_conflict").count(), 1, "a stream too: {trail}");
         assert!(ran.stderr.contains("connected"), "there were log lines: {}", ran.stderr);
         for secret in [SECRET, &alices] {
             for (place, text) in [

@@ -125,7 +125,9 @@ impl Arrived {
         let mut asked = Asked { opening, text };
         for _ in 0..MOST_TRIES {
             let found = gateway.machine.inbox(&self.visitor, &self.place);
-            let (inbox, held) = found.map_err(|refusal| self.no(self.counted(refusal)))?;
+            // A stream that reconnects by itself is no message.
+            let counted = |refusal| if asked.text.is_some() { self.counted(refusal) } else { refusal };
+            let (inbox, held) = found.map_err(|refusal| self.refused(counted(refusal)))?;
             // A call has the id of the message that makes it.
             let _shown = request.clone().map(|request| held.show(request, &grant.permissions));
             asked = match inbox.ask(asked, self.expires).await {

@@ -139,7 +139,7 @@ impl Table {
     fn begin(&mut self, visitor: &Visitor, place: &Place) -> Result<(Inbox, Arc<Held>), Refusal> {
         let Visitor { gateway, peer, grant } = visitor;
         let ledger = gateway.ledger(grant, &place.topic, peer.ip());
-        let counted = gateway.count(grant, peer).inspect_err(|refusal| ledger.told_no(refusal.code))?;
+        let counted = gateway.count(grant, peer)?;
         Asking::note_entry(gateway, peer.ip(), grant, &place.topic);
         let (carrier, inbox) = Exchanges::new();
         let dialect = dialect(gateway, place, None, Some(IDLE));
