@@ -1,7 +1,6 @@
 //! One connection to the server, from its handshake to its end.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::outbox::once;
 use crate::switchboard::LaneId;
 use crate::upstream::{Connection, Inbound, Outbound, Received, Setup, Speech, Target, Verdict};
 
@@ -203,7 +203,7 @@ async fn write(
                     };
                     (request, request.and_then(unanswered))
                 });
-                match poll_fn(|context| Poll::Ready(send.as_mut().poll(context))).await {
+                match once(&mut send).await {
                     Poll::Pending => {
                         waiting.extend(request.map(|request| (request, abandoned)));
                         sending.push(send);

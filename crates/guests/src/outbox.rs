@@ -1,6 +1,7 @@
 //! What waits to be said in the room, in order.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -58,8 +59,8 @@ impl Outbox {
                 let outcome = room.publish(Outgoing { to, correlation, payload }).await;
                 (what, outcome)
             });
-            // Polled here once, it has its place in the queue to the gateway before the next one is made.
-            match std::future::poll_fn(|context| Poll::Ready(publishing.as_mut().poll(context))).await {
+            // Polled once, it has its place in the queue to the gateway, which has room for all that are in flight, before the next one is made.
+            match once(&mut publishing).await {
                 Poll::Pending => self.publishing.push(publishing),
                 Poll::Ready(done) => self.publishing.push(Box::pin(std::future::ready(done))),
             }
@@ -85,5 +86,73 @@ impl Outbox {
     /// Gives the room back.
     pub(crate) fn into_room(self) -> Room {
         self.room
+    }
+}
+
+/// Polls something once, also where the task has had its turn: what must keep its order cannot wait for the next turn, in which something else
+/// may come first.
+pub(crate) async fn once<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
+    tokio::task::unconstrained(poll_fn(|context| Poll::Ready(future.as_mut().poll(context)))).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use salon_client::{Client, Discovery, Event, Gateway, StaticToken};
+    use salon_protocol::TopicName;
+    use salon_testkit::{Engine, Options, Token, within};
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    /// Uses up the turn of the task that polls it.
+    async fn tire() {
+        poll_fn(|context| {
+            while pin!(tokio::task::consume_budget()).poll(context).is_ready() {}
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    fn notice(method: &str) -> Publish {
+        let payload = RawValue::from_string(format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#)).expect("JSON");
+        Publish { to: Vec::new(), correlation: None, payload, what: What::Notice }
+    }
+
+    #[tokio::test]
+    async fn what_is_said_by_a_tired_task_is_not_overtaken() {
+        let gateway = salon_testkit::Gateway::start(Options::new(Engine::Sqlite)).await.expect("a gateway");
+        let token = StaticToken::new(gateway.token(&Token::new("robo")).expect("a token"));
+        let address = Gateway::new(&format!("http://{}", gateway.address())).expect("an address");
+        let client = Client::new(address, token);
+        let topic = TopicName::new("room:a").expect("a name");
+        let entering = client.room(topic).answer_by_hand().discovery(Discovery::OnDemand);
+        let (room, mut events) = within("to enter", entering.join_listening()).await.expect("in time").expect("a room");
+
+        let mut outbox = Outbox::new(room);
+        let saying = tokio::spawn(async move {
+            outbox.push(notice("first"));
+            tire().await;
+            outbox.send().await;
+            tokio::task::yield_now().await;
+            outbox.push(notice("second"));
+            outbox.send().await;
+            while !outbox.is_empty() {
+                outbox.outcome().await.1.expect("stored");
+            }
+            outbox
+        });
+        let mut heard = Vec::new();
+        while heard.len() < 2 {
+            if let Some(Event::Envelope(envelope)) = within("what was said", events.next()).await.expect("in time")
+                && let Some(salon_protocol::Message::Notification { method }) = envelope.message()
+            {
+                heard.push(method.to_string());
+            }
+        }
+        assert_eq!(heard, ["first", "second"]);
+        let outbox = within("the outcomes", saying).await.expect("in time").expect("no panic");
+        outbox.into_room().leave().await;
     }
 }
