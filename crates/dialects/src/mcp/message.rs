@@ -55,6 +55,24 @@ impl<'a> Head<'a> {
     }
 }
 
+/// What `notifications/cancelled` takes back.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct Cancelled<'a> {
+    /// The request's id, as its sender has it.
+    #[serde(borrow, rename = "requestId")]
+    pub id: &'a RawValue,
+    /// Why, if that is said.
+    #[serde(borrow)]
+    pub reason: Option<&'a RawValue>,
+}
+
+impl<'a> Cancelled<'a> {
+    /// `None` when the parameters name no request.
+    pub fn read(params: Option<&'a RawValue>) -> Option<Self> {
+        serde_json::from_str(params?.get()).ok()
+    }
+}
+
 /// Whether two ids, as JSON, are the same, type included, however their characters are escaped.
 pub fn same_id(one: &str, other: &str) -> bool {
     let text = |raw: &str| serde_json::from_str::<String>(raw).ok();

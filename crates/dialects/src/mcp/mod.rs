@@ -21,7 +21,7 @@ use std::fmt;
 
 use salon_protocol::McpVersion;
 
-pub use message::{Head, code, same_id};
+pub use message::{Cancelled, Head, code, same_id};
 
 /// The two ways of speaking MCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

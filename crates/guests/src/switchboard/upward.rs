@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use salon_dialects::mcp::handshake::{self, Hello};
-use salon_dialects::mcp::{Era, Revision, code, headers, meta, same_id};
+use salon_dialects::mcp::{Cancelled, Era, Revision, code, headers, meta, same_id};
 use salon_protocol::{Envelope, Kind, LogLevel, Members, Message, ParticipantId, PresenceEvent, RpcError, rpc};
 use serde::Deserialize;
 use serde_json::json;
@@ -318,16 +318,9 @@ impl Switchboard {
     }
 
     fn cancelled_by_caller(&mut self, envelope: &Envelope, params: Option<&RawValue>, now: Instant) {
-        #[derive(Deserialize)]
-        struct Params<'a> {
-            #[serde(borrow, rename = "requestId")]
-            id: &'a RawValue,
-            #[serde(borrow)]
-            reason: Option<&'a RawValue>,
-        }
-        let Some(Ok(params)) = params.map(|params| serde_json::from_str::<Params<'_>>(params.get())) else { return };
+        let Some(cancelled) = Cancelled::read(params) else { return };
         let theirs =
-            |asked: &Asked| asked.reply.caller == *envelope.from() && same_id(asked.reply.id.get(), params.id.get());
+            |asked: &Asked| asked.reply.caller == *envelope.from() && same_id(asked.reply.id.get(), cancelled.id.get());
         let mut found = self.calls_where(|call| call.asked().is_some_and(theirs));
         // One caller may use an id twice at once (it sits at two places); then only the envelope tells which is meant.
         if let Some(correlation) = envelope.correlation() {
@@ -338,7 +331,7 @@ impl Switchboard {
             }
         }
         if let Some(number) = found.pop() {
-            self.cancel(number, params.reason, now);
+            self.cancel(number, cancelled.reason, now);
         }
     }
 

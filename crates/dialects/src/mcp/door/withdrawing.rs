@@ -3,27 +3,19 @@
 use std::time::Instant;
 
 use salon_protocol::Members;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::calls::{Call, Errand};
 use super::outlets::Channel;
 use super::{Door, Due, Request};
-use crate::mcp::same_id;
+use crate::mcp::{Cancelled, same_id};
 
 impl Door {
     /// The client does not want an answer any more.
     pub(super) fn client_cancelled(&mut self, params: Option<&RawValue>, now: Instant) {
-        #[derive(Deserialize)]
-        struct Params<'a> {
-            #[serde(borrow, rename = "requestId")]
-            id: &'a RawValue,
-            #[serde(borrow)]
-            reason: Option<&'a RawValue>,
-        }
-        let Some(Ok(params)) = params.map(|params| serde_json::from_str::<Params<'_>>(params.get())) else { return };
-        let named = |request: &Request| same_id(request.id.get(), params.id.get());
-        self.withdraw(named, params.reason, now);
+        let Some(cancelled) = Cancelled::read(params) else { return };
+        let named = |request: &Request| same_id(request.id.get(), cancelled.id.get());
+        self.withdraw(named, cancelled.reason, now);
     }
 
     /// The client hung up on a request; in the modern era that takes it back.
