@@ -1,6 +1,8 @@
-//! `cargo xtask tidy` and `cargo xtask fuzz`: the checks of this project that no general tool makes.
+//! The checks and tasks of this project that no general tool does: `cargo xtask <command>`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
+mod changed;
+mod features;
 mod fuzz;
 mod metadata;
 mod tidy;
@@ -10,8 +12,10 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
-  tidy [--verbose]     check the crate graph, file sizes, docs/conformance.md, links and smells
-                       (--verbose also lists files above 400 lines)
+  tidy [--verbose]     check the crate graph, unused dependencies, file sizes, docs/conformance.md, links and
+                       smells (--verbose also lists files above 400 lines)
+  features             compile each package with no features and with each feature alone
+  changed              print the packages with changed files, as arguments of cargo
   fuzz [--seconds N]   run every fuzz target for N seconds each (default 20), on the stable toolchain";
 
 fn main() -> ExitCode {
@@ -20,6 +24,8 @@ fn main() -> ExitCode {
     let outcome = match arguments.as_slice() {
         ["tidy"] => tidy::run(false),
         ["tidy", "--verbose"] => tidy::run(true),
+        ["features"] => features::run(),
+        ["changed"] => changed::run(),
         ["fuzz"] => fuzz::run(20),
         ["fuzz", "--seconds", seconds] => match seconds.parse() {
             Ok(seconds) if seconds > 0 => fuzz::run(seconds),

@@ -1,5 +1,6 @@
 //! What `cargo metadata` says of a workspace, as far as the checks need it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,6 +20,8 @@ pub(crate) struct Package {
     pub(crate) dependencies: Vec<Dependency>,
     #[serde(default)]
     pub(crate) targets: Vec<Target>,
+    #[serde(default)]
+    pub(crate) features: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -26,6 +29,9 @@ pub(crate) struct Dependency {
     pub(crate) name: String,
     /// `dev` or `build`; absent for an ordinary one.
     pub(crate) kind: Option<String>,
+    /// The name it has in code, where that is another.
+    #[serde(default)]
+    pub(crate) rename: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -7,6 +7,7 @@ mod links;
 mod size;
 mod smells;
 mod source;
+mod unused;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -91,6 +92,7 @@ pub(crate) fn run(verbose: bool) -> Result<(), String> {
     findings.extend(conformance::check(&tree));
     findings.extend(smells::check(&tree));
     findings.extend(links::check(&tree));
+    findings.extend(unused::check(&metadata, &tree));
     findings.sort();
     if verbose {
         for (path, lines) in size::long(&tree) {
