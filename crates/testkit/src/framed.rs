@@ -108,9 +108,13 @@ impl Framed {
         self.next().await?.ok_or_else(|| "the connection ended without an answer".into())
     }
 
-    /// The next answer, or the end.
+    /// The next answer, or the end. At the end this side ends too, as clients do: the gateway waits for that.
     pub async fn next(&mut self) -> Result<Option<Reply>, Failure> {
-        within("the next answer", self.read()).await?
+        let came = within("the next answer", self.read()).await??;
+        if came.is_none() {
+            let _ = self.0.shutdown().await;
+        }
+        Ok(came)
     }
 
     async fn read(&mut self) -> Result<Option<Reply>, Failure> {

@@ -130,8 +130,9 @@ impl Socket {
         loop {
             let came = self.stream.next().await;
             if let Some(Ok(Message::Close(_))) = came {
-                // The answer to a close waits for the next write; without it the gateway would wait for it.
+                // The answer to a close waits for the next write. Then this side ends too, as clients do: the gateway waits for that.
                 let _ = self.stream.flush().await;
+                let _ = self.stream.get_mut().shutdown().await;
             }
             return match came {
                 Some(Ok(Message::Text(text))) => Event::Text(text.as_str().to_owned()),
