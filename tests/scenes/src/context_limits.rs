@@ -5,22 +5,22 @@ use salon_testkit::{Engine, Failure, Gateway, Options, Socket};
 use serde_json::{Value, json};
 
 use crate::room::{envelope, join, next};
+use crate::tables::{self, Logs};
 
 const LONGEST: usize = 64 * 1024;
 
-type Shown = std::pin::Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
-type Show = fn(Engine) -> Shown;
-
 pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
-    let table: [(&str, Show); 3] = [
-        ("a value is as long as it may be and no longer", |engine| Box::pin(longest_value(engine))),
-        ("history comes in pages that lead to its end", |engine| Box::pin(long_history(engine))),
-        ("keys and resources come in pages that lead to their end", |engine| Box::pin(many_keys(engine))),
-    ];
-    let trial = |(name, show): (&str, Show)| {
-        Trial::test(format!("{}::context::{name}", engine.name()), move || Ok(salon_testkit::run(show(engine))?))
-    };
-    table.into_iter().map(trial).collect()
+    tables::trials(
+        engine,
+        "context",
+        &[
+            ("a value is as long as it may be and no longer", Logs::Every, |engine| Box::pin(longest_value(engine))),
+            ("history comes in pages that lead to its end", Logs::Every, |engine| Box::pin(long_history(engine))),
+            ("keys and resources come in pages that lead to their end", Logs::Every, |engine| {
+                Box::pin(many_keys(engine))
+            }),
+        ],
+    )
 }
 
 /// Somebody who asks the gateway, and waits for each answer.

@@ -1,10 +1,15 @@
 //! What the framed door refuses, over real connections: lengths that cannot be, frames that never end, strangers, and requests that make no
 //! sense. Each has its code, and whether the connection goes on is said of each.
 
+use std::net::SocketAddr;
+
 use libtest_mimic::Trial;
 use salon_testkit::framed::{Framed, Reply, frame, header};
 use salon_testkit::{Engine, Failure, Gateway, Options, Token};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::tables::{Case, Logs, check_all, trial};
 
 /// The message limit here, in bytes.
 const LIMIT: u32 = 4096;
@@ -29,29 +34,55 @@ struct Refused {
     then: Then,
 }
 
+impl Case for Refused {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
 pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
-    let table = [lengths(), headers(), waits(), strangers()].into_iter().flatten();
-    let mut trials: Vec<Trial> = table
-        .map(|refused| {
-            let name = format!("{}::framed::refused::{}", engine.name(), refused.name);
-            Trial::test(name, move || Ok(salon_testkit::run(refuse(engine, refused))?))
+    if !Logs::SqliteOnly.include(engine) {
+        return Vec::new();
+    }
+    let refusals: [(&str, Vec<Refused>); 4] =
+        [("lengths", lengths()), ("headers", headers()), ("waits", waits()), ("strangers", strangers())];
+    let refusals = refusals.into_iter().map(|(name, table)| {
+        trial(engine, &format!("framed::refused::{name}"), move || async move {
+            check_all(table, async || Door::open(engine).await, refuse).await?.gateway.stop().await
         })
-        .collect();
-    for entering in entering() {
-        let name = format!("{}::framed::not let in::{}", engine.name(), entering.name);
-        trials.push(Trial::test(name, move || Ok(salon_testkit::run(not_let_in(engine, entering))?)));
+    });
+    let others = [
+        trial(engine, "framed::not_let_in", move || async move {
+            check_all(entering(), async || Door::open(engine).await, not_let_in).await?.gateway.stop().await
+        }),
+        trial(engine, "framed::absurd_waits", move || async move {
+            check_all(absurd_waits(), async || Door::open(engine).await, wait_absurdly).await?.gateway.stop().await
+        }),
+        trial(engine, "framed::stalled", move || stall_all(engine)),
+    ];
+    refusals.chain(others).collect()
+}
+
+/// A gateway whose cases each bring participants of their own.
+struct Door {
+    gateway: Gateway,
+    cases: usize,
+}
+
+impl Door {
+    async fn open(engine: Engine) -> Result<Self, Failure> {
+        let options = Options::new(engine).set("max-message", &LIMIT.to_string())?.set("rate-limit", "0")?;
+        Ok(Self { gateway: Gateway::start(options).await?, cases: 0 })
     }
-    for timeout in
-        ["0.5", "30001", "9007199254740993", "99999999999999999999999999", "\"99999999999999999999999999\"", "1e400"]
-    {
-        let name = format!("{}::framed::waits::{timeout}", engine.name());
-        trials.push(Trial::test(name, move || Ok(salon_testkit::run(wait_absurdly(engine, timeout))?)));
+
+    /// A participant that nobody has been, connected to its session in a room.
+    async fn connect(&mut self, who: &str, topic: &str) -> Result<(Framed, String), Failure> {
+        self.cases += 1;
+        let who = format!("{who}-{}", self.cases);
+        let mut line = Framed::open(self.gateway.framed_address()).await?;
+        let session = line.connect(&who, topic, &self.gateway.token(&Token::new(&who))?).await?;
+        Ok((line, session))
     }
-    for (name, begun, has_header) in begun() {
-        let name = format!("{}::framed::stalled::{name}", engine.name());
-        trials.push(Trial::test(name, move || Ok(salon_testkit::run(stall(engine, begun, has_header))?)));
-    }
-    trials
 }
 
 fn refused(name: impl Into<String>, bytes: Vec<u8>, status: u64, code: &'static str, then: Then) -> Refused {
@@ -259,13 +290,6 @@ fn strangers() -> Vec<Refused> {
     table
 }
 
-async fn alice(gateway: &Gateway) -> Result<(Framed, String), Failure> {
-    let mut line = Framed::open(gateway.framed_address()).await?;
-    let token = gateway.token(&Token::new("alice"))?;
-    let session = line.connect("alice", "room:alpha", &token).await?;
-    Ok((line, session))
-}
-
 fn check(reply: &Reply, status: u64, code: &str, told: &str) -> Result<(), Failure> {
     let body = reply.json();
     let message = body["message"].as_str().unwrap_or_default();
@@ -280,29 +304,26 @@ fn check(reply: &Reply, status: u64, code: &str, told: &str) -> Result<(), Failu
     Err(format!("expected {status} {code} with {told:?}, came {} {}", reply.header, reply.body))
 }
 
-/// What goes wrong on one connection is told there, and everybody else goes on.
-async fn refuse(engine: Engine, refused: Refused) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("max-message", &LIMIT.to_string())?).await?;
-    let (mut line, session) = alice(&gateway).await?;
+/// What goes wrong on one connection is told there, and its session goes on.
+async fn refuse(door: &mut Door, refused: Refused) -> Result<(), Failure> {
+    let (mut line, session) = door.connect("alice", "room:alpha").await?;
     let bytes = replace(&refused.bytes, b"$SESSION", session.as_bytes());
     line.bytes(&bytes).await?;
     check(&line.reply().await?, refused.status, refused.code, refused.told)?;
-    let proof = json!({"sessionId": session, "payload": "still here"});
     match refused.then {
         Then::GoesOn => {}
         Then::Ends => {
             // What follows a whole frame may be another's beginning: then its length is what ends the connection.
             while line.next().await?.is_some() {}
             // The session does not end with it.
-            line = Framed::open(gateway.framed_address()).await?;
+            line = Framed::open(door.gateway.framed_address()).await?;
         }
     }
-    let reply = line.ask("proof", "SEND", &proof).await?;
+    let reply = line.ask("proof", "SEND", &json!({"sessionId": session, "payload": "still here"})).await?;
     if reply.json()["status"] != "accepted" {
         return Err(format!("the session did not go on: {}", reply.body));
     }
-    drop(line);
-    gateway.stop().await
+    Ok(())
 }
 
 /// The bytes with a mark replaced, and the body's length with it.
@@ -318,6 +339,12 @@ struct Entering {
     body: fn(&Gateway) -> Result<Value, Failure>,
     status: u64,
     code: &'static str,
+}
+
+impl Case for Entering {
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
 }
 
 /// A token with some claims set.
@@ -363,10 +390,9 @@ fn entering() -> Vec<Entering> {
     ]
 }
 
-async fn not_let_in(engine: Engine, entering: Entering) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
+async fn not_let_in(Door { gateway, .. }: &mut Door, entering: Entering) -> Result<(), Failure> {
     let mut line = Framed::open(gateway.framed_address()).await?;
-    let body = (entering.body)(&gateway)?;
+    let body = (entering.body)(gateway)?;
     let reply = line.ask("c1", "CONNECT", &body).await?;
     check(&reply, entering.status, entering.code, "")?;
     if let Some(token) = body["token"].as_str()
@@ -375,31 +401,40 @@ async fn not_let_in(engine: Engine, entering: Entering) -> Result<(), Failure> {
         return Err(format!("the token is in the refusal: {}", reply.body));
     }
     // The connection goes on, and the right words open the door.
-    let only = token(&gateway, &[("topics", "room:alpha")])?;
-    let right = json!({"clientInfo": {"id": "alice"}, "token": only});
-    let reply = line.ask("c2", "CONNECT", &right).await?;
+    let only = token(gateway, &[("topics", "room:alpha")])?;
+    let reply = line.ask("c2", "CONNECT", &json!({"clientInfo": {"id": "alice"}, "token": only})).await?;
     if reply.json()["topic"] != "room:alpha" {
         return Err(format!("the only room was not entered: {}", reply.body));
     }
-    drop(line);
-    gateway.stop().await
+    Ok(())
 }
 
-/// A time beyond all bounds is the longest there is: what is there already comes at once.
-async fn wait_absurdly(engine: Engine, timeout: &str) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
-    let (mut line, session) = alice(&gateway).await?;
-    let mut bob = Framed::open(gateway.framed_address()).await?;
-    let token = gateway.token(&Token::new("bob"))?;
-    let bobs = bob.connect("bob", "room:alpha", &token).await?;
+/// A time to wait, as it is written in a request.
+struct AbsurdWait(&'static str);
+
+impl Case for AbsurdWait {
+    fn name(&self) -> String {
+        self.0.to_owned()
+    }
+}
+
+fn absurd_waits() -> [AbsurdWait; 6] {
+    ["0.5", "30001", "9007199254740993", "99999999999999999999999999", "\"99999999999999999999999999\"", "1e400"]
+        .map(AbsurdWait)
+}
+
+/// A time beyond all bounds is the longest there is: what is there already comes at once. Each case has a room of its own.
+async fn wait_absurdly(door: &mut Door, AbsurdWait(timeout): AbsurdWait) -> Result<(), Failure> {
+    let topic = format!("room:{}", door.cases);
+    let (mut line, session) = door.connect("alice", &topic).await?;
+    let (mut bob, bobs) = door.connect("bob", &topic).await?;
     bob.ask("s1", "SEND", &json!({"sessionId": bobs, "payload": "hello"})).await?;
     let body = format!(r#"{{"sessionId":"{session}","timeout":{timeout}}}"#);
     let reply = line.ask_text("r1", "RECEIVE", &body).await?;
     if reply.code() != 200 || reply.messages()?.is_empty() {
         return Err(format!("expected what was there, came {} {}", reply.header, reply.body));
     }
-    drop((line, bob));
-    gateway.stop().await
+    Ok(())
 }
 
 /// Frames that begin and do not end, and whether the last of them has its header.
@@ -416,11 +451,32 @@ fn begun() -> Vec<(&'static str, Vec<u8>, bool)> {
     ]
 }
 
-async fn stall(engine: Engine, begun: Vec<u8>, has_header: bool) -> Result<(), Failure> {
+/// All of them at once: each waits for the same time to pass.
+async fn stall_all(engine: Engine) -> Result<(), Failure> {
     let gateway = Gateway::start(Options::new(engine).set("framed-stall", "200")?).await?;
-    // Silence between frames is no stall for whoever has a session.
-    let (mut alice, session) = alice(&gateway).await?;
-    let mut slow = Framed::open(gateway.framed_address()).await?;
+    // Silence between frames is no stall for a connection that has a session.
+    let mut alice = Framed::open(gateway.framed_address()).await?;
+    let session = alice.connect("alice", "room:alpha", &gateway.token(&Token::new("alice"))?).await?;
+    let address = gateway.framed_address();
+    let mut stalled = JoinSet::new();
+    for (name, begun, has_header) in begun() {
+        stalled.spawn(async move { stall(address, begun, has_header).await.map_err(|e| format!("{name}: {e}")) });
+    }
+    let outcomes = stalled.join_all().await;
+    let failures: Vec<Failure> = outcomes.into_iter().filter_map(Result::err).collect();
+    if !failures.is_empty() {
+        return Err(failures.join("\n"));
+    }
+    let reply = alice.ask("s1", "SEND", &json!({"sessionId": session, "payload": "hello"})).await?;
+    if reply.json()["status"] != "accepted" {
+        return Err(format!("somebody else suffered for it: {}", reply.body));
+    }
+    drop(alice);
+    gateway.stop().await
+}
+
+async fn stall(gateway: SocketAddr, begun: Vec<u8>, has_header: bool) -> Result<(), Failure> {
+    let mut slow = Framed::open(gateway).await?;
     slow.bytes(&begun).await?;
     let mut reply = slow.reply().await?;
     if reply.code() == 401 {
@@ -434,10 +490,5 @@ async fn stall(engine: Engine, begun: Vec<u8>, has_header: bool) -> Result<(), F
     if slow.next().await?.is_some() {
         return Err("the connection went on".into());
     }
-    let reply = alice.ask("s1", "SEND", &json!({"sessionId": session, "payload": "hello"})).await?;
-    if reply.json()["status"] != "accepted" {
-        return Err(format!("somebody else suffered for it: {}", reply.body));
-    }
-    drop(alice);
-    gateway.stop().await
+    Ok(())
 }

@@ -5,17 +5,20 @@ use salon_testkit::http::Call;
 use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
 
 use crate::room::envelope;
+use crate::tables::{self, Logs};
 
 pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
-    vec![
-        Trial::test(format!("{}::inside::talks with one from outside", engine.name()), move || {
-            Ok(salon_testkit::run(talk(engine))?)
-        }),
-        Trial::test(
-            format!("{}::inside::needs a token, and has no address to be counted by", engine.name()),
-            move || Ok(salon_testkit::run(counted(engine))?),
-        ),
-    ]
+    tables::trials(
+        engine,
+        "inside",
+        &[
+            // It outlives a restart of the gateway, and so of the log.
+            ("talks with one from outside", Logs::Every, |engine| Box::pin(talk(engine))),
+            ("needs a token, and has no address to be counted by", Logs::SqliteOnly, |engine| {
+                Box::pin(counted(engine))
+            }),
+        ],
+    )
 }
 
 fn entering(gateway: &Gateway, id: &str) -> Result<Call, Failure> {
@@ -42,6 +45,17 @@ async fn gets(socket: &mut Socket, id: &str) -> Result<(), Failure> {
     }
 }
 
+/// Passes over everything until the gateway has closed the connection because it stops.
+async fn is_closed(mut socket: Socket) -> Result<(), Failure> {
+    loop {
+        match socket.next().await? {
+            Event::Text(_) => {}
+            Event::Closed(1001, _) => return Ok(()),
+            other => return Err(format!("expected to be told that the gateway goes, came {other:?}")),
+        }
+    }
+}
+
 async fn talk(engine: Engine) -> Result<(), Failure> {
     let mut gateway = Gateway::start(Options::new(engine)).await?;
     let refused = |status| format!("refused with {status}");
@@ -58,7 +72,8 @@ async fn talk(engine: Engine) -> Result<(), Failure> {
     gets(&mut near, "n499").await?;
 
     let before = gateway.inside().clone();
-    gateway.restart().await?;
+    let (restarted, near, far) = tokio::join!(gateway.restart(), is_closed(near), is_closed(far));
+    restarted.and(near).and(far)?;
     if before.connect().await.is_ok() {
         return Err("a gateway that has stopped took a connection".into());
     }

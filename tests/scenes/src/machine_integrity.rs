@@ -9,24 +9,20 @@ use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
 use serde_json::Value;
 
 use crate::room::{join, next};
+use crate::tables::{self, Logs};
 
 const TOPIC: &str = "room:alpha";
 
-type Shown = std::pin::Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
-type Show = fn(Engine) -> Shown;
-
 pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
-    let table: [(&str, Show); 3] = [
-        ("by the token, over WebSocket", |engine| Box::pin(by_token(engine))),
-        ("by a key of the token's, over HTTP", |engine| Box::pin(by_key(engine))),
-        ("in the message that shows the token", |engine| Box::pin(in_first_message(engine))),
-    ];
-    let trial = |(name, show): (&str, Show)| {
-        Trial::test(format!("{}::machine::integrity::{name}", engine.name()), move || {
-            Ok(salon_testkit::run(show(engine))?)
-        })
-    };
-    table.into_iter().map(trial).collect()
+    tables::trials(
+        engine,
+        "machine::integrity",
+        &[
+            ("by the token, over WebSocket", Logs::SqliteOnly, |engine| Box::pin(by_token(engine))),
+            ("by a key of the token's, over HTTP", Logs::SqliteOnly, |engine| Box::pin(by_key(engine))),
+            ("in the message that shows the token", Logs::SqliteOnly, |engine| Box::pin(in_first_message(engine))),
+        ],
+    )
 }
 
 /// A token that demands signatures.

@@ -2,11 +2,12 @@
 //! the message it is about, and over HTTP with the status that fits. Whoever is refused can go on, and the room has heard nothing.
 
 use libtest_mimic::Trial;
-use salon_testkit::http::Call;
+use salon_testkit::http::{Answer, Call};
 use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token, within};
 use serde_json::{Value, json};
 
 use crate::room::{join, next};
+use crate::tables::{Case, Logs, check_all, trial, trials as trials_of};
 
 /// The message limit here, in bytes.
 const LIMIT: usize = 4096;
@@ -19,7 +20,7 @@ const LOCKED: &str = r#"{"id":"door","capabilities":[{"name":"open"}],"security"
 
 struct Refused {
     name: String,
-    /// `$ME` is whoever sends it.
+    /// `$ME` is the participant that sends it, and `$ID` the id of the message.
     text: String,
     code: &'static str,
     status: u16,
@@ -31,19 +32,32 @@ struct Refused {
     by_callee: bool,
 }
 
+impl Case for Refused {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
 pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
-    let table = [texts(), headers(), calls(), seals()].into_iter().flatten();
-    let trial = |refused: Refused| {
-        let name = format!("{}::machine::refused::{}", engine.name(), refused.name);
-        Trial::test(name, move || Ok(salon_testkit::run(refuse(engine, refused))?))
-    };
-    let limited = Trial::test(format!("{}::machine::refused_too_often", engine.name()), move || {
-        Ok(salon_testkit::run(too_often(engine))?)
-    });
-    let streams = Trial::test(format!("{}::machine::refused_streams", engine.name()), move || {
-        Ok(salon_testkit::run(streams(engine))?)
-    });
-    table.map(trial).chain([limited, streams]).collect()
+    let mut all = trials_of(
+        engine,
+        "machine",
+        &[
+            ("refused_too_often", Logs::SqliteOnly, |engine| Box::pin(too_often(engine))),
+            // The place of a participant is the log's to give.
+            ("refused_streams", Logs::Every, |engine| Box::pin(streams(engine))),
+        ],
+    );
+    if Logs::SqliteOnly.include(engine) {
+        let tables: [(&str, Vec<Refused>); 4] =
+            [("texts", texts()), ("headers", headers()), ("calls", calls()), ("seals", seals())];
+        all.extend(tables.into_iter().map(|(name, table)| {
+            trial(engine, &format!("machine::refused::{name}"), move || async move {
+                check_all(table, async || Floor::open(engine).await, refuse).await?.close().await
+            })
+        }));
+    }
+    all
 }
 
 /// What is refused counts against the rate like what is published, by whoever sends it over HTTP.
@@ -62,7 +76,8 @@ async fn too_often(engine: Engine) -> Result<(), Failure> {
         // Only somebody slower than one message a second would never come to the limit.
         while refused.len() < 50 && refused.last() != Some(&429) {
             let call = Call::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
-            let answer = call.bearer(&token).body(body.replace("$ME", who)).send(gateway.address()).await?;
+            let answer =
+                call.bearer(&token).body(sent_by(&body, who, &format!("m1-{who}"))).send(gateway.address()).await?;
             if answer.status == 429 && (!answer.body.contains("rate_limited") || answer.header("retry-after").is_none())
             {
                 return Err(format!("{who} is not told when to try again: {answer:?}"));
@@ -81,7 +96,7 @@ async fn too_often(engine: Engine) -> Result<(), Failure> {
 async fn paused(gateway: &Gateway, token: &str, who: &str, wrong: &str) -> Result<(), Failure> {
     let post = async |body: &str| {
         let call = Call::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
-        call.bearer(token).body(body.replace("$ME", who)).send(gateway.address()).await
+        call.bearer(token).body(sent_by(body, who, &format!("m1-{who}"))).send(gateway.address()).await
     };
     let good = message("notification", "*", |_| {});
     // The while may be over before the good one comes.
@@ -112,7 +127,7 @@ async fn streams(engine: Engine) -> Result<(), Failure> {
         came.push(call.bearer(&token).send(gateway.address()).await?.status);
     }
     let call = Call::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
-    let text = message("notification", "*", |_| {}).replace("$ME", "alice");
+    let text = sent_by(&message("notification", "*", |_| {}), "alice", "m1");
     came.push(call.bearer(&token).body(text).send(gateway.address()).await?.status);
     if came != [409; 21] {
         return Err(format!("expected 409 each time, came {came:?}"));
@@ -143,13 +158,17 @@ impl Refused {
 fn message(kind: &str, destination: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut message = json!({
         "header": {
-            "version": "1.0", "messageId": "m-$ME", "timestamp": "2025-03-21T10:00:00Z", "messageType": kind,
+            "version": "1.0", "messageId": "$ID", "timestamp": "2025-03-21T10:00:00Z", "messageType": kind,
             "source": "$ME", "destination": destination,
         },
         "payload": {},
     });
     change(&mut message);
     message.to_string()
+}
+
+fn sent_by(text: &str, who: &str, id: &str) -> String {
+    text.replace("$ME", who).replace("$ID", id)
 }
 
 fn texts() -> Vec<Refused> {
@@ -315,7 +334,7 @@ async fn about(socket: &mut Socket, request: Option<&str>) -> Result<Value, Fail
 }
 
 /// The protocol's own form of an error, whole.
-fn check(came: &Value, refused: &Refused, me: &str, named: bool) -> Result<(), Failure> {
+fn check(came: &Value, refused: &Refused, me: &str, id: Option<&str>) -> Result<(), Failure> {
     let (header, error) = (&came["header"], &came["error"]);
     let text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
     let by = if refused.by_callee { "carol" } else { "system:gateway" };
@@ -325,7 +344,7 @@ fn check(came: &Value, refused: &Refused, me: &str, named: bool) -> Result<(), F
         && header["messageType"] == "error"
         && header["source"] == by
         && header["destination"] == me
-        && header["requestId"].as_str() == named.then_some(&*format!("m-{me}"))
+        && header["requestId"].as_str() == id
         && error["code"] == refused.code
         && text(&error["message"])
         && came["payload"].is_null()
@@ -333,65 +352,95 @@ fn check(came: &Value, refused: &Refused, me: &str, named: bool) -> Result<(), F
     if right { Ok(()) } else { Err(format!("{me} was told {came} about {}", refused.text)) }
 }
 
-async fn refuse(engine: Engine, refused: Refused) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("max-message", &LIMIT.to_string())?).await?;
-    let mut bob = join(&gateway, "bob").await?;
-    let mut carol = enter(&gateway, "carol").await?;
-    for (id, tool) in [("t1", TOOL), ("t2", LOCKED)] {
-        let mut register: Value = serde_json::from_str(tool).map_err(|error| error.to_string())?;
-        let tool = json!({"id": "registry", "capability": "register", "parameters": register.take()});
-        let text = message("request", "system:gateway", |message| {
-            message["header"]["messageId"] = id.into();
-            message["payload"]["tool"] = tool;
-        });
-        carol.text(text.replace("$ME", "carol")).await?;
-        if about(&mut carol, Some(id)).await?["header"]["messageType"] != "response" {
-            return Err("the tools were not registered".into());
+/// The participants that the cases share: bob hears the room, carol offers tools, alice has a WebSocket and dave has none.
+struct Floor {
+    gateway: Gateway,
+    bob: Socket,
+    carol: Socket,
+    alice: Socket,
+    dave: String,
+    cases: usize,
+}
+
+impl Floor {
+    async fn open(engine: Engine) -> Result<Self, Failure> {
+        let options = Options::new(engine).set("max-message", &LIMIT.to_string())?.set("rate-limit", "0")?;
+        let gateway = Gateway::start(options).await?;
+        let bob = join(&gateway, "bob").await?;
+        let mut carol = enter(&gateway, "carol").await?;
+        for (id, tool) in [("t1", TOOL), ("t2", LOCKED)] {
+            let mut register: Value = serde_json::from_str(tool).map_err(|error| error.to_string())?;
+            let tool = json!({"id": "registry", "capability": "register", "parameters": register.take()});
+            let text = message("request", "system:gateway", |message| message["payload"]["tool"] = tool);
+            carol.text(sent_by(&text, "carol", id)).await?;
+            if about(&mut carol, Some(id)).await?["header"]["messageType"] != "response" {
+                return Err("the tools were not registered".into());
+            }
         }
+        let alice = enter(&gateway, "alice").await?;
+        let mut token = Token::new("dave");
+        token.claim("jti", "t-1")?;
+        let dave = gateway.token(&token)?;
+        Ok(Self { gateway, bob, carol, alice, dave, cases: 0 })
     }
 
-    let mut alice = enter(&gateway, "alice").await?;
-    alice.text(refused.text.replace("$ME", "alice")).await?;
-    let came = about(&mut alice, refused.named.then_some("m-alice")).await?;
-    check(&came, &refused, "alice", refused.named)?;
-    alice.text(proof("alice")).await?;
+    async fn post(&self, body: String) -> Result<Answer, Failure> {
+        let call = Call::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
+        call.bearer(&self.dave).body(body).send(self.gateway.address()).await
+    }
 
-    // The same over HTTP, from somebody who has no WebSocket.
-    let mut token = Token::new("dave");
-    token.claim("jti", "t-1")?;
-    let token = gateway.token(&token)?;
-    let post =
-        |body: String| Call::new("POST", format!("/context/v1/messages?topic={TOPIC}")).bearer(&token).body(body);
-    let answer = post(refused.text.replace("$ME", "dave")).send(gateway.address()).await?;
+    async fn close(self) -> Result<(), Failure> {
+        let Self { gateway, bob, carol, alice, .. } = self;
+        drop((alice, bob, carol));
+        gateway.stop().await
+    }
+}
+
+async fn refuse(floor: &mut Floor, refused: Refused) -> Result<(), Failure> {
+    floor.cases += 1;
+    let case = floor.cases;
+    let by = |me: &str| {
+        let id = format!("m{case}-{me}");
+        (sent_by(&refused.text, me, &id), id)
+    };
+    let (text, id) = by("alice");
+    let id = refused.named.then_some(&*id);
+    floor.alice.text(text).await?;
+    let came = about(&mut floor.alice, id).await?;
+    check(&came, &refused, "alice", id)?;
+    floor.alice.text(proof("alice", case)).await?;
+
+    // The same over HTTP, from a participant that has no WebSocket.
+    let (text, id) = by("dave");
+    let answer = floor.post(text).await?;
     let came: Value = serde_json::from_str(&answer.body).map_err(|error| format!("{error}: {answer:?}"))?;
-    check(&came, &refused, "dave", refused.named && !refused.unread)?;
+    check(&came, &refused, "dave", (refused.named && !refused.unread).then_some(&*id))?;
     if answer.status != refused.status {
         return Err(format!("expected the status {}, came {answer:?}", refused.status));
     }
-    let answer = post(proof("dave")).send(gateway.address()).await?;
+    let answer = floor.post(proof("dave", case)).await?;
     if answer.status != 202 {
         return Err(format!("the next message was not taken: {answer:?}"));
     }
-
-    heard_only_the_proofs(&mut bob, refused.by_callee).await?;
-    drop((alice, bob, carol));
-    gateway.stop().await
+    heard_only_the_proofs(&mut floor.bob, case, refused.by_callee).await
 }
 
-fn proof(who: &str) -> String {
-    message("notification", "*", |message| message["header"]["messageId"] = "proof".into())
-        .replace("$ME", who)
-        .replace("proof", &format!("proof-{who}"))
+fn proof(who: &str, case: usize) -> String {
+    sent_by(&message("notification", "*", |_| {}), who, &proof_id(who, case))
+}
+
+fn proof_id(who: &str, case: usize) -> String {
+    format!("proof-{who}-{case}")
 }
 
 /// What either has said in the room, in whatever order, is the proof that it can go on; and before it a call, where that got so far.
-async fn heard_only_the_proofs(bob: &mut Socket, called: bool) -> Result<(), Failure> {
+async fn heard_only_the_proofs(bob: &mut Socket, case: usize, called: bool) -> Result<(), Failure> {
     let mut missing = vec!["alice", "dave"];
     while !missing.is_empty() {
         let text = next(bob).await?;
         let entry: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         let Some(at) = missing.iter().position(|&who| entry["from"] == who) else { continue };
-        if entry["id"] == format!("proof-{}", missing[at]) {
+        if entry["id"] == proof_id(missing[at], case) {
             missing.remove(at);
         } else if !called {
             return Err(format!("the room heard {text}"));

@@ -1,6 +1,7 @@
 //! Everything that is shown over real connections: scenes, frames that must be refused, violations of the WebSocket protocol, and
 //! readers that do not read.
-//! Each trial has a gateway of its own.
+//! Each trial has a gateway of its own, which the cases of a table share. A trial runs on every log if its assertions depend on
+//! the log, and otherwise on SQLite alone.
 
 mod bad_frames;
 mod context_limits;
@@ -15,6 +16,7 @@ mod mcp_sessions;
 mod metadata;
 mod room;
 mod slow_readers;
+mod tables;
 mod violations;
 
 use std::path::{Path, PathBuf};

@@ -5,6 +5,8 @@ use salon_testkit::http::{Answer, Call};
 use salon_testkit::{Engine, Failure, Gateway, Options, Socket, Token};
 use serde_json::Value;
 
+use crate::tables::{Case, Logs, check_all, trial};
+
 /// The message limit here, in bytes.
 const LIMIT: usize = 4096;
 
@@ -66,19 +68,28 @@ impl Refused {
     }
 }
 
+impl Case for Refused {
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
+}
+
 pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
-    let table = [posts(), streams(), ends(), strangers()].into_iter().flatten();
-    let mut trials: Vec<Trial> = table
-        .map(|refused| {
-            let name = format!("{}::mcp::refused::{}", engine.name(), refused.name);
-            Trial::test(name, move || Ok(salon_testkit::run(refuse(engine, refused))?))
+    if !Logs::SqliteOnly.include(engine) {
+        return Vec::new();
+    }
+    let tables: [(&str, Vec<Refused>); 4] =
+        [("posts", posts()), ("streams", streams()), ("ends", ends()), ("strangers", strangers())];
+    let refusals = tables.into_iter().map(|(name, table)| {
+        trial(engine, &format!("mcp::refused::{name}"), move || async move {
+            check_all(table, async || open(engine).await, refuse).await?.stop().await
         })
-        .collect();
-    let name = format!("{}::mcp::preflight", engine.name());
-    trials.push(Trial::test(name, move || Ok(salon_testkit::run(preflight(engine))?)));
-    let name = format!("{}::mcp::refused::a WebSocket without a token", engine.name());
-    trials.push(Trial::test(name, move || Ok(salon_testkit::run(socket_without_token(engine))?)));
-    trials
+    });
+    let others = [
+        trial(engine, "mcp::preflight", move || preflight(engine)),
+        trial(engine, "mcp::refused::a WebSocket without a token", move || socket_without_token(engine)),
+    ];
+    refusals.chain(others).collect()
 }
 
 fn posts() -> Vec<Refused> {
@@ -298,8 +309,7 @@ async fn open(engine: Engine) -> Result<Gateway, Failure> {
     Gateway::start(Options::new(engine).set("max-message", &LIMIT.to_string())?).await
 }
 
-async fn refuse(engine: Engine, refused: Refused) -> Result<(), Failure> {
-    let gateway = open(engine).await?;
+async fn refuse(gateway: &mut Gateway, refused: Refused) -> Result<(), Failure> {
     let topics = match refused.who {
         As::Nobody => None,
         As::Alice => Some("room:alpha"),
@@ -318,7 +328,7 @@ async fn refuse(engine: Engine, refused: Refused) -> Result<(), Failure> {
     if !fits {
         return Err(format!("expected {} and another answer than {answer:?}", refused.status));
     }
-    gateway.stop().await
+    Ok(())
 }
 
 fn is_of(form: Form, answer: &Answer) -> bool {

@@ -6,32 +6,32 @@ use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
 use serde_json::{Value, json};
 
 use crate::room::{join, next};
+use crate::tables::{self, Logs};
 
 const ROOM: &str = "/mcp/room:alpha";
 
-type Shown = std::pin::Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
-type Show = fn(Engine) -> Shown;
-
 pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
-    let table: [(&str, Show); 13] = [
-        ("begins, is seen and ends", |engine| Box::pin(begins_and_ends(engine))),
-        ("is only its participant's, at its own address", |engine| Box::pin(is_only_its_own(engine))),
-        ("is not needed without a handshake", |engine| Box::pin(stateless(engine))),
-        ("over HTTP+SSE", |engine| Box::pin(http_and_sse(engine))),
-        ("over HTTP+SSE that begins with a POST", |engine| Box::pin(sse_by_post(engine))),
-        ("with somebody called poll", |engine| Box::pin(called_poll(engine))),
-        ("over WebSocket", |engine| Box::pin(websocket(engine))),
-        ("makes room by ending the idlest", |engine| Box::pin(too_many(engine))),
-        ("ends with its token", |engine| Box::pin(token_ends(engine))),
-        ("ends with the gateway", |engine| Box::pin(shutdown(engine))),
-        ("has no seat in a full room", |engine| Box::pin(full_room(engine))),
-        ("is counted where it is told no", |engine| Box::pin(counted(engine))),
-        ("goes on where its stream broke off", |engine| Box::pin(resumes(engine))),
-    ];
-    let trial = |(name, show): (&str, Show)| {
-        Trial::test(format!("{}::mcp::session::{name}", engine.name()), move || Ok(salon_testkit::run(show(engine))?))
-    };
-    table.into_iter().map(trial).collect()
+    tables::trials(
+        engine,
+        "mcp::session",
+        &[
+            ("begins, is seen and ends", Logs::Every, |engine| Box::pin(begins_and_ends(engine))),
+            ("is only its participant's, at its own address", Logs::SqliteOnly, |engine| {
+                Box::pin(is_only_its_own(engine))
+            }),
+            ("is not needed without a handshake", Logs::Every, |engine| Box::pin(stateless(engine))),
+            ("over HTTP+SSE", Logs::SqliteOnly, |engine| Box::pin(http_and_sse(engine))),
+            ("over HTTP+SSE that begins with a POST", Logs::SqliteOnly, |engine| Box::pin(sse_by_post(engine))),
+            ("with somebody called poll", Logs::SqliteOnly, |engine| Box::pin(called_poll(engine))),
+            ("over WebSocket", Logs::SqliteOnly, |engine| Box::pin(websocket(engine))),
+            ("makes room by ending the idlest", Logs::SqliteOnly, |engine| Box::pin(too_many(engine))),
+            ("ends with its token", Logs::SqliteOnly, |engine| Box::pin(token_ends(engine))),
+            ("ends with the gateway", Logs::Every, |engine| Box::pin(shutdown(engine))),
+            ("has no seat in a full room", Logs::Every, |engine| Box::pin(full_room(engine))),
+            ("is counted where it is told no", Logs::SqliteOnly, |engine| Box::pin(counted(engine))),
+            ("goes on where its stream broke off", Logs::SqliteOnly, |engine| Box::pin(resumes(engine))),
+        ],
+    )
 }
 
 fn initialize(revision: &str) -> String {
@@ -344,13 +344,17 @@ async fn shutdown(engine: Engine) -> Result<(), Failure> {
     let connected = Socket::connect(gateway.address(), call).await?;
     let mut socket = connected.map_err(|answer| format!("expected a WebSocket, came {answer:?}"))?;
     let unintroduced = Client::new(&gateway, "bob")?.listen("/sse?topic=room:alpha").await?;
-    gateway.stop().await?;
-    match socket.next().await? {
-        Event::Closed(1001, _) => {}
-        other => return Err(format!("expected to be told that the gateway goes, came {other:?}")),
-    }
-    ends(stream).await?;
-    ends(unintroduced).await
+    let told = async {
+        match socket.next().await? {
+            Event::Closed(1001, _) => {}
+            other => return Err(format!("expected to be told that the gateway goes, came {other:?}")),
+        }
+        ends(stream).await?;
+        ends(unintroduced).await
+    };
+    // Read meanwhile: a gateway that stops waits for its clients to hang up.
+    let (stopped, told) = tokio::join!(gateway.stop(), told);
+    stopped.and(told)
 }
 
 async fn full_room(engine: Engine) -> Result<(), Failure> {

@@ -4,17 +4,20 @@ use libtest_mimic::Trial;
 use salon_testkit::http::Call;
 use salon_testkit::{Engine, Failure, Gateway, Options, Token};
 
+use crate::tables::{self, Logs};
+
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
-    let trial = |name: &str, test: fn(Engine) -> Result<(), Failure>| {
-        Trial::test(format!("{}::metadata::{name}", engine.name()), move || Ok(test(engine)?))
-    };
-    vec![
-        trial("describes what is protected", |engine| salon_testkit::run(described(engine))),
-        trial("challenges who has no good token", |engine| salon_testkit::run(challenged(engine))),
-        trial("begins with the public URL", |engine| salon_testkit::run(public(engine))),
-    ]
+    tables::trials(
+        engine,
+        "metadata",
+        &[
+            ("describes what is protected", Logs::SqliteOnly, |engine| Box::pin(described(engine))),
+            ("challenges who has no good token", Logs::SqliteOnly, |engine| Box::pin(challenged(engine))),
+            ("begins with the public URL", Logs::SqliteOnly, |engine| Box::pin(public(engine))),
+        ],
+    )
 }
 
 fn same(what: &str, found: &str, expected: &str) -> Result<(), Failure> {

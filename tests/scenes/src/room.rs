@@ -1,4 +1,5 @@
-//! A room with three people in it, one of whom is up to no good.
+//! A room with three people in it, one of whom is up to no good. Many cases share one room, so whatever a check leaves behind is read
+//! before the next one begins.
 
 use salon_testkit::http::Call;
 use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
@@ -13,27 +14,41 @@ pub(crate) struct Room {
     pub(crate) alice: Socket,
     pub(crate) bob: Socket,
     pub(crate) mallory: Socket,
+    /// How many envelopes were published to show that the room goes on: each needs an id of its own.
+    proofs: usize,
 }
 
 impl Room {
     pub(crate) async fn open(engine: Engine) -> Result<Self, Failure> {
-        let gateway = Gateway::start(Options::new(engine)).await?;
+        // Cases follow each other faster than anybody may publish, and what is refused counts.
+        let gateway = Gateway::start(Options::new(engine).set("rate-limit", "0")?).await?;
         let alice = join(&gateway, "alice").await?;
         let bob = join(&gateway, "bob").await?;
         let mallory = join(&gateway, "mallory").await?;
-        let mut room = Self { gateway, alice, bob, mallory };
+        let mut room = Self { gateway, alice, bob, mallory, proofs: 0 };
         room.bob.text(envelope("bob", TO_ALICE, r#""to":["alice"],"#, r#""id":1,"method":"tools/list""#)).await?;
-        let last = envelope("bob", TO_MALLORY, r#""to":["mallory"],"#, r#""id":7,"method":"tools/list""#);
-        room.bob.text(&last).await?;
-        for socket in [&mut room.alice, &mut room.bob, &mut room.mallory] {
-            while next(socket).await? != last {}
-        }
+        room.ask_mallory(TO_MALLORY).await?;
         Ok(room)
     }
 
+    /// Bob asks mallory something, and everybody has read everything up to that.
+    async fn ask_mallory(&mut self, id: &str) -> Result<(), Failure> {
+        let last = envelope("bob", id, r#""to":["mallory"],"#, r#""id":7,"method":"tools/list""#);
+        self.bob.text(&last).await?;
+        for socket in [&mut self.alice, &mut self.bob, &mut self.mallory] {
+            while next(socket).await? != last {}
+        }
+        Ok(())
+    }
+
+    fn proof(&mut self, from: &str) -> String {
+        self.proofs += 1;
+        envelope(from, &format!("still-here-{}", self.proofs), "", r#""method":"notifications/note""#)
+    }
+
     /// Mallory can still speak, and what she says is the next thing that she, alice and bob hear.
-    pub(crate) async fn goes_on(mut self) -> Result<(), Failure> {
-        let proof = envelope("mallory", "still-here", "", r#""method":"notifications/note""#);
+    pub(crate) async fn goes_on(&mut self) -> Result<(), Failure> {
+        let proof = self.proof("mallory");
         self.mallory.text(&proof).await?;
         for (name, socket) in [("mallory", &mut self.mallory), ("alice", &mut self.alice), ("bob", &mut self.bob)] {
             let came = next(socket).await?;
@@ -41,11 +56,11 @@ impl Room {
                 return Err(format!("{name} was to hear only of the proof, and heard {came}"));
             }
         }
-        self.close().await
+        Ok(())
     }
 
-    /// Mallory is gone; alice and bob hear of that and of nothing else, and go on.
-    pub(crate) async fn goes_on_without_mallory(mut self) -> Result<(), Failure> {
+    /// Mallory is gone; alice and bob hear of that and of nothing else, and go on. Then mallory comes back.
+    pub(crate) async fn goes_on_without_mallory(&mut self) -> Result<(), Failure> {
         for (name, socket) in [("alice", &mut self.alice), ("bob", &mut self.bob)] {
             let mut expected = vec!["leave"];
             if name == "bob" {
@@ -60,7 +75,7 @@ impl Room {
                 expected.remove(at.ok_or_else(|| format!("{name} heard {came}"))?);
             }
         }
-        let proof = envelope("bob", "still-here", "", r#""method":"notifications/note""#);
+        let proof = self.proof("bob");
         self.bob.text(&proof).await?;
         for (name, socket) in [("alice", &mut self.alice), ("bob", &mut self.bob)] {
             let came = next(socket).await?;
@@ -68,11 +83,13 @@ impl Room {
                 return Err(format!("{name} was to hear only of the proof, and heard {came}"));
             }
         }
-        self.close().await
+        self.mallory = join(&self.gateway, "mallory").await?;
+        let again = format!("{TO_MALLORY}-{}", self.proofs);
+        self.ask_mallory(&again).await
     }
 
-    async fn close(self) -> Result<(), Failure> {
-        let Self { gateway, alice, bob, mallory } = self;
+    pub(crate) async fn close(self) -> Result<(), Failure> {
+        let Self { gateway, alice, bob, mallory, .. } = self;
         drop((alice, bob, mallory));
         gateway.stop().await
     }

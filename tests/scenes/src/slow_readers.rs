@@ -7,6 +7,7 @@ use salon_testkit::http::{Call, EventStream};
 use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
 
 use crate::room::{envelope, join, next};
+use crate::tables::{self, Logs};
 
 /// Far more than a ring of 64 KiB and the sockets' buffers hold.
 const MESSAGES: usize = 3_000;
@@ -15,15 +16,14 @@ const PADDING: usize = 8_000;
 const WINDOW: usize = 100;
 
 pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
-    let name = |what: &str| format!("{}::slow::{what}", engine.name());
-    vec![
-        Trial::test(name("a reader behind the ring reads on from the log"), move || {
-            Ok(salon_testkit::run(reads_on(engine))?)
-        }),
-        Trial::test(name("a reader that takes nothing is closed and resumes"), move || {
-            Ok(salon_testkit::run(is_closed(engine))?)
-        }),
-    ]
+    tables::trials(
+        engine,
+        "slow",
+        &[
+            ("a reader behind the ring reads on from the log", Logs::Every, |engine| Box::pin(reads_on(engine))),
+            ("a reader that takes nothing is closed and resumes", Logs::Every, |engine| Box::pin(is_closed(engine))),
+        ],
+    )
 }
 
 fn options(engine: Engine) -> Result<Options, Failure> {

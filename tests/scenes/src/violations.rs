@@ -4,6 +4,7 @@ use libtest_mimic::Trial;
 use salon_testkit::{Engine, Event, Failure};
 
 use crate::room::{Room, envelope, next};
+use crate::tables::{Case, Logs, check_all, trial};
 
 const FIN: u8 = 0x80;
 const TEXT: u8 = 1;
@@ -12,6 +13,9 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 
 pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+    if !Logs::SqliteOnly.include(engine) {
+        return Vec::new();
+    }
     let violations: Vec<(&str, Vec<u8>, u16)> = vec![
         ("invalid UTF-8", frame(FIN | TEXT, b"{\"id\":\"\xff\"}"), 1007),
         ("an overlong encoding", frame(FIN | TEXT, b"\xc0\xaf"), 1007),
@@ -34,21 +38,31 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
         ("a close whose reason is no UTF-8", frame(FIN | CLOSE, b"\x03\xe8\xff"), 1007),
         ("a frame of a gigabyte", header(FIN | TEXT, 1 << 30), 1009),
     ];
-    let mut trials: Vec<Trial> = violations
-        .into_iter()
-        .map(|(name, bytes, code)| {
-            let name = format!("{}::violation::{name}", engine.name());
-            Trial::test(name, move || Ok(salon_testkit::run(violate(engine, &bytes, code))?))
-        })
-        .collect();
-    let name = format!("{}::violation::none in fragments with a ping between", engine.name());
-    trials.push(Trial::test(name, move || Ok(salon_testkit::run(fragments(engine))?)));
-    trials
+    let violations = violations.into_iter().map(|(name, bytes, code)| Violation { name, bytes, code });
+    let violations: Vec<Violation> = violations.collect();
+    vec![
+        trial(engine, "violation::all", move || async move {
+            check_all(violations, async || Room::open(engine).await, violate).await?.close().await
+        }),
+        trial(engine, "violation::none in fragments with a ping between", move || fragments(engine)),
+    ]
 }
 
-async fn violate(engine: Engine, bytes: &[u8], code: u16) -> Result<(), Failure> {
-    let mut room = Room::open(engine).await?;
-    room.mallory.bytes(bytes).await?;
+struct Violation {
+    name: &'static str,
+    bytes: Vec<u8>,
+    /// The code of the close that must follow.
+    code: u16,
+}
+
+impl Case for Violation {
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
+}
+
+async fn violate(room: &mut Room, Violation { bytes, code, .. }: Violation) -> Result<(), Failure> {
+    room.mallory.bytes(&bytes).await?;
     match room.mallory.next().await? {
         Event::Closed(came, _) if came == code => {}
         other => return Err(format!("expected to be closed with {code}, came {other:?}")),
@@ -77,7 +91,8 @@ async fn fragments(engine: Engine) -> Result<(), Failure> {
             return Err(format!("expected {text}, came {came}"));
         }
     }
-    room.goes_on().await
+    room.goes_on().await?;
+    room.close().await
 }
 
 /// A masked frame with this first byte.

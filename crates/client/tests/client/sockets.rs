@@ -86,6 +86,7 @@ async fn a_refused_token_is_replaced_once() {
     let mut socket = Client::new(address, tokens).text_socket(PATH, SUBPROTOCOL).await.unwrap();
     assert!(text_with(&mut socket, "welcome").await.is_ok());
     assert_eq!(asked.load(Ordering::SeqCst), 2);
+    drop(socket);
     gateway.stop().await.unwrap();
 }
 
@@ -103,7 +104,9 @@ async fn an_end_says_why() {
 
     let mut told = client(&gateway, "bob").text_socket(PATH, SUBPROTOCOL).await.unwrap();
     assert!(text_with(&mut told, "welcome").await.is_ok());
-    gateway.stop().await.unwrap();
-    let closed = text_with(&mut told, "nothing").await.unwrap_err();
+    // Read meanwhile, and hang up: a gateway that stops waits for that.
+    let told = async move { text_with(&mut told, "nothing").await.unwrap_err() };
+    let (stopped, closed) = tokio::join!(gateway.stop(), told);
+    stopped.unwrap();
     assert_eq!((closed.code, closed.is_token_expired()), (Some(1001), false), "{closed}");
 }
