@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::door::At;
 use crate::features::told;
 use crate::origin::{Installed, Origin};
+use crate::pairs::GuestEra;
 use crate::process;
 use crate::stage::{GUEST, Stage, TOPIC, Way};
 
@@ -172,17 +173,14 @@ enum Asks {
     Rounds,
 }
 
-/// A client of its guest's own era.
-pub(crate) async fn own_era(installed: Installed, client: Client, at: At) -> Result<(), Failure> {
-    let asks = if client.1 == Era::Legacy { Asks::Requests } else { Asks::Rounds };
-    play(installed, client, at, Origin::RmcpPaged, asks).await
-}
-
-/// A client whose guest knows only the other era, so that the tools ask in a way that the client does not know.
-pub(crate) async fn other_era(installed: Installed, client: Client, at: At) -> Result<(), Failure> {
-    let (origin, asks) = match client.1 {
-        Era::Legacy => (Origin::RmcpNewest, Asks::Rounds),
-        Era::Modern => (Origin::RmcpLegacy, Asks::Requests),
+/// A client does everything it can with a guest of its own era, or with one that knows only the other era, so that its tools ask in a way
+/// that the client does not know.
+pub(crate) async fn all(installed: Installed, client: Client, guest: GuestEra, at: At) -> Result<(), Failure> {
+    let (origin, asks) = match (guest, client.1) {
+        (GuestEra::Same, Era::Legacy) => (Origin::RmcpPaged, Asks::Requests),
+        (GuestEra::Same, Era::Modern) => (Origin::RmcpPaged, Asks::Rounds),
+        (GuestEra::Other, Era::Legacy) => (Origin::RmcpNewest, Asks::Rounds),
+        (GuestEra::Other, Era::Modern) => (Origin::RmcpLegacy, Asks::Requests),
     };
     play(installed, client, at, origin, asks).await
 }

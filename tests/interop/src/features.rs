@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::origin::{Installed, Known, Origin};
 use crate::stage::{GUEST, Stage, Way};
+use crate::{commands, mishaps};
 
 const MODEL_SAYS: &str = "a model in the room wrote it";
 const USER_SAYS: &str = "Carol";
@@ -44,6 +45,12 @@ pub(crate) async fn all(installed: Installed, origin: Origin, way: Way) -> Resul
     note("elicitation", within("elicitation", asked.asks(&asked.known.elicitation, USER_SAYS)).await);
     note("roots", within("roots", asked.asks(&asked.known.roots, ROOT)).await);
     note("calls by one that can be asked", within("calls", asked.calls()).await);
+
+    // A server that is started by a command is also used from the command line, and killed: last, because others would hear of it.
+    if way == Way::Join {
+        note("commands", Ok(commands::all(&stage, origin).await));
+        note("killed in a call", Ok(mishaps::killed_guest(&stage, &plain.guest, origin).await));
+    }
 
     let output = stage.output();
     ada.leave().await;

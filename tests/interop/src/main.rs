@@ -16,6 +16,7 @@ mod fidelity;
 mod merged;
 mod mishaps;
 mod origin;
+mod pairs;
 mod process;
 mod proxy;
 mod stage;
@@ -25,10 +26,9 @@ mod wire;
 use libtest_mimic::{Arguments, Trial};
 use salon_testkit::Failure;
 
-use crate::clients::{Client, Era, Sdk, Transport};
-use crate::conformance::Suite;
-use crate::door::At;
+use crate::clients::Era;
 use crate::origin::{Installed, Origin};
+use crate::pairs::GuestEra;
 use crate::stage::Way;
 use crate::ten::Eras;
 
@@ -48,10 +48,6 @@ fn main() -> std::process::ExitCode {
             let test = move |installed| salon_testkit::run(features::all(installed, origin, way));
             trial(format!("{}::{}", origin.name(), way.name()), Box::new(test));
         }
-        let test = move |installed| salon_testkit::run(mishaps::killed_guest(installed, origin));
-        trial(format!("{}::killed_in_a_call", origin.name()), Box::new(test));
-        let test = move |installed| salon_testkit::run(commands::all(installed, origin));
-        trial(format!("{}::by_command", origin.name()), Box::new(test));
     }
     let test = |installed| salon_testkit::run(features::all(installed, Origin::Everything, Way::Sse));
     trial(format!("{}::{}", Origin::Everything.name(), Way::Sse.name()), Box::new(test));
@@ -59,26 +55,14 @@ fn main() -> std::process::ExitCode {
     trial("twenty_callers".into(), Box::new(|installed| salon_testkit::run(callers::twenty(installed))));
     trial("killed_gateway".into(), Box::new(|installed| salon_testkit::run(mishaps::killed_gateway(installed))));
     trial("ended_owner".into(), Box::new(|installed| salon_testkit::run(mishaps::ended_owner(installed))));
-    for suite in Suite::ALL {
-        for (way, at) in [Way::Join, Way::Url].into_iter().flat_map(|way| At::ALL.map(|at| (way, at))) {
-            let test = move |installed| salon_testkit::run(conformance::run(installed, way, at, suite));
-            trial(format!("conformance::{}::{}::{}", suite.name(), at.name(), way.name()), Box::new(test));
-        }
+    for (suite, way, at) in pairs::CONFORMANCE {
+        let test = move |installed| salon_testkit::run(conformance::run(installed, way, at, suite));
+        trial(format!("conformance::{}::{}::{}", suite.name(), at.name(), way.name()), Box::new(test));
     }
-    for (client, at) in Client::ALL.into_iter().flat_map(|client| At::ALL.map(|at| (client, at))) {
-        let test = move |installed| salon_testkit::run(clients::own_era(installed, client, at));
-        trial(format!("client::{}::{}", client.name(), at.name()), Box::new(test));
-    }
-    let across = [
-        Client(Sdk::TypeScript1, Era::Legacy, Transport::Http),
-        Client(Sdk::Python1, Era::Legacy, Transport::WebSocket),
-        Client(Sdk::TypeScript2, Era::Modern, Transport::Http),
-        Client(Sdk::Python2, Era::Modern, Transport::Http),
-        Client(Sdk::Python2, Era::Modern, Transport::Stdio),
-    ];
-    for (client, at) in across.into_iter().flat_map(|client| At::ALL.map(|at| (client, at))) {
-        let test = move |installed| salon_testkit::run(clients::other_era(installed, client, at));
-        trial(format!("across_eras::{}::{}", client.name(), at.name()), Box::new(test));
+    for (client, guest, at) in pairs::CLIENTS {
+        let group = if guest == GuestEra::Same { "client" } else { "across_eras" };
+        let test = move |installed| salon_testkit::run(clients::all(installed, client, guest, at));
+        trial(format!("{group}::{}::{}", client.name(), at.name()), Box::new(test));
     }
     for eras in Eras::ALL {
         let test = move |installed| salon_testkit::run(ten::at_once(installed, eras));
@@ -90,6 +74,8 @@ fn main() -> std::process::ExitCode {
         let test = move |installed| salon_testkit::run(merged::all(installed, era));
         trial(format!("merged::{name}"), Box::new(test));
     }
+    // Needs nothing that is installed.
+    trials.push(Trial::test("every_pair_is_run", || Ok(pairs::check()?)));
     if let Err(missing) = &installed
         && !required()
     {

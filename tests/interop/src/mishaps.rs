@@ -6,6 +6,7 @@ use salon_client::protocol::{CHAT_METHOD, Envelope, Message};
 use salon_client::{Event, HistoryQuery, Peer, Room};
 use salon_testkit::{DEADLINE, Failure, within};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::features::{contains, told};
 use crate::origin::{Installed, Origin};
@@ -13,10 +14,7 @@ use crate::process::{self, Process};
 use crate::stage::{GUEST, Stage, Way};
 
 /// A server is killed while it works on a call: the caller hears at once, the server is started again, and the next call works.
-pub(crate) async fn killed_guest(installed: Installed, origin: Origin) -> Result<(), Failure> {
-    let stage = Stage::open(installed, origin, Way::Join).await?;
-    let ada = stage.enter("ada").await?;
-    let guest = stage.peer(&ada, GUEST).await?;
+pub(crate) async fn killed_guest(stage: &Stage, guest: &Peer, origin: Origin) -> Result<(), Failure> {
     let known = origin.known();
 
     let (tool, arguments) = &known.long;
@@ -32,9 +30,7 @@ pub(crate) async fn killed_guest(installed: Installed, origin: Origin) -> Result
     if let Ok(result) = outcome {
         return Err(format!("{servers:?} were killed, and yet the call was answered: {result:?}"));
     }
-    within("the guest to work again", again(&ada, &guest, origin)).await.map_err(|told| told + &stage.output())??;
-    ada.leave().await;
-    stage.close().await
+    within("the guest to work again", again(guest.room(), guest, origin)).await?
 }
 
 /// Calls until a call works. Between two attempts something happened in the room.
@@ -118,29 +114,38 @@ fn chat(envelope: &Envelope) -> Option<String> {
     (&**method == CHAT_METHOD).then(|| params["text"].as_str().map(str::to_owned))?
 }
 
-/// Whoever brought a server in ends, killed or not, be it `salon join` or the gateway: the server goes too, although it would go on.
+/// The owner of a guest ends, killed or not, be it `salon join` or the gateway: the server goes too, although it would go on. All cases at
+/// once, because a server that does not end by itself is given time before it is killed.
 pub(crate) async fn ended_owner(installed: Installed) -> Result<(), Failure> {
+    let mut cases = JoinSet::new();
     for (way, killed) in [(Way::Join, true), (Way::Hosted, true), (Way::Join, false), (Way::Hosted, false)] {
         let case = format!("{}, {}", way.name(), if killed { "killed" } else { "stopped" });
-        let mut stage = Stage::open(installed.clone(), Origin::RmcpStubborn, way).await?;
-        let ada = stage.enter("ada").await?;
-        let guest = stage.peer(&ada, GUEST).await?;
-        within("the guest to work", again(&ada, &guest, Origin::RmcpStubborn)).await??;
-        ada.leave().await;
-        let owner = stage.guests.last_mut().unwrap_or(&mut stage.gateway);
-        let id = owner.id().ok_or("the owner has ended")?;
-        let servers = process::below(id, Origin::RmcpStubborn.mark())?;
-        if servers.is_empty() {
-            return Err(format!("{case}: no server runs"));
-        }
-        if killed {
-            owner.kill().await?;
-        } else {
-            stage.close().await?;
-        }
-        for server in servers {
-            gone(server).await.map_err(|told| format!("{case}: {told}"))?;
-        }
+        let ended = owner_ends(installed.clone(), way, killed);
+        cases.spawn(async move { ended.await.map_err(|told| format!("{case}: {told}")) });
+    }
+    let failures: Vec<Failure> = cases.join_all().await.into_iter().filter_map(Result::err).collect();
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
+
+async fn owner_ends(installed: Installed, way: Way, killed: bool) -> Result<(), Failure> {
+    let mut stage = Stage::open(installed, Origin::RmcpStubborn, way).await?;
+    let ada = stage.enter("ada").await?;
+    let guest = stage.peer(&ada, GUEST).await?;
+    within("the guest to work", again(&ada, &guest, Origin::RmcpStubborn)).await??;
+    ada.leave().await;
+    let owner = stage.guests.last_mut().unwrap_or(&mut stage.gateway);
+    let id = owner.id().ok_or("the owner has ended")?;
+    let servers = process::below(id, Origin::RmcpStubborn.mark())?;
+    if servers.is_empty() {
+        return Err("no server runs".into());
+    }
+    if killed {
+        owner.kill().await?;
+    } else {
+        stage.close().await?;
+    }
+    for server in servers {
+        gone(server).await?;
     }
     Ok(())
 }
