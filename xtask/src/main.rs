@@ -16,7 +16,8 @@ usage: cargo xtask <command>
                        smells (--verbose also lists files above 400 lines)
   features             compile each package with no features and with each feature alone
   changed              print the packages with changed files, as arguments of cargo
-  fuzz [--seconds N]   run every fuzz target for N seconds each (default 20), on the stable toolchain";
+  fuzz [--seconds N] [TARGET…]
+                       run every fuzz target, or those named, for N seconds each (default 20), on the stable toolchain";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -26,11 +27,7 @@ fn main() -> ExitCode {
         ["tidy", "--verbose"] => tidy::run(true),
         ["features"] => features::run(),
         ["changed"] => changed::run(),
-        ["fuzz"] => fuzz::run(20),
-        ["fuzz", "--seconds", seconds] => match seconds.parse() {
-            Ok(seconds) if seconds > 0 => fuzz::run(seconds),
-            _ => Err(format!("`--seconds` takes a whole number above 0, not `{seconds}`")),
-        },
+        ["fuzz", campaign @ ..] => fuzz::Campaign::parse(campaign).and_then(|campaign| campaign.run()),
         _ => Err(USAGE.into()),
     };
     match outcome {

@@ -33,6 +33,7 @@ const RULES: &[Rule] = &[
     rule("salon-testkit", EVERYTHING),
     rule("scenes", TESTS),
     rule("interop", TESTS),
+    rule("fuzz-targets", EVERYTHING),
     rule("test-servers", &[]),
     rule("bench", TESTS),
     rule("xtask", &[]),

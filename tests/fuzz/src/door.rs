@@ -12,33 +12,33 @@ use salon_protocol::{
 };
 use serde_json::value::RawValue;
 
-pub const LIMITS: Limits = Limits { message: 4096, depth: 16, recipients: 4 };
+pub(crate) const LIMITS: Limits = Limits { message: 4096, depth: 16, recipients: 4 };
 
 /// Parts the input into pieces: the byte after each says what comes next.
 const SEPARATOR: u8 = 0xff;
 
 /// The pieces of an input that are text, each with the byte before it.
-pub fn pieces(bytes: &[u8]) -> impl Iterator<Item = (u8, &str)> {
+pub(crate) fn pieces(bytes: &[u8]) -> impl Iterator<Item = (u8, &str)> {
     bytes.split(|byte| *byte == SEPARATOR).filter_map(|piece| {
         let (what, body) = piece.split_first()?;
         Some((*what, std::str::from_utf8(body).ok()?))
     })
 }
 
-pub fn id(text: &str) -> ParticipantId {
+pub(crate) fn id(text: &str) -> ParticipantId {
     ParticipantId::new(text).expect("a name")
 }
 
-pub fn topic() -> TopicName {
+pub(crate) fn topic() -> TopicName {
     TopicName::new("room:a").expect("a name")
 }
 
-pub fn is_json(text: &str) {
+pub(crate) fn is_json(text: &str) {
     assert!(serde_json::from_str::<&RawValue>(text).is_ok(), "{text}");
 }
 
 /// What one door has for itself.
-pub trait Rules {
+pub(crate) trait Rules {
     /// What participants answer when they are asked to initialize, or anything else.
     const ANSWER: &str;
     /// How much time passes at the least when some does.
@@ -58,7 +58,7 @@ enum Stream {
     Finished,
 }
 
-pub struct Room<D, R> {
+pub(crate) struct Room<D, R> {
     door: D,
     rules: R,
     now: Instant,
@@ -75,7 +75,7 @@ pub struct Room<D, R> {
 }
 
 impl<D: Dialect, R: Rules> Room<D, R> {
-    pub fn open(duplex: bool, rules: R, door: impl FnOnce(Stamps, Instant) -> D) -> Self {
+    pub(crate) fn open(duplex: bool, rules: R, door: impl FnOnce(Stamps, Instant) -> D) -> Self {
         let now = Instant::now();
         let mut door = door(Stamps::new("s", now, Timestamp(0)), now);
         if duplex {
@@ -89,7 +89,7 @@ impl<D: Dialect, R: Rules> Room<D, R> {
     }
 
     /// Everything the input says, and then the end.
-    pub fn live<'a>(mut self, pieces: impl Iterator<Item = (u8, &'a str)>) {
+    pub(crate) fn live<'a>(mut self, pieces: impl Iterator<Item = (u8, &'a str)>) {
         for (what, text) in pieces {
             self.happens(what, text);
             if self.closed {
@@ -136,7 +136,7 @@ impl<D: Dialect, R: Rules> Room<D, R> {
     }
 
     /// The client says something.
-    pub fn hears(&mut self, what: u8, text: &str) {
+    pub(crate) fn hears(&mut self, what: u8, text: &str) {
         let mut stream = StreamId::ONLY;
         if !self.duplex {
             stream = self.stream();

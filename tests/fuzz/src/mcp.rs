@@ -7,7 +7,7 @@ use salon_dialects::mcp::door::{Options, Scope};
 use crate::door::{LIMITS, id, topic};
 
 /// Whether the client has one connection for everything, and what the door is to be, by the input's first byte.
-pub fn options(how: u8) -> (bool, Options) {
+pub(crate) fn options(how: u8) -> (bool, Options) {
     let duplex = how & 2 == 0;
     let options = Options {
         me: id("alice"),

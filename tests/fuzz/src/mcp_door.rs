@@ -1,0 +1,41 @@
+//! What the MCP door hears: any messages of a client, over a WebSocket or HTTP, between any events of the room.
+
+use std::time::Duration;
+
+use salon_dialects::mcp::door::{Door, route};
+use salon_dialects::{Opening, Post};
+use salon_protocol::Draft;
+
+use crate::door::{Room, Rules, pieces};
+use crate::mcp::options;
+
+pub(crate) fn run(bytes: &[u8]) -> bool {
+    let Some((how, bytes)) = bytes.split_first() else { return true };
+    let (duplex, options) = options(*how);
+    let room = Room::open(duplex, Mcp, |stamps, now| Door::new(options, stamps, now));
+    room.live(pieces(bytes).inspect(|(_, text)| drop(route(Some("2026-07-28"), text))));
+    true
+}
+
+struct Mcp;
+
+impl Rules for Mcp {
+    const ANSWER: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}"#;
+    const STEP: Duration = Duration::from_millis(50);
+
+    fn opening(&self, what: u8) -> Opening {
+        let headers = match what & 64 {
+            0 => Vec::new(),
+            _ => vec![("mcp-protocol-version".into(), "2026-07-28".into())],
+        };
+        Opening::Post(Post { headers, apart: what & 128 != 0 })
+    }
+
+    fn published(&self, draft: &Draft) {
+        assert_eq!(draft.envelope().to().len(), 1, "the door speaks to one at a time");
+    }
+
+    fn said(&self, text: &str) {
+        assert!(text.contains(r#""jsonrpc":"2.0""#), "{text}");
+    }
+}
