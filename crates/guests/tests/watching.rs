@@ -18,12 +18,15 @@ use tokio::net::unix::pipe;
 const WATCHER: &str = "be-the-watcher";
 const PARENT: &str = "be-the-parent";
 
+/// Whatever ignores a closed input and SIGTERM is killed after twice this time.
+const GRACE: Duration = Duration::from_millis(500);
+
 type Outcome = Result<(), Failed>;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next() {
-        Some(role) if role == WATCHER => return watch(args),
+        Some(role) if role == WATCHER => return watch(args, GRACE),
         Some(role) if role == PARENT => return run(be_the_parent(args.next().unwrap_or_default())),
         _ => {}
     }

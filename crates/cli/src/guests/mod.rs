@@ -12,7 +12,7 @@ pub(crate) mod plan;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use salon_guests::upstream::{Watcher, watch};
+use salon_guests::upstream::{WATCHER_GRACE, Watcher, watch};
 
 /// The word that makes this program watch over a guest's child. For itself alone, so it is no command that people are told of.
 const WATCH: &str = "watch-child";
@@ -20,7 +20,7 @@ const WATCH: &str = "watch-child";
 /// Runs as a watcher, if that is what this process was started for. To be called before anything else.
 pub(crate) fn watching() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
-    (args.next()? == WATCH).then(|| watch(args))
+    (args.next()? == WATCH).then(|| watch(args, WATCHER_GRACE))
 }
 
 /// How to start a watcher, so that no child outlives us whichever way we end. Without knowing where this program is there is none.

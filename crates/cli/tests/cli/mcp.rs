@@ -194,9 +194,10 @@ fn one_participant_has_an_address_of_its_own() {
     run(async {
         let place = Place::new().await;
         let mut client = place.client(&["room:alpha", "--only", "robot-1"]).await;
-        let session = place.accept(None).await;
+        let mut session = place.accept(None).await;
         assert_eq!(session.asked, "/mcp/room:alpha/robot-1 mcp true");
         client.has_no_more_to_say();
+        assert_eq!(session.hears().await, "(closed)");
         assert_eq!(client.ended().await.code, Some(0));
     });
 }
@@ -273,6 +274,7 @@ fn a_message_beyond_the_limit_is_refused_and_the_connection_stays() {
         session.says(r#"{"id":2,"result":{}}"#).await;
         assert_eq!(client.hears().await, r#"{"id":2,"result":{}}"#);
         client.has_no_more_to_say();
+        assert_eq!(session.hears().await, "(closed)");
         assert_eq!(client.ended().await.code, Some(0));
     });
 }

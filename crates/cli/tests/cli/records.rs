@@ -77,6 +77,7 @@ fn what_happens_is_counted_and_kept_and_secrets_are_not() {
 
         running.signal("TERM").await;
         assert!(next(&mut alice).await.contains("closing"));
+        assert!(matches!(alice.next().await, Ok(Event::Closed(1001, _))));
         let ran = running.end().await;
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 

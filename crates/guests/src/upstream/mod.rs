@@ -34,7 +34,7 @@ use tokio::time::timeout;
 pub use error::UpstreamError;
 pub use probe::{Era, Speech, Verdict, Wire, probe};
 pub use target::{Setup, Target, UrlTransport};
-pub use watch::{Watcher, watch};
+pub use watch::{WATCHER_GRACE, Watcher, watch};
 
 /// Messages that may wait between a connection and its owner, each way. Beyond it, whoever sends waits.
 const QUEUE: usize = 64;

@@ -25,8 +25,8 @@ pub(super) const NOT_FOUND: u8 = 127;
 /// The exit status for arguments that are none.
 const USAGE: u8 = 2;
 
-/// How long an orphaned child has to end by itself, and then to obey SIGTERM.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long an orphaned child has to end by itself, and then to obey SIGTERM, unless a test is in a hurry.
+pub const WATCHER_GRACE: Duration = Duration::from_secs(2);
 
 /// How often a watcher whose input was closed looks whether its parent is still there.
 const LOOK: Duration = Duration::from_millis(200);
@@ -42,8 +42,9 @@ pub struct Watcher {
 
 /// Runs a child and ends it, with its process group, when the parent is gone. To be called by a process that [`Watcher`] describes,
 /// with the arguments that follow the watcher's own (the parent's process id, the program, its arguments), before anything has read
-/// from standard input or started a runtime. The exit code is the child's.
-pub fn watch(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+/// from standard input or started a runtime. An orphaned child has `grace` to end by itself, and again to obey SIGTERM. The exit code is
+/// the child's.
+pub fn watch(args: impl IntoIterator<Item = OsString>, grace: Duration) -> ExitCode {
     let mut args = args.into_iter();
     let parent = args.next().and_then(|id| Pid::from_raw(id.to_str()?.parse().ok()?));
     let (Some(parent), Some(program)) = (parent, args.next()) else {
@@ -59,10 +60,10 @@ pub fn watch(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(NOT_STARTED);
         }
     };
-    ExitCode::from(runtime.block_on(attend(parent, program, args.collect())))
+    ExitCode::from(runtime.block_on(attend(parent, program, args.collect(), grace)))
 }
 
-async fn attend(parent: Pid, program: OsString, args: Vec<OsString>) -> u8 {
+async fn attend(parent: Pid, program: OsString, args: Vec<OsString>, grace: Duration) -> u8 {
     // Signals to the group are the child's to obey. They are caught rather than ignored, because a child inherits what is ignored.
     let caught = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
     let mut child = match tokio::process::Command::new(&program).args(args).spawn() {
@@ -76,9 +77,9 @@ async fn attend(parent: Pid, program: OsString, args: Vec<OsString>) -> u8 {
         status = child.wait() => status,
         () = orphaned(parent) => {
             let end = async {
-                if timeout(GRACE, child.wait()).await.is_err() {
+                if timeout(grace, child.wait()).await.is_err() {
                     let _ = kill_process_group(getpgrp(), Signal::TERM);
-                    let _ = timeout(GRACE, child.wait()).await;
+                    let _ = timeout(grace, child.wait()).await;
                 }
             };
             end.await;
