@@ -10,7 +10,6 @@ use std::path::Path;
 use salon_log::sqlite::{self, Sight};
 
 use crate::ServeError;
-use crate::auth::LocalKey;
 use crate::config::Config;
 use crate::server;
 
@@ -34,8 +33,9 @@ pub fn check(config: &Config) -> Result<Vec<String>, ServeError> {
 
 /// Tries whether the log could be opened, where it is on NATS: servers, streams, replicas and the key that all its gateways have. Makes
 /// nothing. A key that is still to be made is none that others have.
+#[cfg(feature = "nats")]
 pub async fn check_log(config: &Config) -> Result<(), ServeError> {
-    let key = LocalKey::find(&config.data)?;
+    let key = crate::auth::LocalKey::find(&config.data)?;
     match config.nats(key.as_ref().map(crate::fingerprint).unwrap_or_default()) {
         Some(options) => Ok(salon_log::nats::Nats::look(&options).await?),
         None => Ok(()),

@@ -46,7 +46,9 @@ use meters::Meters;
 use nodes::Nodes;
 use ui::Ui;
 
-pub use check::{check, check_log};
+pub use check::check;
+#[cfg(feature = "nats")]
+pub use check::check_log;
 pub use inside::{Doorway, Entrances, Inside, inside};
 pub use loopback::is_loopback;
 pub use server::{TlsError, listen};
@@ -97,6 +99,7 @@ pub enum ServeError {
     #[error(transparent)]
     Log(#[from] salon_log::sqlite::OpenError),
     /// The log on NATS cannot be opened.
+    #[cfg(feature = "nats")]
     #[error(transparent)]
     Nats(#[from] salon_log::nats::OpenError),
     /// The log cannot be read.
@@ -241,19 +244,18 @@ struct Logs {
     _hold: Option<Hold>,
 }
 
+#[cfg_attr(not(feature = "nats"), expect(unused_variables, reason = "only nodes of one log compare their keys"))]
 async fn open_log(config: &Config, local: &LocalKey) -> Result<Logs, ServeError> {
-    match config.nats(fingerprint(local)) {
-        Some(options) => {
-            let hold = sqlite::hold(&config.data)?;
-            let nodes = Arc::new(Nodes::open(options).await?);
-            Ok(Logs { log: nodes.log().clone(), context: nodes.log().clone(), nodes: Some(nodes), _hold: Some(hold) })
-        }
-        None => {
-            let options = sqlite::Options { durability: config.durability, retention: config.retention.clone() };
-            let sqlite = Arc::new(Sqlite::open(&config.data, options)?);
-            Ok(Logs { log: sqlite.clone(), context: sqlite, nodes: None, _hold: None })
-        }
+    #[cfg(feature = "nats")]
+    if let Some(options) = config.nats(fingerprint(local)) {
+        let hold = sqlite::hold(&config.data)?;
+        let nodes = Arc::new(Nodes::open(options).await?);
+        let (log, context) = (nodes.log().clone(), nodes.log().clone());
+        return Ok(Logs { log, context, nodes: Some(nodes), _hold: Some(hold) });
     }
+    let options = sqlite::Options { durability: config.durability, retention: config.retention.clone() };
+    let sqlite = Arc::new(Sqlite::open(&config.data, options)?);
+    Ok(Logs { log: sqlite.clone(), context: sqlite, nodes: None, _hold: None })
 }
 
 /// Takes no longer messages than NATS does, and says so where that is less than what was asked for.
@@ -269,6 +271,7 @@ fn fit_messages(config: &mut Config, nodes: Option<&Nodes>) {
 }
 
 /// Tells whether gateways have the same key, and nothing of the key.
+#[cfg(feature = "nats")]
 fn fingerprint(local: &LocalKey) -> String {
     auth::hex(&local.derive("log"))
 }

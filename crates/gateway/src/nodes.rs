@@ -3,12 +3,22 @@
 //! A log on one machine has neither: there is nobody to ask, and one that fails stops the gateway. Which log has nodes is known here alone;
 //! whoever shares something by it takes [`Nodes`].
 
+#[cfg(not(feature = "nats"))]
+mod absent;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_log::nats::{self, Nats};
-use salon_log::{Health, TopicLog};
+use salon_log::Health;
+#[cfg(feature = "nats")]
+use salon_log::{
+    TopicLog,
+    nats::{self, Nats},
+};
 use tokio::sync::watch;
+
+#[cfg(not(feature = "nats"))]
+use absent::NoNats as Nats;
 
 /// How long the log is out of reach before everybody is told: one server of a cluster that goes is no outage.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -21,6 +31,7 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     /// Opens the log, as one of its nodes.
+    #[cfg(feature = "nats")]
     pub(crate) async fn open(options: nats::Options) -> Result<Self, nats::OpenError> {
         Ok(Self { log: Arc::new(Nats::open(options).await?), outage: watch::Sender::new(false) })
     }

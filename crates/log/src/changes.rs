@@ -48,6 +48,7 @@ impl Feeds {
     }
 
     /// Whether somebody follows a topic.
+    #[cfg(feature = "nats")]
     pub(crate) fn is_followed(&self, topic: &TopicName) -> bool {
         self.state().by_topic.get(topic).is_some_and(|feed| feed.receiver_count() > 0)
     }
@@ -58,6 +59,7 @@ impl Feeds {
     }
 
     /// Tells everyone who follows a topic that they must read, because nobody knows what has changed.
+    #[cfg(feature = "nats")]
     pub(crate) fn miss(&self, topic: &TopicName) {
         self.tell(topic, Changed::Missed);
     }

@@ -98,6 +98,7 @@ impl Scope {
     }
 
     /// The scope of a name.
+    #[cfg(feature = "nats")]
     pub(crate) fn read(name: &str) -> Option<Self> {
         match name.split_once(':') {
             None if name == "topic" => Some(Self::Topic),

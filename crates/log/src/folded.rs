@@ -56,6 +56,7 @@ impl Folded {
     }
 
     /// Restores what was kept of an earlier fold.
+    #[cfg(feature = "nats")]
     pub(crate) fn restore(present: Vec<Arc<Entry>>, unanswered: Vec<OpenRequest>) -> Self {
         let mut folded = Self::default();
         for entry in &present {
@@ -69,11 +70,13 @@ impl Folded {
     }
 
     /// Whether a request waits for its answer.
+    #[cfg(feature = "nats")]
     pub(crate) fn is_unanswered(&self, request: &EnvelopeId) -> bool {
         self.requests.contains_key(request)
     }
 
     /// Forgets requests up to an offset, which are not kept any more, and the oldest of those that are too many.
+    #[cfg(feature = "nats")]
     pub(crate) fn forget(&mut self, up_to: u64) {
         while let Some((&offset, _)) = self.unanswered.first_key_value()
             && (offset <= up_to || self.unanswered.len() > Standing::MAX_UNANSWERED)

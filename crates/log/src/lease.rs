@@ -73,6 +73,7 @@ impl Leases {
     }
 
     /// Takes a place away from everyone who holds it. They have been told when this returns.
+    #[cfg(feature = "nats")]
     pub(crate) fn revoke(&self, topic: &TopicName, participant: &ParticipantId) {
         let mut table = self.table();
         let place = table.get_mut(topic).and_then(|places| places.remove(participant));
@@ -86,11 +87,13 @@ impl Leases {
     }
 
     /// Whether somebody holds a place.
+    #[cfg(feature = "nats")]
     pub(crate) fn is_held(&self, topic: &TopicName, participant: &ParticipantId) -> bool {
         self.table().get(topic).is_some_and(|places| places.contains_key(participant))
     }
 
     /// Every place that is held, and how.
+    #[cfg(feature = "nats")]
     pub(crate) fn held(&self) -> Vec<(TopicName, ParticipantId, Claim)> {
         let table = self.table();
         let places = table.iter().flat_map(|(topic, places)| places.iter().map(move |place| (topic, place)));

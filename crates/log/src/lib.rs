@@ -1,7 +1,7 @@
 //! The memory of a room: one ordered, durable log a topic, the leases of those present, and the topic's versioned [`context`].
 //!
-//! [`TopicLog`] and [`ContextStore`] are the contracts; [`sqlite`] keeps them on one machine, [`nats`] on several. Deliberately absent: who may write what (that is `rooms`) and
-//! how anything looks on a wire (that is `dialects`).
+//! [`TopicLog`] and [`ContextStore`] are the contracts; [`sqlite`] keeps them on one machine, `nats` (a feature, on by default) on several.
+//! Deliberately absent: who may write what (that is `rooms`) and how anything looks on a wire (that is `dialects`).
 
 mod changes;
 pub mod context;
@@ -9,6 +9,7 @@ pub mod context;
 pub mod contract;
 mod folded;
 mod lease;
+#[cfg(feature = "nats")]
 pub mod nats;
 mod retention;
 pub mod sqlite;
@@ -103,6 +104,9 @@ pub trait TopicLog: Send + Sync + 'static {
 
 /// How many bytes of text end a page, whatever its limit. One entry fits into any page.
 pub const MOST_PAGE_BYTES: usize = 1 << 20;
+
+/// How many topics a log on NATS may have by default. Not part of `nats`, because every build reads the same configuration.
+pub const DEFAULT_MAX_TOPICS: u64 = 500;
 
 /// The outcome of an append.
 #[derive(Debug, Clone)]

@@ -57,6 +57,7 @@ impl Hub {
     }
 
     /// Makes everyone who follows a topic read, because what comes next does not follow what was fed.
+    #[cfg(feature = "nats")]
     pub(crate) fn sever(&self, topic: &TopicName) {
         for line in self.lines().by_topic.get(topic).into_iter().flatten() {
             let mut state = line.state();
@@ -68,6 +69,7 @@ impl Hub {
     }
 
     /// Whether somebody follows a topic.
+    #[cfg(feature = "nats")]
     pub(crate) fn is_followed(&self, topic: &TopicName) -> bool {
         self.lines().by_topic.contains_key(topic)
     }

@@ -25,9 +25,9 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Every engine there is here: what runs on one runs on all. NATS is, where its server is installed.
+    /// Every engine of this build, NATS only where its server is installed. What runs on one runs on all.
     pub fn all() -> Result<Vec<Self>, Failure> {
-        let nats = nats::program()?.map(|_| Self::Nats);
+        let nats = nats::program()?.filter(|_| cfg!(feature = "nats")).map(|_| Self::Nats);
         Ok([Self::Sqlite].into_iter().chain(nats).collect())
     }
 

@@ -17,6 +17,7 @@ use crate::trouble::Trouble;
 pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &Plan) -> Result<(), Trouble> {
     let data = config.data.display().to_string();
     let mut notes = salon_gateway::check(config).map_err(|error| super::explain(error, &data))?;
+    #[cfg(feature = "nats")]
     salon_gateway::check_log(config).await.map_err(|error| super::explain(error, &data))?;
     notes.extend(variables::unknown());
     let key = match LocalKey::find(&config.data).map_err(Trouble::usage)? {

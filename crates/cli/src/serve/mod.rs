@@ -13,6 +13,7 @@ use anyhow::anyhow;
 use salon_gateway::auth::{Links, LocalKey};
 use salon_gateway::config::{Config, LogFormat};
 use salon_gateway::{Entrances, ServeError};
+#[cfg(feature = "nats")]
 use salon_log::nats::OpenError as NatsError;
 use salon_log::sqlite::OpenError;
 use tokio::net::TcpListener;
@@ -126,12 +127,15 @@ fn explain(error: ServeError, data: &str) -> Trouble {
                 "nothing unstored was acknowledged; mend what holds `{data}` (is the disk full?) and start again"
             ),
         ),
+        #[cfg(feature = "nats")]
         ServeError::Nats(NatsError::OtherKey { .. }) => Trouble::coded(
             2,
             error,
             format_args!("copy `auth.key` from the data directory of another of its gateways to `{data}`"),
         ),
+        #[cfg(feature = "nats")]
         ServeError::Nats(NatsError::Connect { .. } | NatsError::Unavailable(_)) => Trouble::failed(error),
+        #[cfg(feature = "nats")]
         ServeError::Nats(_) => Trouble::usage(error),
         ServeError::Log(OpenError::InUse { .. }) => {
             Trouble::hinted(error, "another gateway runs there; stop it, or choose another directory with `--data`")

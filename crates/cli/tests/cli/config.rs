@@ -174,6 +174,25 @@ fn a_bad_variable_is_told_by_its_own_name() {
     assert_eq!(bad(("SALON_ALLOW_HOST", "a"), "--host a:b").as_deref(), Some("--allow-host <NAME>"));
 }
 
+#[cfg(not(feature = "nats"))]
+#[test]
+fn a_log_on_nats_is_refused_without_the_feature() {
+    let home = Home::new();
+    let told = check_with(&home, &[], "--log nats://u:s3cret@127.0.0.1:4222");
+    insta::assert_snapshot!(told, @"
+    error: this `salon` was built without support for NATS
+
+    hint: leave `log.url` (`--log`) out to keep the log in the data directory, or install a `salon` with the feature `nats`, which is on by default
+    exit: 2
+    ");
+    assert_eq!(check_with(&home, &[("SALON_LOG", "tls://u:s3cret@127.0.0.1:4222")], ""), told);
+    let started = run(home.salon("serve --listen 127.0.0.1:0 --log nats://127.0.0.1:4222"));
+    assert_eq!(
+        format!("{}{}exit: {:?}", started.stdout, started.stderr, started.code),
+        told.replace("exit: 2", "exit: Some(2)")
+    );
+}
+
 #[test]
 fn what_a_start_would_need_is_tried() {
     use std::os::unix::fs::PermissionsExt;

@@ -6,6 +6,7 @@ mod config;
 mod crash;
 mod demo;
 mod doctor;
+#[cfg(feature = "nats")]
 mod faults;
 mod framed;
 mod full_disk;
@@ -18,6 +19,7 @@ mod machine;
 mod mcp;
 mod mcp_config;
 mod mcp_room;
+#[cfg(feature = "nats")]
 mod nats;
 mod records;
 mod salon;

@@ -55,6 +55,10 @@ fn placed(at: Option<&(PathBuf, usize)>) -> String {
     at.map(|(path, line)| format!("{}:{line}: ", path.display())).unwrap_or_default()
 }
 
+fn refuse(keys: &'static [&'static str], message: String, hint: &'static str) -> Result<(), ConfigError> {
+    Err(ConfigError::Conflict { keys, at: None, message, hint })
+}
+
 fn hinted(hint: Option<&str>) -> String {
     hint.map(|hint| format!("\n\nhint: {hint}")).unwrap_or_default()
 }
@@ -80,7 +84,6 @@ impl Config {
 
     /// Refuses settings that do not go together.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let refuse = |keys, message: String, hint| Err(ConfigError::Conflict { keys, at: None, message, hint });
         let listen = self.listen;
         match (&self.tls_cert, &self.tls_key) {
             (Some(_), None) => {
@@ -91,23 +94,7 @@ impl Config {
             }
             _ => {}
         }
-        let nats = &self.nats;
-        match (&nats.cert, &nats.key) {
-            (Some(_), None) => {
-                return refuse(&["log.cert"], "a certificate for NATS without its key".into(), "set `log.key` too");
-            }
-            (None, Some(_)) => {
-                return refuse(&["log.key"], "a key for NATS without its certificate".into(), "set `log.cert` too");
-            }
-            _ => {}
-        }
-        if nats.servers.0.is_empty() && (nats.credentials.is_some() || nats.ca.is_some() || nats.cert.is_some()) {
-            return refuse(
-                &["log.credentials", "log.ca", "log.cert"],
-                "something to show to NATS servers, but no servers".into(),
-                "set `log.url` (`--log nats://host:4222`) too",
-            );
-        }
+        self.validate_nats()?;
         if !listen.ip().is_loopback() {
             if self.dev {
                 return refuse(
@@ -150,6 +137,34 @@ impl Config {
                 &["memory.per_room", "memory.total"],
                 format!("one room may use {} bytes of memory, all together {}", self.ring_per_room, self.ring_total),
                 "make `memory.total` at least `memory.per_room`",
+            );
+        }
+        Ok(())
+    }
+
+    fn validate_nats(&self) -> Result<(), ConfigError> {
+        let nats = &self.nats;
+        match (&nats.cert, &nats.key) {
+            (Some(_), None) => {
+                return refuse(&["log.cert"], "a certificate for NATS without its key".into(), "set `log.key` too");
+            }
+            (None, Some(_)) => {
+                return refuse(&["log.key"], "a key for NATS without its certificate".into(), "set `log.cert` too");
+            }
+            _ => {}
+        }
+        if nats.servers.0.is_empty() && (nats.credentials.is_some() || nats.ca.is_some() || nats.cert.is_some()) {
+            return refuse(
+                &["log.credentials", "log.ca", "log.cert"],
+                "something to show to NATS servers, but no servers".into(),
+                "set `log.url` (`--log nats://host:4222`) too",
+            );
+        }
+        if !cfg!(feature = "nats") && !nats.servers.0.is_empty() {
+            return refuse(
+                &["log.url"],
+                "this `salon` was built without support for NATS".into(),
+                "leave `log.url` (`--log`) out to keep the log in the data directory, or install a `salon` with the feature `nats`, which is on by default",
             );
         }
         Ok(())

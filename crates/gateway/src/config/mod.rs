@@ -200,7 +200,7 @@ impl Default for Config {
                 cert: None,
                 key: None,
                 replicas: None,
-                topics: salon_log::nats::USUAL_TOPICS,
+                topics: salon_log::DEFAULT_MAX_TOPICS,
             },
             durability: Durability::Full,
             retention: RetentionRules::default(),
@@ -275,6 +275,7 @@ impl Config {
     }
 
     /// How the log on NATS is opened, where it is there. All nodes of it have the same `fingerprint`.
+    #[cfg(feature = "nats")]
     pub fn nats(&self, fingerprint: String) -> Option<salon_log::nats::Options> {
         let Nats { servers, name, credentials, ca, cert, key, replicas, topics } = &self.nats;
         (!servers.0.is_empty()).then(|| salon_log::nats::Options {

@@ -200,6 +200,18 @@ fn overrides_outweigh_the_file_and_leave_the_rest() {
     assert_eq!(key, Path::new("k.pem"), "taken from the working directory");
 }
 
+#[cfg(not(feature = "nats"))]
+#[test]
+fn a_log_on_nats_is_refused_without_the_feature() {
+    insta::assert_snapshot!(refusal("dev = true\n[log]\nurl = \"nats://u:secret@one.example\"\n"), @"
+    salon.toml:3: this `salon` was built without support for NATS
+
+    hint: leave `log.url` (`--log`) out to keep the log in the data directory, or install a `salon` with the feature `nats`, which is on by default
+    ");
+    load("[log]\nname = \"other\"\ntopics = 7\n", "").expect("what only names the log is no reason to refuse");
+}
+
+#[cfg(feature = "nats")]
 #[test]
 fn every_setting_arrives() {
     let file = r#"

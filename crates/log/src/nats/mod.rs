@@ -35,7 +35,7 @@ use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Topic
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-pub use self::open::{OpenError, Options, USUAL_TOPICS};
+pub use self::open::{OpenError, Options};
 
 use self::bucket::Bucket;
 use self::context::Context;

@@ -26,7 +26,7 @@ use super::topic::Topic;
 use super::{Nats, Shared, TOPIC, context, signouts, tickets};
 use crate::changes::Feeds;
 use crate::tail::Hub;
-use crate::{AppendError, Health, Retention, RetentionRules};
+use crate::{AppendError, DEFAULT_MAX_TOPICS, Health, Retention, RetentionRules};
 
 /// How the record of a log is written. Another number is another form.
 const FORMAT: u32 = 1;
@@ -39,9 +39,6 @@ const OPENING: Duration = Duration::from_secs(30);
 /// How long it is waited for that a topic is forgotten.
 const FORGETTING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(250);
-
-/// How many topics there may be, unless it is said.
-pub const USUAL_TOPICS: u64 = 500;
 
 /// How a log is kept.
 #[derive(Clone)]
@@ -75,7 +72,7 @@ impl Default for Options {
             certificate: None,
             name: "salon".into(),
             replicas: None,
-            topics: USUAL_TOPICS,
+            topics: DEFAULT_MAX_TOPICS,
             retention: RetentionRules::default(),
             fingerprint: String::new(),
         }
