@@ -6,7 +6,7 @@ use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use super::{DATABASE, LOCK, OpenError, schema};
+use super::{DATABASE, LOCK, OpenError, refuse_unfinished, schema};
 
 /// What every SQLite file begins with.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -39,6 +39,7 @@ pub fn look(directory: &Path) -> Result<Sight, OpenError> {
             Err(TryLockError::Error(error)) => return Err(failed(&lock, error)),
         },
     }
+    refuse_unfinished(directory)?;
     let path = directory.join(DATABASE);
     // Opened as a start would open it, for writing.
     let header = match File::options().read(true).write(true).open(&path) {

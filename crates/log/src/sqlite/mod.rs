@@ -5,6 +5,7 @@
 //! Deliberately absent: other nodes, and any cache of what is settled beyond SQLite's own.
 
 mod context;
+mod copy;
 mod fresh;
 mod journal;
 mod look;
@@ -32,6 +33,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Timestamp, TopicName};
 use tokio::sync::{oneshot, watch};
 
+pub use self::copy::{CopyError, LogSummary, copy, known_version, renew_epoch, summarize};
 pub use self::look::{Sight, look};
 use self::queue::Queue;
 use self::reader::Source;
@@ -45,7 +47,10 @@ use crate::{
 /// The database in a log's directory.
 pub const DATABASE: &str = "log.db";
 /// The file that is locked while a process has the log open.
-const LOCK: &str = "log.lock";
+pub const LOCK: &str = "log.lock";
+/// The file that is there while a restore replaces the files of a directory. What it leaves behind when it is interrupted is neither
+/// the old data nor the new, so nobody opens that.
+pub const UNFINISHED_RESTORE: &str = "restore-unfinished";
 
 const CLOSED: &str = "it has been closed";
 
@@ -75,6 +80,15 @@ pub enum OpenError {
     /// Another process, or another log of this one, has it open.
     #[error("the log in `{}` is in use by another process", path.display())]
     InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A restore has replaced some of the files, and not all.
+    #[error(
+        "a restore into `{}` was interrupted, and what is there is incomplete\n\nhint: run `salon restore FILE --force` again",
+        path.display()
+    )]
+    Unfinished {
         /// The directory.
         path: PathBuf,
     },
@@ -170,7 +184,7 @@ impl Sqlite {
     }
 
     fn start(directory: &Path, options: Options, temporary: Option<Temporary>) -> Result<Self, OpenError> {
-        let lock = lock(directory)?;
+        let Hold(lock) = hold(directory)?;
         let path = directory.join(DATABASE);
         let db = schema::open_writer(&path, options.durability)?;
         let opened =
@@ -333,11 +347,26 @@ impl TopicLog for Sqlite {
 
 /// A directory that is this process's own until dropped, as that of an open log is.
 #[derive(Debug)]
-pub struct Hold(#[expect(dead_code, reason = "dropping it is the release")] File);
+pub struct Hold(File);
 
-/// Takes a directory without opening a log in it, for whoever keeps other things there.
+/// Takes a directory without opening a log in it, for a process that keeps other things there.
 pub fn hold(directory: &Path) -> Result<Hold, OpenError> {
+    let hold = hold_for_restore(directory)?;
+    refuse_unfinished(directory)?;
+    Ok(hold)
+}
+
+/// Takes a directory in order to replace what is in it, even where an earlier restore was interrupted.
+pub fn hold_for_restore(directory: &Path) -> Result<Hold, OpenError> {
     lock(directory).map(Hold)
+}
+
+/// Refuses a directory in which a restore was interrupted.
+pub fn refuse_unfinished(directory: &Path) -> Result<(), OpenError> {
+    match directory.join(UNFINISHED_RESTORE).exists() {
+        true => Err(OpenError::Unfinished { path: directory.into() }),
+        false => Ok(()),
+    }
 }
 
 /// Takes a directory for this process, or says that another has it.

@@ -59,10 +59,14 @@ const MIGRATIONS: &[&str] = &[
     ",
 ];
 
+/// The newest version known here.
+pub(super) const KNOWN_VERSION: i64 = MIGRATIONS.len() as i64;
+
 /// The length of the write-ahead log at which it is written back to the database. The longer, the more changes of one page are
 /// written back as one.
 const WAL_PAGES: u64 = 4000;
-const PAGE: u64 = 4096;
+/// Bytes of a page.
+pub(super) const PAGE: u64 = 4096;
 const FRAME_HEADER: u64 = 24;
 
 /// Bits of a key that hold the offset.
@@ -136,12 +140,18 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
 }
 
 /// Refuses a file that is not a log, or one that a newer version has made.
-fn identify(db: &Connection, path: &Path) -> Result<(), OpenError> {
-    let failed = |source| refine(path, source);
-    let pragma = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(failed);
-    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
-    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
+pub(super) fn identify(db: &Connection, path: &Path) -> Result<(), OpenError> {
+    let (application, version) = marks(db, path)?;
+    let tables = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
+    let tables = tables.map_err(|source| refine(path, source))?;
     if application == 0 && version == 0 && tables == 0 { Ok(()) } else { recognize(application, version, path) }
+}
+
+/// What a database says of itself: which program it is of, and the version of its tables.
+pub(super) fn marks(db: &Connection, path: &Path) -> Result<(i64, i64), OpenError> {
+    let pragma = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let both = pragma("application_id").and_then(|application| Ok((application, pragma("user_version")?)));
+    both.map_err(|source| refine(path, source))
 }
 
 /// Refuses a file by what it says of itself.
@@ -181,6 +191,11 @@ pub(super) fn epoch(db: &Connection) -> rusqlite::Result<u32> {
     meta(db, "epoch").map(|value| value.unwrap_or_default())
 }
 
+/// Makes this another making of the log, to which no position given out so far belongs.
+pub(super) fn renew_epoch(db: &Connection) -> rusqlite::Result<()> {
+    db.execute("UPDATE meta SET value = ?1 WHERE name = 'epoch'", [fresh_epoch()]).map(|_| ())
+}
+
 /// The highest offset any forgotten topic had: a topic of whom nothing is known begins after it.
 pub(super) fn floor(db: &Connection) -> rusqlite::Result<u64> {
     meta(db, "floor").map(|value| value.unwrap_or_default())
@@ -190,7 +205,7 @@ fn meta<T: rusqlite::types::FromSql>(db: &Connection, name: &str) -> rusqlite::R
     db.prepare_cached("SELECT value FROM meta WHERE name = ?1")?.query_row([name], |row| row.get(0)).optional()
 }
 
-fn refine(path: &Path, source: rusqlite::Error) -> OpenError {
+pub(super) fn refine(path: &Path, source: rusqlite::Error) -> OpenError {
     let path = PathBuf::from(path);
     match source.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { path },

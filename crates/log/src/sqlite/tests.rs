@@ -11,7 +11,7 @@ use crate::contract::{
 use crate::{ContextStore, Retention, Tailed};
 
 /// A directory for one test, removed at its end.
-fn directory() -> Temporary {
+pub(super) fn directory() -> Temporary {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = format!("salon-log-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let path = std::env::temp_dir().join(name);
@@ -19,7 +19,7 @@ fn directory() -> Temporary {
     Temporary(path)
 }
 
-fn quick() -> Options {
+pub(super) fn quick() -> Options {
     Options { durability: Durability::Os, ..Options::default() }
 }
 
@@ -84,7 +84,7 @@ async fn sqlite_keeps_the_contract_of_contexts() {
 }
 
 /// A key that everybody in a room has, and something to write to it.
-fn writing(key: &str, value: &str, cause: &str) -> (Address, Write) {
+pub(super) fn writing(key: &str, value: &str, cause: &str) -> (Address, Write) {
     let key = Key::new(key).expect("a key");
     let author = ParticipantId::new("alice").expect("an id");
     let write = Write { value: Some(value.into()), expected: None, author, cause: cause.into() };
