@@ -9,6 +9,7 @@ use salon_gateway::auth::Confirmation;
 use salon_gateway::config::Deadline;
 use salon_protocol::{ParticipantId, ParticipantKind, TopicPattern};
 
+use crate::backup;
 use crate::chat;
 use crate::commands;
 use crate::guests;
@@ -66,6 +67,10 @@ pub(crate) enum Command {
     Login(commands::login::LoginArgs),
     /// Forget the token for a gateway
     Logout(commands::login::LogoutArgs),
+    /// Write the data of a gateway to one file, while it runs
+    Backup(backup::BackupArgs),
+    /// Put a backup into a data directory
+    Restore(backup::RestoreArgs),
     /// Look at what stands between you and a room, and say what to do
     Doctor(commands::doctor::DoctorArgs),
     /// Print the completions for a shell

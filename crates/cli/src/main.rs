@@ -6,6 +6,7 @@
 mod access;
 mod args;
 mod arguments;
+mod backup;
 mod chat;
 mod clock;
 mod commands;
@@ -57,6 +58,8 @@ fn main() -> ExitCode {
         Command::Framed(args) => commands::framed::run(*args),
         Command::Login(args) => commands::login::run(args),
         Command::Logout(args) => commands::login::logout(&args),
+        Command::Backup(args) => backup::backup(args),
+        Command::Restore(args) => backup::restore(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

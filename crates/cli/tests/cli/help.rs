@@ -47,6 +47,13 @@ fn help_of_join() {
 }
 
 #[test]
+fn help_of_backup_and_restore() {
+    for command in ["backup", "restore"] {
+        insta::assert_snapshot!(format!("help_of_{command}"), told(&format!("{command} --help")));
+    }
+}
+
+#[test]
 fn help_of_mcp() {
     insta::assert_snapshot!(told("mcp --help"));
 }

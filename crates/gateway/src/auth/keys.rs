@@ -14,10 +14,10 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, P
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, EncodingKey, Validation};
 
 /// Bytes of the gateway's own key, as many as the hash of HS256 has.
-const KEY_BYTES: usize = 32;
+pub const KEY_BYTES: usize = 32;
 
 /// The name of the key's file in the data directory.
-const KEY_FILE: &str = "auth.key";
+pub const KEY_FILE: &str = "auth.key";
 
 /// The gateway's own secret, for HS256.
 #[derive(Clone)]

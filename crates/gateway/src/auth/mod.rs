@@ -17,10 +17,11 @@ mod visits;
 use salon_protocol::{Code, ParticipantId, ParticipantKind, Refusal, Timestamp, TopicName, TopicPattern};
 
 pub use confirmation::Confirmation;
-pub use keys::{KeyFileError, KeySet, LocalKey};
+pub use keys::{KEY_BYTES, KEY_FILE, KeyFileError, KeySet, LocalKey};
 pub(crate) use keys::{hex, random};
 pub use links::Links;
 pub(crate) use signins::{SignIns, SignedIn, SignedOut};
+pub use signouts::SIGN_OUTS_FILE;
 pub use tickets::Tickets;
 pub use token::{MAX_TOKEN_BYTES, Signer, Verifier};
 pub(crate) use visits::Visit;

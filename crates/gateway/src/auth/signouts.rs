@@ -21,7 +21,7 @@ use super::AuthError;
 use super::signins::LIFETIME_MS;
 
 /// The name of the file in the data directory.
-const FILE: &str = "signed-out.jsonl";
+pub const SIGN_OUTS_FILE: &str = "signed-out.jsonl";
 
 /// How many sign-outs of one participant are told apart.
 const PER_PARTICIPANT: usize = 32;
@@ -95,7 +95,7 @@ enum What {
 impl SignOuts {
     /// Reads what there is and leaves out what does not matter any more.
     pub(super) fn open(data: &Path, is_shared: bool, now: Timestamp) -> io::Result<Self> {
-        let path = data.join(FILE);
+        let path = data.join(SIGN_OUTS_FILE);
         let ended = read(&path, now)?;
         let (file, lines) = write(&path, &ended)?;
         // Until the others' word comes it is not known what they have heard.

@@ -35,6 +35,9 @@ pub use value::{
     Unfit, UrlTransport,
 };
 
+/// The name of the audit trail's file in the data directory, where it is there.
+pub const AUDIT_FILE: &str = "audit.log";
+
 /// Every setting the gateway runs by.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -293,7 +296,7 @@ impl Config {
 
     /// Where the audit trail is, where there is one.
     pub fn audit_path(&self) -> Option<PathBuf> {
-        self.audit.then(|| self.audit_file.clone().unwrap_or_else(|| self.data.join("audit.log")))
+        self.audit.then(|| self.audit_file.clone().unwrap_or_else(|| self.data.join(AUDIT_FILE)))
     }
 }
 

@@ -1,0 +1,179 @@
+//! Making a backup: the log is copied, everything is measured, then all of it is written to one file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, IsTerminal, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use salon_log::sqlite::{self, CopyError, DATABASE, OpenError};
+
+use super::archive::{self, ArchiveError};
+use super::manifest::{ArchivedFile, BackupManifest, DATA_FILES, LogFacts};
+use super::progress::PercentLine;
+use super::{BackupArgs, data_directory, is_standard};
+use crate::commands::outcome::CANCELLED;
+use crate::trouble::Trouble;
+use crate::{clock, hand_over, note};
+
+pub(super) fn run(args: &BackupArgs, progress: &mut PercentLine<'_>) -> Result<(), Trouble> {
+    let data = data_directory(&args.places)?;
+    if !data.join(DATABASE).exists() {
+        return Err(Trouble::hinted(
+            format_args!("there is no log in `{}`", data.display()),
+            "name the gateway's data directory with `--data`; a log on NATS is backed up with `nats account backup`",
+        ));
+    }
+    sqlite::refuse_unfinished(&data).map_err(Trouble::failed)?;
+    let target = Target::of(args)?;
+    let facts = LogFacts::from(
+        sqlite::copy(&data, &target.copy, |done, total| progress.go_on("copying the log", done, total))
+            .map_err(|error| uncopied(error, &target))?,
+    );
+    let written = write(&target, &data, facts, progress).map_err(|error| unwritten(&target, &error))?;
+    progress.clear();
+    let size = bytes(written.files.iter().map(|file| file.size).sum());
+    let told = format!("Backed up {} ({size}) from `{}`.", written.log, data.display());
+    match &target.file {
+        Some(file) => {
+            hand_over(format_args!("{told}\n`{}` holds the key that signs tokens: keep it private.", file.display()))
+        }
+        None => {
+            note(format_args!("{told}"));
+            Ok(())
+        }
+    }
+}
+
+/// Where a backup goes. What is not finished is removed when this is dropped.
+struct Target {
+    /// None is standard output.
+    file: Option<PathBuf>,
+    /// The copy of the log, while the rest is made.
+    copy: PathBuf,
+    /// The backup, until it is whole.
+    partial: PathBuf,
+}
+
+impl Target {
+    fn of(args: &BackupArgs) -> Result<Self, Trouble> {
+        let process = std::process::id();
+        if is_standard(&args.file) {
+            if io::stdout().is_terminal() {
+                return Err(Trouble::coded(
+                    2,
+                    "a backup is not for a terminal",
+                    "redirect it: `salon backup - > FILE`",
+                ));
+            }
+            let copy = std::env::temp_dir().join(format!(".salon-backup.{process}.{DATABASE}"));
+            return Ok(Self { file: None, partial: copy.with_extension("partial"), copy });
+        }
+        let file = &args.file;
+        let Some(name) = file.file_name().filter(|_| !file.is_dir()) else {
+            return Err(Trouble::usage(anyhow!("`{}` is a directory, not a file to write", file.display())));
+        };
+        if file.exists() && !args.force {
+            let told = format!("`{}` is there already", file.display());
+            return Err(Trouble::coded(2, told, "choose another name, or replace it with `--force`"));
+        }
+        let beside = |suffix: &str| file.with_file_name(format!(".{}.{process}.{suffix}", name.display()));
+        Ok(Self { copy: beside(DATABASE), partial: beside("partial"), file: Some(file.clone()) })
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // None of them is there after a backup to the end, but for the copy.
+        for suffix in ["", "-journal", "-wal", "-shm"] {
+            let mut name = self.copy.clone().into_os_string();
+            name.push(suffix);
+            let _ = fs::remove_file(name);
+        }
+        let _ = fs::remove_file(&self.partial);
+    }
+}
+
+fn write(
+    target: &Target,
+    data: &Path,
+    log: LogFacts,
+    progress: &mut PercentLine<'_>,
+) -> Result<BackupManifest, ArchiveError> {
+    let source = |name: &str| if name == DATABASE { target.copy.clone() } else { data.join(name) };
+    let mut files = Vec::new();
+    for data_file in DATA_FILES {
+        let mut file = match File::open(source(data_file.name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            opened => opened.map_err(ArchiveError::Read)?,
+        };
+        // The audit trail grows meanwhile; what it had at this moment is taken.
+        let size = file.metadata().map_err(ArchiveError::Read)?.len();
+        let member = (data_file.name, size);
+        let sha256 =
+            archive::transfer(&mut file, &mut io::sink(), member, &mut |done| progress.go_on("measuring", done, size))?;
+        files.push(ArchivedFile { name: data_file.name.into(), size, sha256 });
+    }
+    let now = clock::now();
+    let manifest = BackupManifest::new(now, log, files);
+    let open = |file: &ArchivedFile| -> io::Result<Box<dyn Read>> { Ok(Box::new(File::open(source(&file.name))?)) };
+    let mut watch = |done, total| progress.go_on("writing", done, total);
+    let failed = |source| ArchiveError::Write { name: "the backup".into(), source };
+    match &target.file {
+        None => archive::pack(&mut io::stdout().lock(), &manifest, now, open, &mut watch)?,
+        Some(file) => {
+            let options = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&target.partial);
+            let mut out = BufWriter::new(options.map_err(failed)?);
+            archive::pack(&mut out, &manifest, now, open, &mut watch)?;
+            let finished = out.into_inner().map_err(io::IntoInnerError::into_error).and_then(|out| out.sync_all());
+            finished.and_then(|()| fs::rename(&target.partial, file)).map_err(failed)?;
+            sync_directory(file.parent()).map_err(failed)?;
+        }
+    }
+    Ok(manifest)
+}
+
+/// Makes the names in a directory last. The parent of a bare file name is the empty path, which stands for here.
+fn sync_directory(directory: Option<&Path>) -> io::Result<()> {
+    let here = directory.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(here)?.sync_all()
+}
+
+fn uncopied(error: CopyError, target: &Target) -> Trouble {
+    match error {
+        CopyError::Cancelled => cancelled(),
+        CopyError::Open(OpenError::Files { path, source }) if path == target.copy => {
+            let beside = target.copy.parent().unwrap_or(Path::new(""));
+            Trouble::failed(anyhow!("nothing can be written to `{}`: {source}", beside.display()))
+        }
+        CopyError::Open(error) => Trouble::failed(error),
+    }
+}
+
+fn unwritten(target: &Target, error: &ArchiveError) -> Trouble {
+    let file = target.file.as_ref().map_or("standard output".into(), |file| format!("`{}`", file.display()));
+    match error {
+        ArchiveError::Cancelled => cancelled(),
+        ArchiveError::Write { source, .. } => Trouble::hinted(
+            format_args!("{file} could not be written: {source}"),
+            "there must be room for the log twice while a backup is made",
+        ),
+        ArchiveError::Unexpected(_) | ArchiveError::Truncated(_) => {
+            Trouble::hinted(format_args!("a file changed while it was backed up: {error}"), "try again")
+        }
+        _ => Trouble::failed(anyhow!("the data could not be read: {error}")),
+    }
+}
+
+fn cancelled() -> Trouble {
+    Trouble::coded(CANCELLED, "cancelled", "no backup was made")
+}
+
+/// A number of bytes as people read it.
+fn bytes(count: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.iter().find(|(unit, _)| count >= *unit) {
+        Some((unit, name)) => format!("{}.{} {name}", count / unit, count % unit * 10 / unit),
+        None => format!("{count} bytes"),
+    }
+}
