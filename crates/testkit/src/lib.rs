@@ -5,6 +5,7 @@
 //! is waited for has a deadline, and missing it is an error that says what was waited for.
 
 pub mod crash;
+pub mod data_fixture;
 pub mod faults;
 pub mod framed;
 pub mod gateway;

@@ -29,4 +29,5 @@ mod stage;
 mod talk;
 mod tls;
 mod token;
+mod upgrades;
 mod web;
