@@ -25,6 +25,7 @@ mod permissions;
 mod scratch;
 mod server;
 mod session;
+mod timings;
 mod ui;
 
 use std::sync::Arc;
@@ -52,6 +53,7 @@ pub use check::check_log;
 pub use inside::{Doorway, Entrances, Inside, inside};
 pub use loopback::is_loopback;
 pub use server::{TlsError, listen};
+pub use timings::Timings;
 
 /// How often the meters are tidied while nobody reads them.
 const UPKEEP: Duration = Duration::from_secs(10);
@@ -249,7 +251,7 @@ async fn open_log(config: &Config, local: &LocalKey) -> Result<Logs, ServeError>
     #[cfg(feature = "nats")]
     if let Some(options) = config.nats(fingerprint(local)) {
         let hold = sqlite::hold(&config.data)?;
-        let nodes = Arc::new(Nodes::open(options).await?);
+        let nodes = Arc::new(Nodes::open(options, config.timings.outage_delay).await?);
         let (log, context) = (nodes.log().clone(), nodes.log().clone());
         return Ok(Logs { log, context, nodes: Some(nodes), _hold: Some(hold) });
     }
@@ -285,7 +287,8 @@ async fn see_off_lapsed(rooms: &Rooms) {
 /// What is to be done for as long as the gateway runs where it may be one of several.
 async fn tend(gateway: &Gateway) {
     if let Some(nodes) = &gateway.nodes {
-        let sharing = OptionFuture::from(gateway.ui.as_ref().map(Ui::share_sign_outs));
+        let sharing = gateway.ui.as_ref().map(|ui| ui.share_sign_outs(gateway.config.timings.sign_out_retry_delay));
+        let sharing = OptionFuture::from(sharing);
         tokio::join!(nodes.watch(), sharing);
     }
     std::future::pending().await
@@ -307,6 +310,7 @@ fn settings(config: &Config, local: &LocalKey, witness: Witness) -> Settings {
         grace: config.times.crash_grace,
         leaves: local.derive("leaves"),
         witness: Some(witness),
+        timings: config.timings.rooms,
     }
 }
 

@@ -20,20 +20,18 @@ use tokio::sync::watch;
 #[cfg(not(feature = "nats"))]
 use absent::NoNats as Nats;
 
-/// How long the log is out of reach before everybody is told: one server of a cluster that goes is no outage.
-const SETTLED: Duration = Duration::from_secs(1);
-
 /// The nodes of a log that can have several.
 pub(crate) struct Nodes {
     log: Arc<Nats>,
     outage: watch::Sender<bool>,
+    outage_delay: Duration,
 }
 
 impl Nodes {
     /// Opens the log, as one of its nodes.
     #[cfg(feature = "nats")]
-    pub(crate) async fn open(options: nats::Options) -> Result<Self, nats::OpenError> {
-        Ok(Self { log: Arc::new(Nats::open(options).await?), outage: watch::Sender::new(false) })
+    pub(crate) async fn open(options: nats::Options, outage_delay: Duration) -> Result<Self, nats::OpenError> {
+        Ok(Self { log: Arc::new(Nats::open(options).await?), outage: watch::Sender::new(false), outage_delay })
     }
 
     /// The log they share.
@@ -55,7 +53,7 @@ impl Nodes {
                 return;
             }
             let back = health.wait_for(|health| !is_out(health));
-            if tokio::time::timeout(SETTLED, back).await.is_ok() {
+            if tokio::time::timeout(self.outage_delay, back).await.is_ok() {
                 continue;
             }
             self.outage.send_replace(true);

@@ -26,6 +26,21 @@ pub const MOST_KEYS: u64 = 10_000;
 /// How many tools have a scope in a topic.
 pub const MOST_TOOLS: u64 = 1000;
 
+/// How many keys a scope has and how many tools a topic. Every gateway has the default; tests of an engine with slow writes have less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Keys of a scope.
+    pub keys: u64,
+    /// Tools that have a scope in a topic.
+    pub tools: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { keys: MOST_KEYS, tools: MOST_TOOLS }
+    }
+}
+
 /// Values by scope and key, each with its versions. What every engine promises:
 ///
 /// 1. Every write makes a new version of its key. Versions count from 1, without a hole, and a delete is one of them. Once keys were

@@ -3,16 +3,17 @@
 //! Deliberately absent: what cannot be brought about through the trait (a failing disk, a second node). Each engine shows that in
 //! tests of its own.
 
+mod checks;
 pub mod context;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Timestamp, TopicName};
 
+use self::checks::{all, within};
 use crate::{
     AppendError, Appended, Claim, Health, OpenRequest, ReadError, Retention, RetentionRules, Span, Standing, Tail,
     Tailed, TopicLog,
@@ -35,29 +36,25 @@ pub trait Engine {
 
 /// Runs the whole suite; panics at the first broken promise.
 pub async fn run(engine: &impl Engine) {
-    within("1: one order for everyone", one_order(engine)).await;
-    within("2: appended means readable and tailed", appended_means_readable(engine)).await;
-    within("2: calls take effect in their order", calls_keep_their_order(engine)).await;
-    within("3: a tail never skips", tails_never_skip(engine)).await;
-    within("3: tails begin where they are told to", tails_begin_anywhere(engine)).await;
-    within("4: an id is unique in its topic", ids_are_unique(engine)).await;
-    within("4: one of many equal appends is the first", equal_appends_race(engine)).await;
-    within("5: positions are ordered", positions_are_ordered(engine)).await;
-    within("6: leases supersede", leases_supersede(engine)).await;
-    within("7: the present is a fold", standing_is_a_fold(engine)).await;
-    within("7: requests are found, answered or not", requests_are_found(engine)).await;
-    within("8: what is gone is a gap", what_is_gone_is_a_gap(engine)).await;
-    within("8: retention leaves nobody out", retention_keeps_the_present(engine)).await;
-    within("reads are pages", reads_are_pages(engine)).await;
-    within("topics are listed", topics_are_listed(engine)).await;
-    within("9: a closed log takes nothing", closed_takes_nothing(engine)).await;
-}
-
-async fn within(check: &str, work: impl Future<Output = ()>) {
-    tracing::debug!(check);
-    // Thousands of writes to a cluster, one after the other, take their time on a busy machine.
-    let done = tokio::time::timeout(Duration::from_secs(300), work).await;
-    assert!(done.is_ok(), "the check \"{check}\" did not come to an end");
+    all(vec![
+        within("1: one order for everyone", one_order(engine)).boxed_local(),
+        within("2: appended means readable and tailed", appended_means_readable(engine)).boxed_local(),
+        within("2: calls take effect in their order", calls_keep_their_order(engine)).boxed_local(),
+        within("3: a tail never skips", tails_never_skip(engine)).boxed_local(),
+        within("3: tails begin where they are told to", tails_begin_anywhere(engine)).boxed_local(),
+        within("4: an id is unique in its topic", ids_are_unique(engine)).boxed_local(),
+        within("4: one of many equal appends is the first", equal_appends_race(engine)).boxed_local(),
+        within("5: positions are ordered", positions_are_ordered(engine)).boxed_local(),
+        within("6: leases supersede", leases_supersede(engine)).boxed_local(),
+        within("7: the present is a fold", standing_is_a_fold(engine)).boxed_local(),
+        within("7: requests are found, answered or not", requests_are_found(engine)).boxed_local(),
+        within("8: what is gone is a gap", what_is_gone_is_a_gap(engine)).boxed_local(),
+        within("8: retention leaves nobody out", retention_keeps_the_present(engine)).boxed_local(),
+        within("reads are pages", reads_are_pages(engine)).boxed_local(),
+        within("topics are listed", topics_are_listed(engine)).boxed_local(),
+        within("9: a closed log takes nothing", closed_takes_nothing(engine)).boxed_local(),
+    ])
+    .await;
 }
 
 // What the checks are written with.

@@ -18,16 +18,10 @@ const MOST_AT_ONCE: usize = 1024;
 
 /// How long a room waits for more comings and goings before it tells of them: when a hundred people enter at once, each of them
 /// would otherwise be told of each of the others by a write of its own.
-const PRESENCE_PAUSE: Duration = Duration::from_millis(3);
-
-/// How long to wait before leaves are submitted again that could not be stored.
-const SEE_OFF_AGAIN: Duration = Duration::from_secs(1);
-
-/// How often a room looks, where other nodes share its log, whether what the log says of presence is true.
-const LOOK: Duration = Duration::from_secs(3);
+const PRESENCE_DELAY: Duration = Duration::from_millis(3);
 
 /// How often a room looks whether it is still needed.
-const HOUSEKEEPING: Duration = Duration::from_secs(60);
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Rooms {
     /// Runs a room, and lets go of it should it fail in a way nobody thought of: whoever comes next finds it opened anew.
@@ -48,13 +42,14 @@ impl Rooms {
 
     /// Runs a room until it is put away.
     async fn keep(self, room: Arc<Room>, mut tail: Tail, host: BoxFuture<'static, ()>, grace: Option<Instant>) {
+        let timings = self.0.common.settings.timings;
         let mut closing = self.0.closing.subscribe();
         let mut grace = grace;
         let mut again = None;
         let mut health = self.log().health();
         // Not at once: whoever opened the room has yet to visit it.
-        let mut housekeeping = tokio::time::interval_at(Instant::now() + HOUSEKEEPING, HOUSEKEEPING);
-        let mut looking = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
+        let mut housekeeping = tokio::time::interval_at(Instant::now() + HOUSEKEEPING_INTERVAL, HOUSEKEEPING_INTERVAL);
+        let mut looking = tokio::time::interval_at(Instant::now() + timings.repair_interval, timings.repair_interval);
         looking.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let is_shared = self.log().gone().is_some();
         let mut host = Some(host);
@@ -65,7 +60,7 @@ impl Rooms {
                     // For as long as whoever closes the rooms waits: nobody is left here afterwards who would.
                     let seen_off = loop {
                         match room.see_off().await {
-                            Ok(false) => tokio::time::sleep(SEE_OFF_AGAIN).await,
+                            Ok(false) => tokio::time::sleep(timings.retry_delay).await,
                             seen_off => break seen_off,
                         }
                     };
@@ -123,7 +118,7 @@ impl Rooms {
 /// Sees off those who have gone, and says when to do so again where the log was out of reach.
 async fn see_off(room: &Room, again: &mut Option<Instant>) -> Result<(), ReadError> {
     if !room.see_off().await? {
-        *again = Some(Instant::now() + SEE_OFF_AGAIN);
+        *again = Some(Instant::now() + room.common.settings.timings.retry_delay);
     }
     Ok(())
 }
@@ -133,7 +128,7 @@ async fn see_off(room: &Room, again: &mut Option<Instant>) -> Result<(), ReadErr
 async fn take_all(room: &Room, first: Option<Result<Tailed, ReadError>>, tail: &mut Tail) -> Result<(), ReadError> {
     let only_presence = |entries: &[Arc<Entry>]| entries.iter().all(|entry| entry.envelope.kind() == Kind::Presence);
     if matches!(&first, Some(Ok(Tailed::Entries(entries))) if only_presence(entries)) {
-        tokio::time::sleep(PRESENCE_PAUSE).await;
+        tokio::time::sleep(PRESENCE_DELAY).await;
     }
     let mut next = first;
     let mut waiting = Vec::new();

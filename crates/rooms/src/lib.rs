@@ -18,6 +18,7 @@ mod seat;
 mod seating;
 #[cfg(test)]
 mod tests;
+mod timings;
 
 pub use batch::Batch;
 pub use bell::{Offer, Outlet};
@@ -28,3 +29,4 @@ pub use publishing::{Publishing, Submission};
 pub use registry::{Admission, Arrival, Desk, Host, Residence, Rooms, Settings, Witness};
 pub use room::{resolve, unreadable};
 pub use seat::Seat;
+pub use timings::Timings;

@@ -25,10 +25,9 @@ use crate::ring::Budget;
 use crate::room::{Room, Visit, resolve, unreadable, unwritable};
 use crate::seat::{Place, Seat};
 use crate::seating::Seating;
+use crate::timings::Timings;
 
-/// How long to wait before somebody is seen off again whose leave could not be stored.
-const SEE_OFF_AGAIN: Duration = Duration::from_secs(1);
-/// How often that is tried.
+/// How often a leave is submitted that cannot be stored.
 const SEE_OFF_TRIES: usize = 10;
 /// How many rooms are looked after at once when a gateway starts, or another is gone: each waits for its log.
 const RECOVERED_AT_ONCE: usize = 16;
@@ -49,6 +48,8 @@ pub struct Settings {
     pub leaves: [u8; 16],
     /// Is told of everything that enters a room.
     pub witness: Option<Witness>,
+    /// How long rooms wait for what; no settings for people.
+    pub timings: Timings,
 }
 
 /// Somebody who is told of everything that enters a room.
@@ -233,7 +234,7 @@ impl Rooms {
         while gone.changed().await.is_ok() {
             while let Err(error) = self.recover().await {
                 tracing::warn!(%error, "the rooms of a node that is gone could not be looked after; it is tried again");
-                tokio::time::sleep(SEE_OFF_AGAIN).await;
+                tokio::time::sleep(self.0.common.settings.timings.retry_delay).await;
             }
         }
     }
@@ -253,7 +254,7 @@ impl Rooms {
                 Ok(false) | Err(ReadError::Unavailable(_)) => {}
                 Err(error) => tracing::error!(%topic, %error, "a participant could not be seen off"),
             }
-            tokio::time::sleep(SEE_OFF_AGAIN).await;
+            tokio::time::sleep(self.0.common.settings.timings.retry_delay).await;
         }
         tracing::warn!(%topic, %participant, "a participant is seen off when the room can be read again");
     }

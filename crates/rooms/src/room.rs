@@ -31,7 +31,7 @@ const UNREACHABLE: &str = "the gateway cannot reach its log now; try again, or a
 const BELLS_AT_ONCE: usize = 128;
 
 /// How long to wait before a log that was out of reach is asked again.
-const PAUSE: Duration = Duration::from_millis(500);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 pub(crate) struct Room {
     pub(crate) topic: TopicName,
@@ -66,7 +66,7 @@ impl Room {
             topic,
             epoch: standing.head.epoch,
             log,
-            seating: Mutex::new(Seating::restore(standing)),
+            seating: Mutex::new(Seating::restore(standing, common.settings.timings)),
             fold: Mutex::new(fold),
             ring: RwLock::new(Ring::new(head, common.settings.ring, common.ring_budget.clone())),
             common,
@@ -127,7 +127,7 @@ impl Room {
         let standing = loop {
             match self.log.standing(&self.topic).await {
                 // Out of reach: the room waits with its log.
-                Err(ReadError::Unavailable(_)) => tokio::time::sleep(PAUSE).await,
+                Err(ReadError::Unavailable(_)) => tokio::time::sleep(RETRY_DELAY).await,
                 standing => break standing?,
             }
         };
@@ -341,7 +341,7 @@ impl Room {
         }
         self.reconcile();
         let placed = patiently(self.log.roster(&self.topic).await)?;
-        Ok(placed.is_some_and(|placed| self.seating().depart_homeless(&placed, Instant::now())))
+        Ok(placed.is_some_and(|placed| self.seating().depart_orphaned(&placed, Instant::now())))
     }
 
     /// Whether an envelope is somebody's leave.

@@ -6,19 +6,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use salon_log::{Claim, Standing};
 use salon_protocol::{EnvelopeId, Participant, ParticipantId, Presence, PresenceEvent};
 
-/// How long somebody must have been without a place on any node before they are taken to have none: as long as a lease.
-const HOMELESS: Duration = Duration::from_secs(10);
-
-/// After so long something that was submitted and not read back was not stored.
-const LOST: Duration = Duration::from_secs(30);
+use crate::timings::Timings;
 
 #[derive(Debug, Default)]
 pub(crate) struct Seating {
+    timings: Timings,
     /// Connections here, by participant, and how the newest claimed its place; never none.
     seats: HashMap<ParticipantId, (usize, Claim)>,
     /// Everyone whose join was submitted or read and whose leave was not.
@@ -30,7 +27,7 @@ pub(crate) struct Seating {
     /// Whether those who were present when the room was opened have time to come back.
     is_waiting: bool,
     /// Who is present by the log and has no place on any node, and since when that is seen.
-    homeless: HashMap<ParticipantId, Instant>,
+    orphaned: HashMap<ParticipantId, Instant>,
 }
 
 /// Somebody of whom the log says, or is about to, that they are present.
@@ -43,8 +40,8 @@ pub(crate) struct Announced {
 
 impl Seating {
     /// Begins with those the log says are present, none of whom has come back yet.
-    pub(crate) fn restore(standing: &Standing) -> Self {
-        let mut seating = Self { is_waiting: !standing.present.is_empty(), ..Self::default() };
+    pub(crate) fn restore(standing: &Standing, timings: Timings) -> Self {
+        let mut seating = Self { timings, is_waiting: !standing.present.is_empty(), ..Self::default() };
         seating.announced = present(standing);
         seating
     }
@@ -79,15 +76,15 @@ impl Seating {
     /// Whether the room has nothing left to do here. Whoever sits on other nodes is theirs to look after.
     pub(crate) fn is_idle(&self) -> bool {
         let mut in_flight = self.in_flight.values().flatten();
-        let is_nothing_in_flight = in_flight.all(|(_, since)| since.elapsed() >= LOST);
-        let is_nobody_due = self.departed.is_empty() && self.homeless.is_empty();
+        let is_nothing_in_flight = in_flight.all(|(_, since)| since.elapsed() >= self.timings.submission_timeout);
+        let is_nobody_due = self.departed.is_empty() && self.orphaned.is_empty();
         self.seats.is_empty() && is_nobody_due && is_nothing_in_flight && !self.is_waiting
     }
 
     /// Looks for those who are present by the log and have no place anywhere, of whom no node may know that it should see them off: two
     /// let go of a shared place at once, a claim outlived its claimant, a node stopped in between. Whoever stays so for as long as a
     /// lease has departed; says whether somebody has.
-    pub(crate) fn depart_homeless(&mut self, placed: &[ParticipantId], now: Instant) -> bool {
+    pub(crate) fn depart_orphaned(&mut self, placed: &[ParticipantId], now: Instant) -> bool {
         if self.is_waiting {
             return false;
         }
@@ -95,15 +92,16 @@ impl Seating {
         let absent = self.announced.keys().filter(|id| !self.is_seated(id) && !placed.contains(id));
         let absent: Vec<_> = absent.cloned().collect();
         let absent: HashSet<_> = absent.into_iter().filter(|id| !self.is_in_flight(id)).collect();
-        self.homeless.retain(|id, _| absent.contains(id));
+        self.orphaned.retain(|id, _| absent.contains(id));
         for id in absent {
-            self.homeless.entry(id).or_insert(now);
+            self.orphaned.entry(id).or_insert(now);
         }
-        let is_over = |since: &Instant| now.duration_since(*since) >= HOMELESS;
+        let timeout = self.timings.orphan_timeout;
+        let is_over = |since: &Instant| now.duration_since(*since) >= timeout;
         let over: Vec<_> =
-            self.homeless.iter().filter(|(_, since)| is_over(since)).map(|(id, _)| (id.clone(), None)).collect();
+            self.orphaned.iter().filter(|(_, since)| is_over(since)).map(|(id, _)| (id.clone(), None)).collect();
         let departs = !over.is_empty();
-        self.homeless.retain(|_, since| !is_over(since));
+        self.orphaned.retain(|_, since| !is_over(since));
         self.departed.extend(over);
         departs
     }
@@ -144,7 +142,8 @@ impl Seating {
 
     fn is_in_flight(&mut self, id: &ParticipantId) -> bool {
         let Some(flight) = self.in_flight.get_mut(id) else { return false };
-        flight.retain(|(_, since)| since.elapsed() < LOST);
+        let timeout = self.timings.submission_timeout;
+        flight.retain(|(_, since)| since.elapsed() < timeout);
         if flight.is_empty() {
             self.in_flight.remove(id);
         }
@@ -240,7 +239,11 @@ fn present(standing: &Standing) -> HashMap<ParticipantId, Announced> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    const ORPHAN_TIMEOUT: Duration = Timings::NORMAL.orphan_timeout;
 
     fn alice() -> Arc<Participant> {
         Arc::new(Participant::new(ParticipantId::new("alice").expect("a name")))
@@ -262,33 +265,33 @@ mod tests {
     fn whoever_has_no_place_for_a_lease_departs() {
         let (mut seating, begin) = (seating(), Instant::now());
         assert!(seating.is_idle(), "whoever sits elsewhere is no business of this node's");
-        assert!(!seating.depart_homeless(&[], begin));
+        assert!(!seating.depart_orphaned(&[], begin));
         assert!(!seating.is_idle(), "a room is not put away while somebody in it may be nowhere");
-        assert!(!seating.depart_homeless(&[], begin + HOMELESS / 2));
-        assert!(seating.depart_homeless(&[], begin + HOMELESS));
+        assert!(!seating.depart_orphaned(&[], begin + ORPHAN_TIMEOUT / 2));
+        assert!(seating.depart_orphaned(&[], begin + ORPHAN_TIMEOUT));
         assert_eq!(seating.take_departed(), [(alice().id.clone(), None)]);
     }
 
     #[test]
     fn whoever_has_a_place_again_has_not_departed() {
         let (mut seating, begin) = (seating(), Instant::now());
-        seating.depart_homeless(&[], begin);
-        assert!(!seating.depart_homeless(&[alice().id.clone()], begin + HOMELESS));
-        assert!(!seating.depart_homeless(&[], begin + 2 * HOMELESS), "the time begins anew");
+        seating.depart_orphaned(&[], begin);
+        assert!(!seating.depart_orphaned(&[alice().id.clone()], begin + ORPHAN_TIMEOUT));
+        assert!(!seating.depart_orphaned(&[], begin + 2 * ORPHAN_TIMEOUT), "the time begins anew");
         seating.sit(&alice().id, Claim::Exclusive);
-        assert!(!seating.depart_homeless(&[], begin + 4 * HOMELESS), "she sits here");
+        assert!(!seating.depart_orphaned(&[], begin + 4 * ORPHAN_TIMEOUT), "she sits here");
         seating.rise(&alice().id, None);
         seating.take_departed();
         seating.submitted(&alice().id, id("leave"));
-        assert!(!seating.depart_homeless(&[], begin + 5 * HOMELESS));
-        assert!(!seating.depart_homeless(&[], begin + 6 * HOMELESS), "her leave is on its way");
+        assert!(!seating.depart_orphaned(&[], begin + 5 * ORPHAN_TIMEOUT));
+        assert!(!seating.depart_orphaned(&[], begin + 6 * ORPHAN_TIMEOUT), "her leave is on its way");
     }
 
     #[test]
     fn whoever_has_time_to_come_back_has_it() {
         let (mut seating, begin) = (seating(), Instant::now());
         seating.is_waiting = true;
-        assert!(!seating.depart_homeless(&[], begin));
-        assert!(!seating.depart_homeless(&[], begin + 2 * HOMELESS));
+        assert!(!seating.depart_orphaned(&[], begin));
+        assert!(!seating.depart_orphaned(&[], begin + 2 * ORPHAN_TIMEOUT));
     }
 }

@@ -13,7 +13,7 @@ use salon_log::{
 use salon_protocol::{Draft, Entry, Envelope, EnvelopeId, Limits, ParticipantId, Position, TopicName};
 use tokio::sync::{Semaphore, watch};
 
-use crate::{Cursor, Happening, Interest, Rate, Rooms, Settings};
+use crate::{Cursor, Happening, Interest, Rate, Rooms, Settings, Timings};
 
 /// A real log whose tails come late: each batch waits for a permit.
 struct Late {
@@ -101,6 +101,7 @@ fn settings() -> Settings {
         grace: Duration::from_secs(45),
         leaves: [7; 16],
         witness: None,
+        timings: Timings::default(),
     }
 }
 

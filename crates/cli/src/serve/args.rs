@@ -56,6 +56,9 @@ pub(crate) struct ServeArgs {
     /// Check everything a start would need, say what would be served, and end
     #[arg(long)]
     pub(crate) check: bool,
+    /// Wait seconds where a gateway waits for tens of them, so that tests need not: leases, retries, idle streams
+    #[arg(long, hide = true)]
+    pub(crate) test_timings: bool,
     /// Conveniences for trying things out, on loopback only: tokens for the asking and in URLs [default: false]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", value_parser = switch())]
     #[arg(env = "SALON_DEV", hide_env = true, hide_possible_values = true)]

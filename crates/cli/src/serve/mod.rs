@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use anyhow::anyhow;
 use salon_gateway::auth::{Links, LocalKey};
 use salon_gateway::config::{Config, LogFormat};
-use salon_gateway::{Entrances, ServeError};
+use salon_gateway::{Entrances, ServeError, Timings};
 #[cfg(feature = "nats")]
 use salon_log::nats::OpenError as NatsError;
 use salon_log::sqlite::OpenError;
@@ -29,7 +29,10 @@ pub(crate) use logging::is_coloured;
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
     let file = args.places.file();
-    let config = Config::load(file.as_deref(), args.overrides()).map_err(Trouble::usage)?;
+    let mut config = Config::load(file.as_deref(), args.overrides()).map_err(Trouble::usage)?;
+    if args.test_timings {
+        config.timings = Timings::FAST;
+    }
     let filter = logging::filter(&config.log_filter)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Trouble::failed)?;
     if args.check {
@@ -40,6 +43,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
     let answers = Answers::asking();
     let plan = args.sources().plan(&config, &answers).map_err(Trouble::usage)?;
     logging::start(config.log_format, filter);
+    if args.test_timings {
+        tracing::warn!("serve: test timings are on, leases last 2 s; for tests only");
+    }
     for warning in variables::unknown() {
         tracing::warn!("{warning}");
     }

@@ -25,9 +25,6 @@ pub(super) const LIFETIME_MS: u64 = 24 * 60 * 60 * 1000;
 /// What browsers take in a cookie for sure is 4096 bytes, with its name and its attributes.
 const MOST_BYTES: usize = 3800;
 
-/// How long to wait before the others are told again what they could not be told.
-const AGAIN: Duration = Duration::from_secs(3);
-
 /// Signs browsers in and out.
 pub(crate) struct SignIns {
     signer: Signer,
@@ -87,7 +84,7 @@ impl SignIns {
     }
 
     /// Tells the other gateways what they could not be told, for ever.
-    pub(crate) async fn share_rest(&self) {
+    pub(crate) async fn share_rest(&self, retry_delay: Duration) {
         loop {
             for who in self.ended.untold() {
                 // One that cannot be told keeps no other from being told.
@@ -95,7 +92,7 @@ impl SignIns {
                     tracing::debug!(%error, "the other gateways could not be told of a sign-out yet");
                 }
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(retry_delay).await;
         }
     }
 

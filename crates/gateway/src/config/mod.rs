@@ -16,11 +16,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use salon_log::context::Bounds;
 use salon_log::{Durability, RetentionRules};
 use salon_protocol::TopicName;
 
 use crate::auth::Confirmation;
 use crate::auth::jwks::JwksSource;
+use crate::timings::Timings;
 
 pub use file::{
     AuditOf, AuthOf, FramedOf, HttpOf, LimitsOf, Log, MemoryOf, Overrides, RetentionOf, TimesOf, Tls, TopicKey,
@@ -95,6 +97,8 @@ pub struct Config {
     pub audit: bool,
     /// Where it is, if not in the data directory.
     pub audit_file: Option<PathBuf>,
+    /// Times that are no settings. Only tests have others than the default.
+    pub timings: Timings,
 }
 
 /// Bounds on what one participant or address may do. Zero switches one off, except that of depth.
@@ -240,6 +244,7 @@ impl Default for Config {
             log_filter: "info".into(),
             audit: true,
             audit_file: None,
+            timings: Timings::default(),
         }
     }
 }
@@ -291,6 +296,8 @@ impl Config {
             topics: *topics,
             retention: self.retention.clone(),
             fingerprint,
+            timings: self.timings.nats,
+            context_bounds: Bounds::default(),
         })
     }
 

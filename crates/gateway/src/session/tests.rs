@@ -113,6 +113,7 @@ impl Stage {
             grace: Duration::ZERO,
             leaves: [7; 16],
             witness: None,
+            timings: salon_rooms::Timings::default(),
         };
         let rooms = Rooms::new(log, settings, Box::new(|_| Box::pin(std::future::pending())));
         let topic = TopicName::new("room:a").expect("a name");

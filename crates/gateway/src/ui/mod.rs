@@ -10,6 +10,7 @@ pub(crate) mod session;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderMap, Method};
@@ -58,8 +59,8 @@ impl Ui {
     }
 
     /// Tells other gateways who has signed out here and could not be told at once, for ever.
-    pub(crate) async fn share_sign_outs(&self) {
-        self.sign_ins.share_rest().await;
+    pub(crate) async fn share_sign_outs(&self, retry_delay: Duration) {
+        self.sign_ins.share_rest(retry_delay).await;
     }
 
     /// The grant of whoever asks with a cookie; `None` when there is none.

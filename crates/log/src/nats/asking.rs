@@ -14,10 +14,10 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 
-use super::{Nats, PAUSE, Shared};
+use super::{Nats, RETRY_DELAY, Shared};
 
 /// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWERS_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest question and the longest answer.
 const MOST_BYTES: usize = 64 * 1024;
 
@@ -87,7 +87,7 @@ impl Shared {
             }
         };
         // Whether that came to its end or not, those who are unheard say so.
-        let _ = tokio::time::timeout(PATIENCE, hearing).await;
+        let _ = tokio::time::timeout(ANSWERS_TIMEOUT, hearing).await;
         if !answers.unheard.is_empty() {
             tracing::debug!(unheard = ?answers.unheard, "some gateways did not answer in time");
         }
@@ -104,7 +104,7 @@ impl Shared {
                     }
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 }

@@ -20,10 +20,8 @@ use super::open::{OpenError, Options};
 /// The oldest server that can do what is asked of it here.
 pub(super) const OLDEST: (u64, u64) = (2, 11);
 /// How long connecting may take.
-const CONNECTING: Duration = Duration::from_secs(5);
-/// How often the connection is tried, so that one that is only silent is noticed.
-const PING: Duration = Duration::from_secs(5);
-const RECONNECTING: Duration = Duration::from_millis(500);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const RECONNECT_DELAY: Duration = Duration::from_millis(500);
 /// The shortest messages that something can be done with: the longest value of a context, and where its older versions are.
 pub(super) const LEAST_PAYLOAD: usize = 128 * 1024;
 
@@ -102,9 +100,9 @@ async fn connect(options: &Options) -> Result<(async_nats::Client, Arc<watch::Se
     let state = told.clone();
     let mut connecting = ConnectOptions::new()
         .name("salon")
-        .connection_timeout(CONNECTING)
-        .ping_interval(PING)
-        .reconnect_delay_callback(|tries| if tries <= 1 { Duration::ZERO } else { RECONNECTING })
+        .connection_timeout(CONNECT_TIMEOUT)
+        .ping_interval(options.timings.ping_interval)
+        .reconnect_delay_callback(|tries| if tries <= 1 { Duration::ZERO } else { RECONNECT_DELAY })
         .require_tls(servers.iter().any(ServerAddr::tls_required))
         .event_callback(move |event| {
             match event {

@@ -5,7 +5,6 @@
 //! of what is yielded, anywhere among it, and whoever must know looks at them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, push};
 use async_nats::{HeaderMap, Message, StatusCode, Subscriber};
@@ -14,11 +13,6 @@ use tokio::sync::watch;
 
 use super::fault::Fault;
 use super::link::{Connection, Link, Stored};
-
-/// How often the server says that there is nothing new.
-const HEARTBEAT: Duration = Duration::from_secs(2);
-/// After so long without a word, following begins anew.
-const SILENCE: Duration = Duration::from_secs(5);
 
 /// How much is yielded at once.
 const MOST_AT_ONCE: usize = 512;
@@ -59,7 +53,7 @@ impl Follow {
             filter_subject: course.filter.unwrap_or_default(),
             headers_only: course.headers_only,
             flow_control: true,
-            idle_heartbeat: HEARTBEAT,
+            idle_heartbeat: link.timings.idle_heartbeat,
             memory_storage: true,
             num_replicas: 1,
             max_deliver: 1,
@@ -86,7 +80,7 @@ impl Follow {
             let reconnected = self.connection.wait_for(|now| now.count != self.made_on);
             let message = tokio::select! { biased;
                 _ = reconnected => return None,
-                message = tokio::time::timeout(SILENCE, self.messages.next()) => message.ok()??,
+                message = tokio::time::timeout(self.link.timings.consumer_silence(), self.messages.next()) => message.ok()??,
             };
             let mut found = Vec::new();
             let (mut bytes, mut caught_up) = (0, false);

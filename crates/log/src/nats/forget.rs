@@ -10,7 +10,7 @@
 //!
 //! Left to chance is what happens between the last look and the deletion, which no server makes depend on anything. An election may be
 //! won by a server that has not heard of the shutting. And the client sends what it had not yet written when its connection broke once
-//! it has another: that must be within [`LOCKED`]. So nothing is sent without a connection, and the last look was answered on it.
+//! it has another: that must be within [`LOCK_TIME`]. So nothing is sent without a connection, and the last look was answered on it.
 
 use std::time::{Duration, Instant};
 
@@ -28,11 +28,7 @@ use super::reader::{Extent, Room, clock, rooms};
 use super::snapshot::Snapshot;
 
 /// How long a lock is its holder's. Far longer than a request is on its way, if the connection does not break just then.
-const LOCKED: Duration = Duration::from_secs(600);
-/// How soon after taking the lock a stream must be deleted, or is not. Where the servers' clocks differ by more, none is.
-const AT_ONCE: Duration = Duration::from_secs(5);
-/// How old its lock must be before its holder opens what it has left shut: whatever it sent at once is answered by then, or lost.
-const OVERDUE: Duration = Duration::from_secs(20);
+const LOCK_TIME: Duration = Duration::from_secs(600);
 /// Where it is kept behind which offset every new topic begins.
 const FLOOR: &str = "floor";
 
@@ -57,7 +53,7 @@ impl Shared {
             return Ok(());
         }
         let since = Instant::now();
-        let Some(lock) = self.lock(&room.name, now, LOCKED).await? else { return Ok(()) };
+        let Some(lock) = self.lock(&room.name, now, LOCK_TIME).await? else { return Ok(()) };
         self.raise_floor(extent.head + 1).await?;
         if self.shut(room, extent, lock, since).await? {
             tracing::info!(topic = %room.name, "nothing is kept of a topic any more; it is forgotten");
@@ -83,10 +79,10 @@ impl Shared {
         };
         let looked = looked.await;
         // Another node's by now, or about to be opened.
-        if looked == Err(Fault::Raced) || since.elapsed() >= OVERDUE {
+        if looked == Err(Fault::Raced) || since.elapsed() >= self.link.timings.deletion_overdue() {
             return Err(looked.err().unwrap_or_else(|| Fault::unavailable("forgetting a topic took too long")));
         }
-        if !matches!(looked, Ok(true)) || since.elapsed() >= AT_ONCE {
+        if !matches!(looked, Ok(true)) || since.elapsed() >= self.link.timings.deletion_timeout {
             self.rename(room, self.link.names.entries(&room.name)).await?;
             return looked.map(|_| false);
         }
@@ -105,7 +101,7 @@ impl Shared {
         let now = clock(&told);
         let info: Info = serde_json::from_value(told).map_err(|_| Fault::Damaged("what is told of a stream".into()))?;
         let is_empty = info.state.messages == 1 && info.state.last_sequence == extent.head + 1;
-        let is_fresh = now.is_some_and(|now| between(held.time, now) < AT_ONCE);
+        let is_fresh = now.is_some_and(|now| between(held.time, now) < self.link.timings.deletion_timeout);
         Ok(is_empty && info.config.subjects == [mark] && is_fresh)
     }
 
@@ -129,7 +125,7 @@ impl Shared {
 
     async fn reopen(&self, room: &Room) -> Result<(), Fault> {
         let Some(now) = room.now else { return Ok(()) };
-        let Some(lock) = self.lock(&room.name, now, OVERDUE).await? else { return Ok(()) };
+        let Some(lock) = self.lock(&room.name, now, self.link.timings.deletion_overdue()).await? else { return Ok(()) };
         tracing::warn!(topic = %room.name, "a topic was to be forgotten, and was not; it is opened again");
         self.rename(room, self.link.names.entries(&room.name)).await?;
         self.unlock(&room.name, lock).await
@@ -139,7 +135,7 @@ impl Shared {
     async fn lock(&self, topic: &TopicName, now: Timestamp, own: Duration) -> Result<Option<u64>, Fault> {
         let key = lock_of(topic);
         let kept = self.standings.get(&self.link, &key).await?;
-        let locked = |held: &Stored| if held.payload == self.node.as_bytes() { own } else { LOCKED };
+        let locked = |held: &Stored| if held.payload == self.node.as_bytes() { own } else { LOCK_TIME };
         if kept.value.is_some_and(|held| between(held.time, now) < locked(&held)) {
             return Ok(None);
         }

@@ -22,17 +22,14 @@ use super::fault::Fault;
 use super::follow::expecting;
 use super::link::Stored;
 use super::names::token;
+use super::timings::Timings;
 use super::topic::Topic;
 use crate::{AppendError, Appended};
 
 /// How many appends are on the wire at once.
 const MOST_SENT: usize = 256;
-/// How long an append is tried before its caller hears that NATS cannot be reached.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait before asking again.
-const PAUSE: Duration = Duration::from_millis(250);
-/// How long an acknowledged append waits for its entry to come by before it is asked for.
-const LATE: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 const LATE_ANSWER: &str = "NATS did not acknowledge in time";
 const OVERTAKEN: &str = "it was lost on its way, and what was sent after it is stored: it would change places";
@@ -64,6 +61,7 @@ type LookedUp = (String, Result<Option<Stored>, Fault>);
 
 pub(super) struct Lane {
     shared: Arc<Shared>,
+    timings: Timings,
     topic: Arc<Topic>,
     pending: HashMap<String, Pending>,
     acknowledgements: FuturesUnordered<BoxFuture<'static, Acknowledged>>,
@@ -82,6 +80,7 @@ pub(super) struct Lane {
 impl Lane {
     pub(super) fn new(shared: Arc<Shared>, topic: Arc<Topic>) -> Self {
         Self {
+            timings: shared.link.timings,
             shared,
             topic,
             pending: HashMap::new(),
@@ -102,7 +101,7 @@ impl Lane {
         mut delivered: mpsc::UnboundedReceiver<(String, Arc<Entry>)>,
     ) {
         let mut is_open = true;
-        let mut late = tokio::time::interval(LATE);
+        let mut late = tokio::time::interval(self.timings.entry_timeout);
         // It is looked at only while something is pending: what it has missed meanwhile is not made up for.
         late.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -158,7 +157,7 @@ impl Lane {
     /// Whether an append can be sent: one that waited behind others for too long is refused, and so is every one while NATS cannot be
     /// reached, because working off a queue of them would take the patience of each.
     async fn ready(&mut self, append: &Append) -> Result<(), AppendError> {
-        if append.since.elapsed() >= PATIENCE {
+        if append.since.elapsed() >= self.timings.append_timeout {
             return Err(AppendError::Unavailable(LATE_ANSWER.into()));
         }
         match self.shared.trouble() {
@@ -171,7 +170,11 @@ impl Lane {
     async fn make(&mut self, since: Instant) -> Result<(), AppendError> {
         if !self.is_made {
             self.shared.link.connected()?;
-            let made = tokio::time::timeout_at((since + PATIENCE).into(), self.shared.make_room(&self.topic)).await;
+            let made = tokio::time::timeout_at(
+                (since + self.timings.append_timeout).into(),
+                self.shared.make_room(&self.topic),
+            )
+            .await;
             made.unwrap_or_else(|_| Err(AppendError::Unavailable("the topic's stream was not made in time".into())))?;
             self.is_made = true;
         }
@@ -268,7 +271,7 @@ impl Lane {
                 }
                 // What has been passed already will not come by, and nobody waits for ever.
                 let is_passed = self.topic.head().is_some_and(|head| head >= offset);
-                if is_passed || pending.append.since.elapsed() >= PATIENCE {
+                if is_passed || pending.append.since.elapsed() >= self.timings.append_timeout {
                     pending.entry.get_or_insert(entry);
                 }
                 self.finish_if_known(token);
@@ -280,7 +283,7 @@ impl Lane {
     /// everything is known: what is looked up last may be what an earlier one must not be put behind.
     async fn settle(&mut self, delivered: &mut mpsc::UnboundedReceiver<(String, Arc<Entry>)>) {
         let oldest = self.unsettled.first_key_value().and_then(|(_, token)| self.pending.get(token));
-        let deadline = oldest.map_or_else(Instant::now, |oldest| oldest.append.since) + PATIENCE;
+        let deadline = oldest.map_or_else(Instant::now, |oldest| oldest.append.since) + self.timings.append_timeout;
         let mut connection = self.shared.link.connection.subscribe();
         let connected = connection.wait_for(|connection| connection.is_up);
         let _ = tokio::time::timeout_at(deadline.into(), connected).await;
@@ -298,7 +301,7 @@ impl Lane {
                 self.finish(&token, Ok(Appended { entry, repeated: false }));
                 continue;
             }
-            if pending.append.since.elapsed() >= PATIENCE {
+            if pending.append.since.elapsed() >= self.timings.append_timeout {
                 self.finish(&token, Err(AppendError::Unavailable(LATE_ANSWER.into())));
                 continue;
             }
@@ -339,16 +342,17 @@ impl Lane {
             }
         }
         if !self.unsettled.is_empty() {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
     /// Asks for entries that are stored and did not come by: following may have been interrupted, or retention been faster.
     fn look_for_the_late(&mut self) {
+        let timeout = self.timings.entry_timeout;
         let late = self
             .pending
             .iter()
-            .filter(|(_, pending)| pending.stored.is_some() && pending.append.since.elapsed() >= LATE);
+            .filter(|(_, pending)| pending.stored.is_some() && pending.append.since.elapsed() >= timeout);
         for token in late.map(|(token, _)| token.clone()).collect::<Vec<_>>() {
             self.look_up(token);
         }

@@ -29,12 +29,10 @@ use super::connect;
 use super::fault::Fault;
 use super::names::Names;
 use super::open::OpenError;
-
-/// How long an answer may take. Elections take longer, and are tried again.
-pub(super) const ANSWER: Duration = Duration::from_secs(4);
+use super::timings::Timings;
 
 /// How long another connection is waited for: on its way to another server of a cluster the client has none for a moment.
-const MOVING: Duration = Duration::from_millis(250);
+const RECONNECT_GRACE: Duration = Duration::from_millis(250);
 
 const SILENT: &str = "NATS does not answer";
 
@@ -102,17 +100,23 @@ pub(super) struct Link {
     js: jetstream::Context,
     pub(super) names: Names,
     pub(super) connection: Arc<watch::Sender<Connection>>,
+    pub(super) timings: Timings,
 }
 
 impl Link {
-    pub(super) fn new(client: Client, names: Names, connection: Arc<watch::Sender<Connection>>) -> Self {
+    pub(super) fn new(
+        client: Client,
+        names: Names,
+        connection: Arc<watch::Sender<Connection>>,
+        timings: Timings,
+    ) -> Self {
         let js = jetstream::context::ContextBuilder::new()
-            .timeout(ANSWER)
-            .ack_timeout(ANSWER)
+            .timeout(timings.answer_timeout)
+            .ack_timeout(timings.answer_timeout)
             .max_ack_inflight(MOST_UNACKNOWLEDGED)
             .backpressure_on_inflight(true)
             .build(client.clone());
-        Self { client, js, names, connection }
+        Self { client, js, names, connection, timings }
     }
 
     fn is_up(&self) -> bool {
@@ -128,7 +132,7 @@ impl Link {
     async fn reconnected(&self) -> Result<(), Fault> {
         if !self.is_up() {
             let mut connection = self.connection.subscribe();
-            let _ = tokio::time::timeout(MOVING, connection.wait_for(|now| now.is_up)).await;
+            let _ = tokio::time::timeout(RECONNECT_GRACE, connection.wait_for(|now| now.is_up)).await;
         }
         self.connected()
     }
@@ -136,7 +140,9 @@ impl Link {
     /// Does something that the client has to send for, in the time that an answer may take.
     async fn bounded<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         self.reconnected().await?;
-        tokio::time::timeout(ANSWER, work).await.unwrap_or_else(|_| Err(Fault::unavailable(SILENT)))
+        tokio::time::timeout(self.timings.answer_timeout, work)
+            .await
+            .unwrap_or_else(|_| Err(Fault::unavailable(SILENT)))
     }
 
     /// A subject that nobody else has.
@@ -296,7 +302,7 @@ impl Link {
         self.say_to_answer(format!("$JS.API.DIRECT.GET.{stream}"), inbox, body.into()).await?;
         let mut found = Vec::new();
         loop {
-            let answer = tokio::time::timeout(ANSWER, answers.next()).await;
+            let answer = tokio::time::timeout(self.timings.answer_timeout, answers.next()).await;
             let Ok(Some(message)) = answer else { return Err(Fault::unavailable("no answer to a read")) };
             match message.status {
                 None | Some(StatusCode::OK) => {

@@ -23,6 +23,7 @@ mod signouts;
 mod snapshot;
 mod sweep;
 mod tickets;
+mod timings;
 mod topic;
 
 use std::collections::HashMap;
@@ -36,6 +37,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 pub use self::open::{OpenError, Options};
+pub use self::timings::Timings;
 
 use self::bucket::Bucket;
 use self::context::Context;
@@ -59,12 +61,10 @@ const TOPIC: &str = "salon-topic";
 /// What a message has beside its payload, generously.
 const ENVELOPE_OVERHEAD: usize = 1024;
 
-/// How long everything that was submitted may take to be answered: as long as each is tried, and an answer.
-const FINISHING: Duration = Duration::from_secs(15);
 /// How long goodbyes may take.
-const GOODBYE: Duration = Duration::from_secs(3);
-/// How long to wait before a read for a tail is tried again.
-const PAUSE: Duration = Duration::from_millis(250);
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long to wait before a read for a tail is retried.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// A [`TopicLog`] on NATS, as one of perhaps several nodes.
 pub struct Nats {
@@ -201,7 +201,7 @@ impl Shared {
                     }
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
@@ -237,7 +237,7 @@ impl Pages for Reading {
             loop {
                 match shared.read(&topic, Span::After(after), limit).await {
                     // Whoever follows a topic waits with it.
-                    Err(ReadError::Unavailable(_)) if !*shared.stop.borrow() => tokio::time::sleep(PAUSE).await,
+                    Err(ReadError::Unavailable(_)) if !*shared.stop.borrow() => tokio::time::sleep(RETRY_DELAY).await,
                     read => return read,
                 }
             }
@@ -390,7 +390,7 @@ impl TopicLog for Nats {
                 futures_util::future::join_all(topics.iter().map(|topic| topic.finished())).await;
                 futures_util::future::join_all(contexts.iter().map(|context| context.finished())).await;
             };
-            if tokio::time::timeout(FINISHING, finished).await.is_err() {
+            if tokio::time::timeout(shared.link.timings.finish_timeout(), finished).await.is_err() {
                 tracing::warn!("NATS did not answer in time; what was not acknowledged may be stored or not");
             }
             topics.iter().for_each(|topic| topic.stop());
@@ -399,7 +399,7 @@ impl TopicLog for Nats {
             shared.feeds.close();
             let mut lanes = std::mem::take(&mut *lanes.lock().expect("nothing panics while it holds the lanes"));
             let ended = async { while lanes.join_next().await.is_some() {} };
-            if tokio::time::timeout(GOODBYE, ended).await.is_err() {
+            if tokio::time::timeout(GOODBYE_TIMEOUT, ended).await.is_err() {
                 lanes.abort_all();
             }
             let goodbye = async {
@@ -410,7 +410,7 @@ impl TopicLog for Nats {
                 let _ = shared.node_keys.remove(&shared.link, &shared.node, None).await;
                 let _ = shared.link.flush().await;
             };
-            if tokio::time::timeout(GOODBYE, goodbye).await.is_err() {
+            if tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await.is_err() {
                 tracing::warn!("NATS could not be told that this node is going; its places end with its lease");
             }
         })

@@ -11,18 +11,11 @@ use super::Shared;
 use super::bucket::Bucket;
 use super::follow::{Course, Follow};
 use super::link::Link;
+use super::timings::Timings;
 use crate::Health;
 
-/// How long a node that says nothing counts as living: the time of every lease.
-pub(super) const LEASE: Duration = Duration::from_secs(10);
-/// How often a node says that it lives.
-const BEAT: Duration = Duration::from_secs(3);
-/// How long a beat may take until the log counts as unreachable.
-const SLOW: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(250);
-/// After so long without a word of anybody, this node's own beats among them, others may have said something that was missed. Whoever
-/// lives has been heard at most a beat before that, so nobody's lease is over by then.
-const STALE: Duration = Duration::from_secs(6);
+/// How long to wait before a beat is retried, or following is.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 pub(super) struct Nodes {
     own: String,
@@ -39,6 +32,7 @@ pub(super) struct Nodes {
 /// of them. A node that was stopped for a while, or cut off, knows of nobody's death, however old what it remembers is.
 #[derive(Default)]
 struct Heard {
+    timings: Timings,
     nodes: HashMap<String, Word>,
     /// Since when nothing could have been missed. `None` while nobody listens.
     since: Option<Instant>,
@@ -70,7 +64,7 @@ impl Heard {
     /// Notes what a node said: that it lives, or goodbye. Says whether somebody has gone by it who was thought to live.
     fn hear(&mut self, node: &str, lives: bool, now: Instant) -> bool {
         // This process stood still, or the server did.
-        if self.newest.is_none_or(|newest| now.duration_since(newest) >= STALE) {
+        if self.newest.is_none_or(|newest| now.duration_since(newest) >= self.timings.silence_limit) {
             self.listen_anew(now);
         }
         self.newest = Some(now);
@@ -80,8 +74,8 @@ impl Heard {
     }
 
     fn is_alive(&self, node: &str, now: Instant) -> bool {
-        let is_silent = self.newest.is_none_or(|newest| now.duration_since(newest) >= STALE);
-        let lasts = |since: Instant| now.duration_since(since) < LEASE;
+        let is_silent = self.newest.is_none_or(|newest| now.duration_since(newest) >= self.timings.silence_limit);
+        let lasts = |since: Instant| now.duration_since(since) < self.timings.lease;
         match (self.nodes.get(node), self.since.filter(|_| !is_silent)) {
             (Some(Word::Gone), _) => false,
             (_, None) => true,
@@ -92,9 +86,10 @@ impl Heard {
 }
 
 impl Nodes {
-    pub(super) fn new(own: &str) -> Self {
+    pub(super) fn new(own: &str, timings: Timings) -> Self {
         let (changed, gone) = (watch::Sender::new(0), watch::Sender::new(0));
-        Self { own: own.to_owned(), heard: Mutex::default(), changed, gone }
+        let heard = Mutex::new(Heard { timings, ..Heard::default() });
+        Self { own: own.to_owned(), heard, changed, gone }
     }
 
     fn heard(&self) -> MutexGuard<'_, Heard> {
@@ -171,15 +166,16 @@ impl Nodes {
 impl Shared {
     /// Says that this node lives, for ever, and how NATS is.
     pub(super) async fn beat(self: Arc<Self>) {
+        let timings = self.link.timings;
         let mut since = Instant::now();
         let mut connection = self.link.connection.subscribe();
         loop {
             let beat = self.node_keys.put(&self.link, &self.node, bytes::Bytes::new());
-            let beaten = tokio::time::timeout(SLOW, beat).await;
+            let beaten = tokio::time::timeout(timings.beat_timeout, beat).await;
             let pause = match beaten {
                 Ok(Ok(_)) => {
                     self.link.note_answer();
-                    if since.elapsed() >= LEASE {
+                    if since.elapsed() >= timings.lease {
                         tracing::warn!(
                             "this node was out of reach for longer than a lease; its places are taken again"
                         );
@@ -187,15 +183,15 @@ impl Shared {
                     }
                     since = Instant::now();
                     self.set_health(Health::Writable);
-                    BEAT
+                    timings.beat_interval
                 }
                 Ok(Err(fault)) => {
                     self.set_health(Health::Unreachable(fault.to_string().into()));
-                    PAUSE
+                    RETRY_DELAY
                 }
                 Err(_) => {
                     self.set_health(Health::Unreachable("NATS does not answer".into()));
-                    PAUSE
+                    RETRY_DELAY
                 }
             };
             let was = *connection.borrow_and_update();
@@ -239,7 +235,7 @@ impl Shared {
                 }
                 self.nodes.heard().stop_listening();
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 }

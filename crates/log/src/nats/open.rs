@@ -17,14 +17,16 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::bucket::Bucket;
 use super::connect::{LEAST_PAYLOAD, OLDEST, reach};
 use super::fault::Fault;
-use super::link::{ANSWER, Link};
+use super::link::Link;
 use super::names::{Names, token};
-use super::nodes::{LEASE, Nodes};
+use super::nodes::Nodes;
 use super::reader::{FIRST_ANSWER, described, rooms};
 use super::seats::Seats;
+use super::timings::Timings;
 use super::topic::Topic;
 use super::{Nats, Shared, TOPIC, context, signouts, tickets};
 use crate::changes::Feeds;
+use crate::context::Bounds;
 use crate::tail::Hub;
 use crate::{AppendError, DEFAULT_MAX_TOPICS, Health, Retention, RetentionRules};
 
@@ -35,10 +37,10 @@ const RECORD: &str = "log";
 /// How long the server remembers message ids. None are sent: what is doubled is known by its subject, for as long as it is kept.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 /// How long everything after that may take.
-const OPENING: Duration = Duration::from_secs(30);
-/// How long it is waited for that a topic is forgotten.
-const FORGETTING: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(250);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often something is asked for while the log is opened.
+const START_TRIES: usize = 40;
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// How a log is kept.
 #[derive(Clone)]
@@ -61,6 +63,10 @@ pub struct Options {
     pub retention: RetentionRules,
     /// Tells whether all nodes have the same key, and nothing of the key.
     pub fingerprint: String,
+    /// How long things between nodes take. The same at all of them; no setting for people.
+    pub timings: Timings,
+    /// How much a context has; no setting for people either.
+    pub context_bounds: Bounds,
 }
 
 impl Default for Options {
@@ -75,6 +81,8 @@ impl Default for Options {
             topics: DEFAULT_MAX_TOPICS,
             retention: RetentionRules::default(),
             fingerprint: String::new(),
+            timings: Timings::default(),
+            context_bounds: Bounds::default(),
         }
     }
 }
@@ -206,9 +214,9 @@ impl Nats {
         let names = Names::new(&options.name).ok_or_else(|| OpenError::Name(options.name.clone()))?;
         let (client, connection) = reach(&options).await?;
         let is_clustered = client.server_info().cluster.is_some();
-        let link = Arc::new(Link::new(client, names, connection));
+        let link = Arc::new(Link::new(client, names, connection, options.timings));
         answers(&link).await?;
-        let opened = tokio::time::timeout(OPENING, Self::begin(link, options, is_clustered)).await;
+        let opened = tokio::time::timeout(OPEN_TIMEOUT, Self::begin(link, options, is_clustered)).await;
         opened.unwrap_or_else(|_| Err(OpenError::Unavailable("the log could not be opened".into())))
     }
 
@@ -217,26 +225,26 @@ impl Nats {
         let names = Names::new(&options.name).ok_or_else(|| OpenError::Name(options.name.clone()))?;
         let (client, connection) = reach(options).await?;
         let is_clustered = client.server_info().cluster.is_some();
-        let link = Link::new(client, names, connection);
+        let link = Link::new(client, names, connection, options.timings);
         answers(&link).await?;
         let looked = async {
             let meta = Bucket::new(&link.names, "meta");
             let replicas = replicas(&link, &meta, options, is_clustered).await?;
-            for wanted in streams(&link.names, replicas) {
-                match patiently(|| link.info(&wanted.name)).await {
+            for wanted in streams(&link, replicas) {
+                match patiently(&link, || link.info(&wanted.name)).await {
                     Ok(info) => settled(&wanted, &info.config)?,
                     Err(Fault::Missing) => {}
                     Err(fault) => return Err(OpenError::Unavailable(fault.to_string())),
                 }
             }
-            let kept = patiently(|| meta.get(&link, RECORD)).await;
+            let kept = patiently(&link, || meta.get(&link, RECORD)).await;
             let kept = kept.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
             if let Some(stored) = kept.value {
                 judge(&stored.payload, options)?;
             }
             check_rooms(&link, replicas).await
         };
-        let looked = tokio::time::timeout(OPENING, looked).await;
+        let looked = tokio::time::timeout(OPEN_TIMEOUT, looked).await;
         looked.unwrap_or_else(|_| Err(OpenError::Unavailable("the log could not be looked at".into())))
     }
 
@@ -246,7 +254,7 @@ impl Nats {
         let replicas = replicas(&link, &meta, &options, is_clustered).await?;
         make(&link, meta.config(replicas, Duration::ZERO)).await?;
         let record = record(&link, &meta, &options).await?;
-        for wanted in streams(&link.names, replicas) {
+        for wanted in streams(&link, replicas) {
             make(&link, wanted).await?;
         }
         check_rooms(&link, replicas).await?;
@@ -257,7 +265,7 @@ impl Nats {
         let (desk, commands) = mpsc::unbounded_channel();
         let lanes = Arc::default();
         let shared = Arc::new(Shared {
-            nodes: Nodes::new(&node),
+            nodes: Nodes::new(&node, link.timings),
             link,
             options,
             epoch: record.epoch,
@@ -334,7 +342,7 @@ impl Shared {
     /// A topic's stream, unless it is being forgotten, which is waited for.
     async fn look_for_room(&self, topic: &Topic) -> Result<Info, Fault> {
         let shut = self.link.names.shut(&topic.name);
-        let by = Instant::now() + FORGETTING;
+        let by = Instant::now() + self.link.timings.deletion_timeout;
         loop {
             match self.described(&topic.stream).await {
                 Ok(info) if info.config.subjects.contains(&shut) => {}
@@ -343,7 +351,7 @@ impl Shared {
             if Instant::now() >= by {
                 return Err(Fault::unavailable("the topic is just being forgotten"));
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
@@ -359,13 +367,13 @@ impl Shared {
 
 /// Whether JetStream answers.
 async fn answers(link: &Link) -> Result<(), OpenError> {
-    let told = patiently(|| link.ask::<serde_json::Value>("INFO".into(), &())).await;
+    let told = patiently(link, || link.ask::<serde_json::Value>("INFO".into(), &())).await;
     told.map(drop).map_err(|fault| OpenError::NoJetStream(fault.to_string()))
 }
 
 /// How many replicas everything has.
 async fn replicas(link: &Link, meta: &Bucket, options: &Options, is_clustered: bool) -> Result<usize, OpenError> {
-    match patiently(|| link.info(&meta.stream)).await {
+    match patiently(link, || link.info(&meta.stream)).await {
         Ok(info) => match options.replicas {
             Some(asked) if asked != info.config.num_replicas => {
                 Err(OpenError::Replicas { name: options.name.clone(), made: info.config.num_replicas, asked })
@@ -382,9 +390,9 @@ pub(super) async fn make(link: &Link, config: Config) -> Result<Info, OpenError>
     let asked = &config;
     // Whoever asks for what another node is making at that moment may never be answered, so the first wait is short.
     let mut wait = FIRST_ANSWER;
-    let made = patiently(|| {
+    let made = patiently(link, || {
         let made = tokio::time::timeout(wait, link.ask::<Info>(format!("STREAM.CREATE.{}", asked.name), asked));
-        wait = ANSWER.min(2 * wait);
+        wait = link.timings.answer_timeout.min(2 * wait);
         async {
             let refused = match made.await.unwrap_or_else(|_| Err(Fault::unavailable("nobody answers"))) {
                 Err(refused @ (Fault::Raced | Fault::Refused(_))) => refused,
@@ -416,20 +424,21 @@ fn settled(wanted: &Config, found: &Config) -> Result<(), OpenError> {
 
 /// Whether the streams of all topics are as they would be made.
 async fn check_rooms(link: &Link, replicas: usize) -> Result<(), OpenError> {
-    let rooms = patiently(|| rooms(link, link.names.rooms()))
+    let rooms = patiently(link, || rooms(link, link.names.rooms()))
         .await
         .map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
     rooms.iter().try_for_each(|found| settled(&room(&link.names, &found.name, replicas, 0), &found.info.config))
 }
 
 /// How everything is made that is there from the beginning, but for the record's bucket.
-fn streams(names: &Names, replicas: usize) -> Vec<Config> {
+fn streams(link: &Link, replicas: usize) -> Vec<Config> {
+    let names = &link.names;
     let bucket = |purpose, age| Bucket::new(names, purpose).config(replicas, age);
     vec![
         context::config(names.context(), replicas),
         bucket("standing", Duration::ZERO),
         bucket("seats", Duration::ZERO),
-        bucket("nodes", LEASE),
+        bucket("nodes", link.timings.lease),
         bucket("tickets", tickets::LIFETIME),
         bucket("signouts", signouts::LIFETIME),
     ]
@@ -506,7 +515,7 @@ async fn record(link: &Link, meta: &Bucket, options: &Options) -> Result<Record,
         fingerprint: options.fingerprint.clone(),
         rules: rules(options),
     };
-    let found = patiently(|| async {
+    let found = patiently(link, || async {
         loop {
             let kept = meta.get(link, RECORD).await?;
             if let Some(stored) = kept.value {
@@ -574,14 +583,15 @@ fn fresh_epoch() -> u32 {
 }
 
 /// Asks again for as long as nobody is there who could answer: a cluster that has just started elects first.
-async fn patiently<T, F: Future<Output = Result<T, Fault>>>(mut ask: impl FnMut() -> F) -> Result<T, Fault> {
-    let mut last = None;
-    for _ in 0..40 {
+async fn patiently<T, F: Future<Output = Result<T, Fault>>>(
+    link: &Link,
+    mut ask: impl FnMut() -> F,
+) -> Result<T, Fault> {
+    for _ in 1..START_TRIES {
         match ask().await {
-            Err(Fault::Unavailable(why)) => last = Some(why),
+            Err(Fault::Unavailable(_)) => tokio::time::sleep(link.timings.start_retry_delay).await,
             answer => return answer,
         }
-        tokio::time::sleep(PAUSE).await;
     }
-    Err(Fault::Unavailable(last.unwrap_or_else(|| "nobody answers".into())))
+    ask().await
 }

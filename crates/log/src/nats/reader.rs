@@ -11,7 +11,7 @@ use salon_protocol::{Entry, EnvelopeId, Message, Position, Timestamp, TopicName}
 use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
-use super::link::{ANSWER, Batch, Link, Stored, in_a_row, millis};
+use super::link::{Batch, Link, Stored, in_a_row, millis};
 use super::{Shared, topic};
 use crate::{Found, MOST_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
 
@@ -23,10 +23,8 @@ const MOST_ASKED: u64 = 1024;
 const TRIES: usize = 3;
 /// How long the first answer of a leader is waited for: if there was none when it was asked, none comes.
 pub(super) const FIRST_ANSWER: Duration = Duration::from_millis(250);
-/// How long a stream may be without a leader before its readers hear that NATS cannot be reached.
-const PATIENCE: Duration = Duration::from_secs(8);
 /// How long to wait before reading again.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// What is kept of a topic: everything after `trimmed` up to and with `head`.
 #[derive(Debug, Clone, Copy)]
@@ -120,7 +118,7 @@ impl Shared {
         for _ in 0..TRIES {
             match self.read_once(name, span, limit).await? {
                 Some(entries) => return Ok(entries),
-                None => tokio::time::sleep(PAUSE).await,
+                None => tokio::time::sleep(RETRY_DELAY).await,
             }
         }
         Err(ReadError::Unavailable("no server has these entries yet".into()))
@@ -277,7 +275,7 @@ impl Shared {
                 // As of every answer that was acknowledged before this was asked.
                 let head = self.extent(name).await?.map_or(0, |extent| extent.head);
                 let topic = self.topic(name)?;
-                topic.reach(head, ANSWER).await?;
+                topic.reach(head, self.link.timings.answer_timeout).await?;
                 topic.is_unanswered(&entry)
             }
             _ => false,
@@ -290,7 +288,7 @@ impl Shared {
             return Ok(Standing { head: self.position(0), present: Vec::new(), unanswered: Vec::new() });
         };
         let topic = self.topic(name)?;
-        topic.reach(extent.head, ANSWER).await?;
+        topic.reach(extent.head, self.link.timings.answer_timeout).await?;
         Ok(topic.standing(extent.trimmed))
     }
 
@@ -309,15 +307,15 @@ impl Shared {
 /// What the leader of a stream says of it. One that is being made just now, maybe by another node, has none yet, and whoever asks in that
 /// moment is refused or never answered: it is asked for again, with a longer wait each time, while that makes sense.
 pub(super) async fn described(link: &Link, stream: &str, makes_sense: impl Fn() -> bool) -> Result<Info, Fault> {
-    let by = Instant::now() + PATIENCE;
+    let by = Instant::now() + link.timings.retry_timeout;
     let mut wait = FIRST_ANSWER;
     loop {
         let answer = tokio::time::timeout(wait, link.info(stream)).await;
         match answer.unwrap_or_else(|_| Err(Fault::unavailable("nobody answers for a stream"))) {
-            Err(Fault::Unavailable(_)) if makes_sense() && Instant::now() < by => tokio::time::sleep(PAUSE).await,
+            Err(Fault::Unavailable(_)) if makes_sense() && Instant::now() < by => tokio::time::sleep(RETRY_DELAY).await,
             answer => return answer,
         }
-        wait = ANSWER.min(2 * wait);
+        wait = link.timings.answer_timeout.min(2 * wait);
     }
 }
 

@@ -24,16 +24,12 @@ use super::names::Names;
 use crate::lease::Leases;
 use crate::{Claim, Lapse, Lapses, Lease, ReadError};
 
-/// How long a claim is tried.
-const PATIENCE: Duration = Duration::from_secs(8);
-/// How long to wait before trying again.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long to wait before a claim is retried.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// How long it is remembered that a key was removed.
 const REMEMBERED: Duration = Duration::from_secs(60);
 /// How many places of nodes that are gone are given at once.
 const LAPSES_AT_ONCE: usize = 32;
-/// How often it is looked whether a node is gone.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// What a key says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,7 +170,7 @@ impl Shared {
                     }
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
@@ -307,7 +303,7 @@ impl Shared {
                         Ok(_) => {}
                         Err(Fault::Raced) => self.seats.local.revoke(&topic, &participant),
                         Err(Fault::Unavailable(_) | Fault::Missing) if !*self.stop.borrow() => {
-                            tokio::time::sleep(PAUSE).await;
+                            tokio::time::sleep(RETRY_DELAY).await;
                             let _ = self.desk.send(Command::Retake(topic, participant, claim));
                         }
                         Err(fault) => tracing::warn!(%topic, %fault, "a place could not be taken again"),
@@ -327,7 +323,7 @@ impl Shared {
         match self.let_go(key).await {
             Ok(()) => {}
             Err(Fault::Unavailable(_) | Fault::Raced | Fault::Missing) if !*self.stop.borrow() => {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_DELAY).await;
                 let _ = self.desk.send(Command::Release(topic, participant));
             }
             Err(fault) => tracing::warn!(%topic, %fault, "a place could not be let go of; it ends with this node"),
@@ -379,7 +375,7 @@ impl Shared {
         mut known: Option<Said>,
         work: impl Fn(u64, Option<Seat>) -> W,
     ) -> Result<T, Fault> {
-        let by = Instant::now() + PATIENCE;
+        let by = Instant::now() + self.link.timings.retry_timeout;
         loop {
             let attempt = async {
                 let (revision, seat) = match known.take() {
@@ -390,7 +386,7 @@ impl Shared {
             };
             match attempt.await {
                 Err(Fault::Raced) if Instant::now() < by => {}
-                Err(Fault::Unavailable(_)) if Instant::now() < by => tokio::time::sleep(PAUSE).await,
+                Err(Fault::Unavailable(_)) if Instant::now() < by => tokio::time::sleep(RETRY_DELAY).await,
                 done => return done,
             }
         }
@@ -469,7 +465,7 @@ impl Shared {
                 drop(view);
                 self.nodes.forget(&dead, |node| named.contains(node));
             }
-            let _ = tokio::time::timeout(LOOK, changed.changed()).await;
+            let _ = tokio::time::timeout(self.link.timings.lapse_interval, changed.changed()).await;
         }
     }
 

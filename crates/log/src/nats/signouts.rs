@@ -15,15 +15,13 @@ use super::fault::Fault;
 use super::follow::{Course, Follow};
 use super::names::token;
 use super::tickets::waiting;
-use super::{Nats, PAUSE, Shared};
+use super::{Nats, RETRY_DELAY, Shared};
 use crate::ReadError;
 
 /// How long a value is kept after its last change: a sign-in lasts a day at most, and clocks differ.
 pub(super) const LIFETIME: Duration = Duration::from_secs(25 * 60 * 60);
-/// How long a change is tried that others come before.
-const PATIENCE: Duration = Duration::from_secs(8);
 /// How long it may take to hear of everything there is.
-const CATCHING_UP: Duration = Duration::from_secs(30);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Nats {
     /// Changes what is kept of a participant: `change` makes what is to be of what there is, or `None` where that is well as it is.
@@ -36,14 +34,16 @@ impl Nats {
             return Err(ReadError::Unavailable(why));
         }
         let (bucket, link, key) = (&self.shared.sign_outs, &self.shared.link, token(who.as_str()));
-        let by = Instant::now() + PATIENCE;
+        let by = Instant::now() + link.timings.retry_timeout;
         loop {
-            let kept = waiting(|| bucket.get(link, &key)).await?;
+            let kept = waiting(link, || bucket.get(link, &key)).await?;
             let Some(value) = change(kept.value.as_ref().map(|stored| &*stored.payload)) else { return Ok(()) };
             let value = Bytes::from(value);
             match bucket.replace(link, &key, kept.revision, value, HeaderMap::new()).await {
                 // What was not acknowledged may be there all the same, which the next look tells.
-                Err(Fault::Raced | Fault::Unavailable(_)) if Instant::now() < by => tokio::time::sleep(PAUSE).await,
+                Err(Fault::Raced | Fault::Unavailable(_)) if Instant::now() < by => {
+                    tokio::time::sleep(RETRY_DELAY).await
+                }
                 changed => return Ok(changed.map(drop)?),
             }
         }
@@ -53,7 +53,7 @@ impl Nats {
     pub async fn follow_sign_outs(&self, hear: impl Fn(&[u8]) + Send + Sync + 'static) -> Result<(), ReadError> {
         let (ready, heard) = oneshot::channel();
         self.spawn(self.shared.clone().follow_sign_outs(hear, ready));
-        match tokio::time::timeout(CATCHING_UP, heard).await {
+        match tokio::time::timeout(CATCH_UP_TIMEOUT, heard).await {
             Ok(Ok(())) => Ok(()),
             _ => Err(ReadError::Unavailable("who has signed out could not be found out".into())),
         }
@@ -88,7 +88,7 @@ impl Shared {
                     }
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 }

@@ -10,7 +10,6 @@ use salon_protocol::Timestamp;
 
 use super::Shared;
 use super::fault::Fault;
-use super::link::ANSWER;
 use super::reader::{Extent, Room, rooms};
 use super::snapshot::Snapshot;
 use super::topic::Topic;
@@ -25,7 +24,7 @@ const MOST_BEHIND: u64 = 1000;
 const AT_ONCE: usize = 8;
 
 /// How long a topic that nobody uses is followed.
-const IDLE: Duration = Duration::from_secs(300);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Shared {
     /// Goes through all topics once. What cannot be done for one is told at the end, and keeps nobody else waiting for long.
@@ -50,7 +49,7 @@ impl Shared {
         let gone = self.gone(room, extent).await?;
         if gone > extent.trimmed {
             let topic = self.topic(&room.name).map_err(Fault::unavailable)?;
-            topic.reach(extent.head, ANSWER).await?;
+            topic.reach(extent.head, self.link.timings.answer_timeout).await?;
             if self.keep(&topic, extent, gone).await? >= gone {
                 self.link.purge(&topic.stream, None, gone + 1).await?;
             }
@@ -112,7 +111,7 @@ impl Shared {
     /// Stops following topics and contexts that nobody has used for a while.
     fn put_away(&self) {
         self.topics_mut().retain(|name, topic| {
-            let is_used = self.hub.is_followed(name) || topic.idle_for() < IDLE;
+            let is_used = self.hub.is_followed(name) || topic.idle_for() < IDLE_TIMEOUT;
             if !is_used {
                 topic.close_lane();
                 topic.stop();
@@ -120,7 +119,7 @@ impl Shared {
             is_used
         });
         self.contexts_mut().retain(|name, context| {
-            let is_used = self.feeds.is_followed(name) || context.idle_for() < IDLE;
+            let is_used = self.feeds.is_followed(name) || context.idle_for() < IDLE_TIMEOUT;
             if !is_used {
                 context.close_lane();
                 context.stop();

@@ -4,20 +4,22 @@ use std::time::{Duration, Instant};
 
 use super::Nats;
 use super::fault::Fault;
+use super::link::Link;
 use crate::ReadError;
 
 /// How long a ticket is kept.
 pub(super) const LIFETIME: Duration = Duration::from_secs(30);
-/// How long an election is waited for, and how often is asked.
-const PATIENCE: Duration = Duration::from_secs(8);
-const PAUSE: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Asks again while nobody answers, for as long as whoever waits at a door does.
-pub(super) async fn waiting<T, F: Future<Output = Result<T, Fault>>>(mut ask: impl FnMut() -> F) -> Result<T, Fault> {
-    let by = Instant::now() + PATIENCE;
+/// Retries while nobody answers, for as long as an election may take and a client at a door waits.
+pub(super) async fn waiting<T, F: Future<Output = Result<T, Fault>>>(
+    link: &Link,
+    mut ask: impl FnMut() -> F,
+) -> Result<T, Fault> {
+    let by = Instant::now() + link.timings.retry_timeout;
     loop {
         match ask().await {
-            Err(Fault::Unavailable(_)) if Instant::now() < by => tokio::time::sleep(PAUSE).await,
+            Err(Fault::Unavailable(_)) if Instant::now() < by => tokio::time::sleep(RETRY_DELAY).await,
             answer => return answer,
         }
     }
@@ -31,7 +33,7 @@ impl Nats {
         }
         let value = bytes::Bytes::from(value);
         // The same key and value again are the same ticket.
-        waiting(|| self.shared.tickets.put(&self.shared.link, key, value.clone())).await?;
+        waiting(&self.shared.link, || self.shared.tickets.put(&self.shared.link, key, value.clone())).await?;
         Ok(())
     }
 
@@ -41,7 +43,7 @@ impl Nats {
             return Err(ReadError::Unavailable(why));
         }
         let (bucket, link) = (&self.shared.tickets, &self.shared.link);
-        let kept = waiting(|| bucket.get(link, key)).await?;
+        let kept = waiting(link, || bucket.get(link, key)).await?;
         let Some(stored) = kept.value else { return Ok(None) };
         match bucket.remove(link, key, Some(kept.revision)).await {
             Ok(_) => Ok(Some(stored.payload.to_vec())),

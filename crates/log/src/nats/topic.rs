@@ -19,11 +19,7 @@ use crate::Standing;
 use crate::folded::Folded;
 
 /// How long to wait before looking again for what was not there, or not reachable.
-const PAUSE: Duration = Duration::from_millis(250);
-/// How often to look for a stream that somebody may have made without telling.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// How long a leader may lack what has come by here before it counts as lost: one that was just elected may be late.
-const ELECTED: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 pub(super) struct Topic {
     pub(super) name: TopicName,
@@ -177,11 +173,11 @@ impl Topic {
                 () = &mut stopped => return,
                 ended = self.follow_once(&shared) => match ended {
                     Ok(Ended::Replaced) => continue,
-                    Ok(Ended::Odd) | Err(Fault::Unavailable(_)) => PAUSE,
-                    Err(Fault::Missing) => LOOK_AGAIN,
+                    Ok(Ended::Odd) | Err(Fault::Unavailable(_)) => RETRY_DELAY,
+                    Err(Fault::Missing) => shared.link.timings.look_interval,
                     Err(fault) => {
                         tracing::warn!(topic = %self.name, %fault, "a topic could not be followed; it is tried again");
-                        LOOK_AGAIN
+                        shared.link.timings.look_interval
                     }
                 },
             };
@@ -236,13 +232,13 @@ impl Topic {
 
     /// What the leader says of the stream, once it has everything up to an offset, or after a while without.
     async fn look(&self, shared: &Shared, offset: u64) -> Result<Info, Fault> {
-        let by = Instant::now() + ELECTED;
+        let by = Instant::now() + shared.link.timings.election_timeout;
         loop {
             let info = shared.described(&self.stream).await?;
             if info.state.last_sequence >= offset || Instant::now() >= by {
                 return Ok(info);
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 

@@ -33,6 +33,7 @@ fn rooms(log: &Arc<Nats>) -> Rooms {
         grace: Duration::ZERO,
         leaves: [7; 16],
         witness: None,
+        timings: salon_rooms::Timings::default(),
     };
     Rooms::new(log.clone(), settings, Box::new(|_| Box::pin(std::future::pending())))
 }

@@ -31,13 +31,10 @@ use crate::session::{Beginning, Session};
 const FEW: usize = 16;
 
 /// How long a session may be silent that begins with a handshake and ends when its client says so.
-const IDLE: Duration = Duration::from_secs(30 * 60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// How long somebody stays whose requests belong to no session, or who was to come back and ask.
-const IDLE_WITHOUT_SESSION: Duration = Duration::from_secs(5 * 60);
-
-/// How long a session may be silent that lasts as long as its one stream.
-const IDLE_WITHOUT_STREAM: Duration = Duration::from_secs(10);
+const SESSIONLESS_IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Where a session belongs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -116,9 +113,9 @@ impl Sessions {
     pub(super) fn begin(&self, visitor: &Visitor, place: Place, life: Life) -> Result<(Box<str>, Inbox), Refusal> {
         let id: Box<str> = auth::hex(&auth::random::<24>()).into();
         let idle = match life {
-            Life::Session => IDLE,
-            Life::Stream => IDLE_WITHOUT_STREAM,
-            Life::Polls => IDLE_WITHOUT_SESSION,
+            Life::Session => IDLE_TIMEOUT,
+            Life::Stream => visitor.gateway.config.timings.stream_idle_timeout,
+            Life::Polls => SESSIONLESS_IDLE_TIMEOUT,
         };
         let inbox = self.table().begin(visitor, Key::Id(id.clone()), place, idle)?;
         Ok((id, inbox))
@@ -130,7 +127,7 @@ impl Sessions {
         let key = Key::Shared(place.clone(), visitor.grant.permissions.iter().cloned().collect());
         match table.known.get(&key) {
             Some(known) if !known.inbox.is_closed() => Ok(known.used(&visitor.grant).1),
-            _ => table.begin(visitor, key, place.clone(), IDLE_WITHOUT_SESSION),
+            _ => table.begin(visitor, key, place.clone(), SESSIONLESS_IDLE_TIMEOUT),
         }
     }
 

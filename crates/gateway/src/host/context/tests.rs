@@ -32,6 +32,7 @@ async fn next_answer(log: Arc<Sqlite>, topic: &TopicName, after: &Entry) -> serd
         grace: Duration::from_secs(600),
         leaves: [7; 16],
         witness: None,
+        timings: salon_rooms::Timings::default(),
     };
     let host = super::super::host((log.clone(), log.clone()), HashSet::new(), 0, [7; 16], Arc::new(Library::default()));
     let rooms = Rooms::new(log.clone(), settings, host);

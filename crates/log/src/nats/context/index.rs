@@ -10,8 +10,7 @@ use salon_protocol::{ParticipantId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::context::{
-    Address, Change, Existence, Key, Listed, MOST_KEYS, MOST_TOOLS, MOST_VERSIONS, Scope, TOOLS, ToolId, Write,
-    WriteError,
+    Address, Bounds, Change, Existence, Key, Listed, MOST_VERSIONS, Scope, TOOLS, ToolId, Write, WriteError,
 };
 use crate::nats::link::Stored;
 use crate::nats::names::token;
@@ -208,7 +207,13 @@ impl Index {
     }
 
     /// Judges a write by everything taken so far.
-    pub(super) fn judge(&self, address: &Address, write: &Write, now: Timestamp) -> Result<Verdict, WriteError> {
+    pub(super) fn judge(
+        &self,
+        address: &Address,
+        write: &Write,
+        bounds: Bounds,
+        now: Timestamp,
+    ) -> Result<Verdict, WriteError> {
         let name = address.scope.name();
         let keys = self.scopes.get(&name);
         let slot = keys.and_then(|keys| keys.keys.get(address.key.as_str()));
@@ -228,11 +233,11 @@ impl Index {
         }
         let version = match (slot, keys) {
             (Some(slot), _) => slot.meta.version + 1,
-            (None, Some(keys)) => match keys.room_for_one(&name)? {
+            (None, Some(keys)) => match keys.room_for_one(&name, bounds.keys)? {
                 Some(forgetting) => return Ok(forget(forgetting)),
                 None => keys.floor + 1,
             },
-            (None, None) => match self.room_for_scope(&address.scope)? {
+            (None, None) => match self.room_for_scope(&address.scope, bounds.tools)? {
                 Some(forgetting) => return Ok(forget(forgetting)),
                 None => self.floor + 1,
             },
@@ -258,12 +263,12 @@ impl Index {
     }
 
     /// Whether there is a place for one more tool, or which makes room.
-    fn room_for_scope(&self, scope: &Scope) -> Result<Option<Forgetting>, WriteError> {
+    fn room_for_scope(&self, scope: &Scope, limit: u64) -> Result<Option<Forgetting>, WriteError> {
         if !matches!(scope, Scope::Tool(_)) {
             return Ok(None);
         }
         let tools = || self.tools_and_keys();
-        if (tools().count() as u64) < MOST_TOOLS {
+        if (tools().count() as u64) < limit {
             return Ok(None);
         }
         let newest = |keys: &Keys| keys.keys.values().map(|slot| slot.sequence).max();
@@ -309,11 +314,11 @@ impl Index {
 
 impl Keys {
     /// Whether there is a place for one more key, or which makes room.
-    fn room_for_one(&self, scope: &str) -> Result<Option<Forgetting>, WriteError> {
-        if self.live >= MOST_KEYS {
+    fn room_for_one(&self, scope: &str, limit: u64) -> Result<Option<Forgetting>, WriteError> {
+        if self.live >= limit {
             return Err(WriteError::TooManyKeys);
         }
-        if (self.keys.len() as u64) < MOST_KEYS {
+        if (self.keys.len() as u64) < limit {
             return Ok(None);
         }
         // Some are deleted, then. The longest deleted makes room.
@@ -353,7 +358,7 @@ mod tests {
 
     /// Judges a write and takes what becomes of it.
     fn done(index: &mut Index, write: &Write) -> u64 {
-        match index.judge(&at("k"), write, Timestamp(0)) {
+        match index.judge(&at("k"), write, Bounds::default(), Timestamp(0)) {
             Ok(Verdict::Store { meta, headers }) => {
                 index.take(&stored(index.head + 1, headers)).expect("a change");
                 meta.version

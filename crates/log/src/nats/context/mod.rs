@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use self::index::{Forgetting, Index, Verdict};
 use super::fault::Fault;
 use super::follow::{Course, Follow};
-use super::link::{ANSWER, Stored};
+use super::link::Stored;
 use super::names::token;
 use super::{CLOSED, Nats, Shared};
 use crate::context::{
@@ -29,11 +29,8 @@ use crate::context::{
 };
 use crate::{ContextStore, MOST_PAGE_BYTES, ReadError};
 
-/// How long a write is tried.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(100);
-/// How long a leader may lack what has come by here before it counts as lost.
-const ELECTED: Duration = Duration::from_secs(5);
+/// How long to wait before a write is retried.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// How many old versions are asked for at once.
 const AT_ONCE: usize = 8;
 /// Stands for a scope or a key where something is forgotten. No digest is that short.
@@ -124,10 +121,10 @@ impl Context {
         self.stop.send_replace(true);
     }
 
-    async fn reach(&self, sequence: u64) -> Result<(), Fault> {
+    async fn reach(&self, shared: &Shared, sequence: u64) -> Result<(), Fault> {
         let mut head = self.head.subscribe();
         let reached = head.wait_for(|head| head.is_some_and(|head| head >= sequence));
-        match tokio::time::timeout(ANSWER, reached).await {
+        match tokio::time::timeout(shared.link.timings.answer_timeout, reached).await {
             Ok(Ok(_)) => Ok(()),
             _ => Err(Fault::unavailable("the newest of the context has not come yet")),
         }
@@ -143,7 +140,7 @@ impl Context {
                 () = &mut stopped => return,
                 () = async {
                     self.follow_once(&shared).await;
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                 } => {}
             }
         }
@@ -199,7 +196,7 @@ impl Context {
 
     /// Whether the stream has less than has come by here, also after a while: a leader that was just elected may be late.
     async fn is_lost(&self, shared: &Shared, stream: &str, head: u64) -> Result<bool, Fault> {
-        let by = Instant::now() + ELECTED;
+        let by = Instant::now() + shared.link.timings.election_timeout;
         loop {
             if shared.link.info(stream).await?.state.last_sequence >= head {
                 return Ok(false);
@@ -207,7 +204,7 @@ impl Context {
             if Instant::now() >= by {
                 return Ok(true);
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
@@ -237,7 +234,7 @@ impl Context {
     }
 
     async fn write(&self, shared: &Shared, address: &Address, write: &Write) -> Result<Written, WriteError> {
-        let by = Instant::now() + PATIENCE;
+        let by = Instant::now() + shared.link.timings.append_timeout;
         let (mut is_fresh, mut is_tried) = (false, false);
         loop {
             match self.try_to_write(shared, address, write, is_fresh, is_tried).await {
@@ -248,7 +245,7 @@ impl Context {
                 }
                 Err(Fault::Unavailable(_)) if Instant::now() < by => {
                     (is_fresh, is_tried) = (false, true);
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                     continue;
                 }
                 Err(fault) => return Err(fault.into()),
@@ -257,7 +254,7 @@ impl Context {
                 match self.freshen(shared).await {
                     Ok(()) => is_fresh = true,
                     Err(fault) if Instant::now() >= by => return Err(fault.into()),
-                    Err(_) => tokio::time::sleep(PAUSE).await,
+                    Err(_) => tokio::time::sleep(RETRY_DELAY).await,
                 }
             }
         }
@@ -278,7 +275,7 @@ impl Context {
         let now = Timestamp::from_system(SystemTime::now());
         let (judged, head) = {
             let index = self.index();
-            (index.judge(address, write, now), index.head)
+            (index.judge(address, write, shared.options.context_bounds, now), index.head)
         };
         match judged {
             // What is newest may be known elsewhere.
@@ -295,7 +292,7 @@ impl Context {
                 let value = write.value.as_deref().unwrap_or_default().as_bytes();
                 let subject = shared.subject(address);
                 let sequence = self.store(shared, subject, headers, Bytes::copy_from_slice(value), head).await?;
-                self.reach(sequence).await?;
+                self.reach(shared, sequence).await?;
                 let written = Written { version: meta.version, at: Timestamp(meta.at), repeated: false };
                 Ok(Some(Ok(written)))
             }
@@ -336,14 +333,14 @@ impl Context {
         };
         let sequence = self.store(shared, said, headers, Bytes::new(), head).await?;
         shared.link.purge(&shared.link.names.context().0, Some(&removed), head + 1).await?;
-        self.reach(sequence).await
+        self.reach(shared, sequence).await
     }
 
     /// Waits until everything is known that is stored now.
     async fn freshen(&self, shared: &Shared) -> Result<(), Fault> {
         let subjects = format!("{}.>", shared.link.names.context_of(&self.topic));
         let newest = shared.link.newest(&shared.link.names.context().0, &subjects).await?;
-        self.reach(newest.map_or(0, |newest| newest.sequence)).await
+        self.reach(shared, newest.map_or(0, |newest| newest.sequence)).await
     }
 }
 

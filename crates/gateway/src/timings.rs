@@ -1,0 +1,47 @@
+//! Times that are no settings: nobody who runs a gateway gains by changing them, and tests must not wait for them.
+
+use std::time::Duration;
+
+/// How long the gateway waits for what, with the times of its rooms and of its log on NATS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timings {
+    /// Of the log on NATS.
+    #[cfg(feature = "nats")]
+    pub nats: salon_log::nats::Timings,
+    /// Of the rooms.
+    pub rooms: salon_rooms::Timings,
+    /// How long the log is unreachable before clients hear of it: one server of a cluster that goes is no outage.
+    pub outage_delay: Duration,
+    /// Between two tries to tell the other gateways of a sign-out.
+    pub sign_out_retry_delay: Duration,
+    /// How long a session of the MCP door may be silent that lasts as long as its one stream.
+    pub stream_idle_timeout: Duration,
+}
+
+impl Timings {
+    /// What `salon serve` uses.
+    pub const NORMAL: Self = Self {
+        #[cfg(feature = "nats")]
+        nats: salon_log::nats::Timings::NORMAL,
+        rooms: salon_rooms::Timings::NORMAL,
+        outage_delay: Duration::from_secs(1),
+        sign_out_retry_delay: Duration::from_secs(3),
+        stream_idle_timeout: Duration::from_secs(10),
+    };
+
+    /// What tests use.
+    pub const FAST: Self = Self {
+        #[cfg(feature = "nats")]
+        nats: salon_log::nats::Timings::FAST,
+        rooms: salon_rooms::Timings::FAST,
+        outage_delay: Duration::from_millis(500),
+        sign_out_retry_delay: Duration::from_millis(300),
+        stream_idle_timeout: Duration::from_secs(1),
+    };
+}
+
+impl Default for Timings {
+    fn default() -> Self {
+        Self::NORMAL
+    }
+}
