@@ -2,12 +2,11 @@
 
 use std::net::SocketAddr;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use salon_gateway::auth::{Confirmation, Grant, LocalKey, Signer};
 use salon_gateway::config::{Config, Durable, Issuer, LogUrl, PublicUrl};
-use salon_gateway::{Entrances, Inside};
+use salon_gateway::{Entrances, Inside, Timings};
 use salon_protocol::{ParticipantId, Timestamp, TopicName};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -20,15 +19,17 @@ use crate::{Failure, Scratch, nats, within};
 pub enum Engine {
     /// SQLite in the data directory.
     Sqlite,
-    /// NATS, on a server that all gateways of this process share, each with a log of its own.
+    /// NATS, on a server that many gateways share, each with a log of its own.
     Nats,
 }
 
 impl Engine {
-    /// Every engine of this build, NATS only where its server is installed. What runs on one runs on all.
-    pub fn all() -> Result<Vec<Self>, Failure> {
-        let nats = nats::program()?.filter(|_| cfg!(feature = "nats")).map(|_| Self::Nats);
-        Ok([Self::Sqlite].into_iter().chain(nats).collect())
+    /// Every engine: what runs on one runs on all.
+    pub const ALL: [Self; 2] = [Self::Sqlite, Self::Nats];
+
+    /// Whether tests on it are ignored: its server is not installed, or this build has no NATS.
+    pub fn is_missing(self) -> bool {
+        self == Self::Nats && (cfg!(not(feature = "nats")) || nats::is_missing())
     }
 
     /// Its name in a test's.
@@ -44,12 +45,17 @@ impl Engine {
             // The default.
             Self::Sqlite => {}
             Self::Nats => {
-                static COUNT: AtomicUsize = AtomicUsize::new(0);
-                config.nats.servers = nats::shared().and_then(|url| read::<LogUrl>(&url)).expect("a NATS server").0;
-                config.nats.name = format!("s{}", COUNT.fetch_add(1, Ordering::Relaxed));
+                let (url, name) = nats::Shared::new_log().expect("a NATS server");
+                config.nats.servers = read::<LogUrl>(&url).expect("its URL").0;
+                config.nats.name = name;
             }
         }
     }
+}
+
+/// The defaults of a gateway, but for times that tests should not have to wait.
+fn defaults() -> Config {
+    Config { timings: Timings::FAST, ..Config::default() }
 }
 
 /// How a gateway is set up.
@@ -61,14 +67,14 @@ pub struct Options {
 impl Options {
     /// The defaults, on an engine.
     pub fn new(engine: Engine) -> Self {
-        let mut config = Config::default();
+        let mut config = defaults();
         engine.choose(&mut config);
         Self { config }
     }
 
     /// The defaults, as one of those that share a log on NATS.
     pub fn on_nats(url: &str, log: &str) -> Result<Self, Failure> {
-        let mut config = Config::default();
+        let mut config = defaults();
         config.nats.servers = read::<LogUrl>(url)?.0;
         config.nats.name = log.to_owned();
         Ok(Self { config })

@@ -1,9 +1,10 @@
 //! What tests of the whole need: a gateway on port 0, clients that wait for events, scenes, a crash test, NATS servers, a way to
 //! them that can be held up, and the fault scenes.
 //!
-//! A development dependency only. Deliberately absent: sleeping, mocks of our own types, and any network beyond loopback. Whatever
-//! is waited for has a deadline, and missing it is an error that says what was waited for.
+//! A development dependency only. Deliberately absent: sleeping for a guessed time, mocks of our own types, and any network beyond
+//! loopback. Whatever is waited for has a deadline, and missing it is an error that says what was waited for.
 
+mod binary;
 pub mod crash;
 pub mod data_fixture;
 pub mod faults;
@@ -11,7 +12,7 @@ pub mod framed;
 pub mod gateway;
 pub mod http;
 pub mod nats;
-mod process;
+pub mod process;
 pub mod proxy;
 pub mod scene;
 mod scratch;
@@ -24,8 +25,11 @@ pub use gateway::{Engine, Gateway, Options, Token};
 pub use scratch::Scratch;
 pub use socket::{Event, Socket};
 
-/// How long anything may take. Generous, because it only ever passes when a test fails.
-pub const DEADLINE: Duration = Duration::from_secs(20);
+/// How long anything may take. Generous, because it only ever passes when a test fails: twenty of the leases that tests wait for.
+pub const DEADLINE: Duration = Duration::from_secs(40);
+
+/// How often something is looked at that nobody tells of.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What went wrong, told for the person who reads the test's output.
 pub type Failure = String;
@@ -35,6 +39,21 @@ pub async fn within<T>(what: &str, wait: impl Future<Output = T>) -> Result<T, F
     tokio::time::timeout(DEADLINE, wait)
         .await
         .map_err(|_| format!("waited {} s for {what} and it did not happen", DEADLINE.as_secs()))
+}
+
+/// Looks again and again whether something is so, and gives what was found then. Every look that waits has to have an end of its own.
+pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> Result<T, Failure> {
+    let mut ticks = tokio::time::interval(LOOK_INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let looking = async {
+        loop {
+            ticks.tick().await;
+            if let Some(found) = look().await {
+                return found;
+            }
+        }
+    };
+    within(what, looking).await
 }
 
 /// Runs one test's future on a runtime of its own.

@@ -25,13 +25,11 @@ use libtest_mimic::{Arguments, Trial};
 use salon_testkit::{Engine, nats, scene};
 
 fn main() -> std::process::ExitCode {
-    let mut arguments = Arguments::from_args();
-    // Trials wait for disks and sockets far more than they compute.
-    arguments.test_threads.get_or_insert(16);
+    let arguments = Arguments::from_args();
     let files = scene_files(Path::new(env!("CARGO_MANIFEST_DIR")));
     assert!(files.len() > 50, "the scenes are missing");
     let mut trials: Vec<Trial> = Vec::new();
-    for engine in Engine::all().expect("the engines are installed") {
+    for engine in Engine::ALL {
         let fitting = files.iter().filter(|(_, path)| is_for(path, engine));
         trials.extend(fitting.map(|(name, path)| scene_trial(name, path, engine)));
         trials.extend(bad_frames::trials(engine));
@@ -48,8 +46,16 @@ fn main() -> std::process::ExitCode {
         trials.extend(violations::trials(engine));
         trials.extend(slow_readers::trials(engine));
     }
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    nats::stop_shared();
+    let ignored =
+        Engine::ALL.into_iter().filter(|engine| engine.is_missing()).map(|engine| format!("{}::", engine.name()));
+    let ignored: Vec<_> = ignored.collect();
+    let is_ignored = |trial: &Trial| ignored.iter().any(|engine| trial.name().starts_with(engine));
+    let trials = trials.into_iter().map(|trial| {
+        let ignored = is_ignored(&trial);
+        trial.with_ignored_flag(ignored)
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    nats::close_shared();
     conclusion.exit_code()
 }
 

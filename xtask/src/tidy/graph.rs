@@ -34,6 +34,7 @@ const RULES: &[Rule] = &[
     rule("scenes", TESTS),
     rule("interop", TESTS),
     rule("fuzz-targets", EVERYTHING),
+    rule("nats", TESTS),
     rule("test-servers", &[]),
     rule("bench", TESTS),
     rule("xtask", &[]),

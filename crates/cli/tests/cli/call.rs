@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use salon_testkit::{run, within};
 
-use crate::salon::finish;
+use crate::salon::{Signal, finish};
 use crate::stage::{Stage, TOPIC, Working, begun, fed};
 
 #[test]
@@ -181,7 +181,7 @@ fn ctrl_c_cancels_the_call() {
         let (_robot, mut working) = stage.robot().await;
         let calling = begun(stage.alice(&["call", TOPIC, "robot", "hang"]));
         assert_eq!(within("the call", working.recv()).await, Ok(Some(Working::Begun)));
-        calling.signal("INT").await;
+        calling.signal(Signal::INT);
         let ran = calling.end().await;
         assert_eq!((ran.code, &*ran.stdout, &*ran.stderr), (Some(130), "", ""));
         assert_eq!(within("the cancellation", working.recv()).await, Ok(Some(Working::Cancelled)));

@@ -1,6 +1,6 @@
 use salon_testkit::run;
 
-use crate::salon::{BINARY, Home, Running, finish};
+use crate::salon::{BINARY, Home, Running, Signal, finish};
 
 /// A transcript without what differs from run to run: ports, times and durations.
 fn normal(text: &str) -> String {
@@ -76,7 +76,7 @@ fn the_printed_lines_work_when_pasted() {
         let history: serde_json::Value = serde_json::from_str(&history.stdout).expect("JSON");
         assert_eq!(history["history"].as_array().map(Vec::len), Some(5));
 
-        demo.signal("INT").await;
+        demo.signal(Signal::INT);
         let ran = demo.end().await;
         assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
         assert!(

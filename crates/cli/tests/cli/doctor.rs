@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use salon_testkit::run;
 use serde_json::Value;
 
-use crate::salon::{BINARY, Home, finish};
+use crate::salon::{BINARY, Home, Signal, finish};
 use crate::stage::{Stage, TOPIC, fed};
 
 /// How long a gateway has been up differs from run to run.
@@ -213,7 +213,7 @@ fn a_certificate_of_ones_own_is_trusted_when_named() {
         error: the file of `--ca` is not usable: the certificate cannot be read: there is none in the file
         exit: 2
         ");
-        running.signal("TERM").await;
+        running.signal(Signal::TERM);
         running.end().await;
     });
 }

@@ -4,7 +4,7 @@ use salon_testkit::{run, within};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::salon::{BINARY, Home, Running, finish};
+use crate::salon::{BINARY, Home, Running, Signal, finish};
 
 /// An MCP server on stdio with the tools `echo`, `env` and `count`. Given a port it holds a connection there for as long as it lives,
 /// and says something at every call: this is how a test sees its end. With `stubborn` it ends neither with its input nor when asked.
@@ -129,7 +129,7 @@ fn a_command_joins_a_room_and_is_called_there() {
         );
 
         let server = witness.called().await;
-        join.signal("INT").await;
+        join.signal(Signal::INT);
         let ran = join.end().await;
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         assert!(ran.stderr.starts_with("starting `files`…\n"), "{}", ran.stderr);
@@ -230,13 +230,13 @@ fn a_gateway_hosts_the_guests_of_its_file_and_one_that_fails_harms_nobody() {
 
         // A file that is broken changes nothing.
         file("[topics.\"room:lab\".guests.new]\ncomand = \"python3\"\n");
-        gateway.signal("HUP").await;
+        gateway.signal(Signal::HUP);
         gateway.complained("the guests stay as they are: salon.toml:6: unknown key `comand`").await;
         assert_eq!(call(&home, here, "good count").await, "3");
 
         // What is new comes, what is gone leaves, and what stayed the same is not touched.
         file("[topics.\"room:lab\".guests.new]\ncommand = \"python3\"\nargs = [\"tiny.py\"]\n");
-        gateway.signal("HUP").await;
+        gateway.signal(Signal::HUP);
         gateway.complained("`new` (tiny 1) is in room:lab").await;
         assert_eq!(call(&home, here, "new count").await, "1");
         assert_eq!(call(&home, here, "good count").await, "4");
@@ -245,12 +245,12 @@ fn a_gateway_hosts_the_guests_of_its_file_and_one_that_fails_harms_nobody() {
         file(
             "[topics.\"room:lab\".guests.new]\ncommand = \"python3\"\nargs = [\"tiny.py\"]\nexpose = [\"tools\"]\nname = \"Renewed\"\n",
         );
-        gateway.signal("HUP").await;
+        gateway.signal(Signal::HUP);
         gateway.complained("`new` (tiny 1) is in room:lab").await;
         assert_eq!(call(&home, here, "new count").await, "1");
         assert_eq!(call(&home, here, "good count").await, "5");
 
-        gateway.signal("TERM").await;
+        gateway.signal(Signal::TERM);
         let ran = gateway.end().await;
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let (left, stopping) = (ran.stderr.find("the guest has left"), ran.stderr.find("stopping"));
@@ -273,7 +273,7 @@ fn no_child_outlives_a_gateway_that_is_killed() {
         let gateway = serve(&home, "", &["`stubborn` (tiny 1) is in room:lab"]).await;
         assert_eq!(call(&home, gateway.address, "stubborn count").await, "1");
         let server = witness.called().await;
-        gateway.signal("KILL").await;
+        gateway.signal(Signal::KILL);
         is_gone(server).await;
     });
 }

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use salon_testkit::run;
 use tokio::net::TcpListener;
 
-use crate::salon::{BINARY, Home, Ran, Running, finish};
+use crate::salon::{BINARY, Home, Ran, Running, Signal, finish};
 
 /// A directory with a `salon.toml`, in which a gateway runs that has its data there.
 async fn settled(home: &Home) -> Running {
@@ -40,7 +40,7 @@ fn where_the_settings_are_nothing_need_be_said() {
         command.env("SALON_DATA", variable);
         let ran = finish(command).await;
         assert_eq!((&*ran.stdout, ran.code), ("room:a\n", Some(0)), "{}", ran.stderr);
-        gateway.signal("TERM").await;
+        gateway.signal(Signal::TERM);
         gateway.end().await;
     });
 }
@@ -73,7 +73,7 @@ fn a_key_of_another_gateway_is_named() {
             "{doctor}"
         );
         assert!(doctor.contains("signature is wrong\n               hint: the gateway may have its data"), "{doctor}");
-        gateway.signal("TERM").await;
+        gateway.signal(Signal::TERM);
         gateway.end().await;
     });
 }
@@ -107,7 +107,7 @@ fn http_and_https_are_told_apart() {
             );
         }
         for gateway in [plain, secure] {
-            gateway.signal("TERM").await;
+            gateway.signal(Signal::TERM);
             gateway.end().await;
         }
     });

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use insta::assert_snapshot;
 use salon_testkit::{run, within};
 
-use crate::salon::{BINARY, Home, finish};
+use crate::salon::{BINARY, Home, Signal, finish};
 use crate::stage::{Stage, TOPIC, fed};
 
 fn file(home: &Home) -> PathBuf {
@@ -233,7 +233,7 @@ fn a_gateway_on_this_machine_needs_no_login() {
         bob: hello
         exit: 0
         ");
-        running.signal("TERM").await;
+        running.signal(Signal::TERM);
         running.end().await;
     });
 }

@@ -6,7 +6,7 @@ use salon_testkit::http::Call;
 use salon_testkit::{Event, Socket, run};
 use serde_json::{Value, json};
 
-use crate::salon::Home;
+use crate::salon::{Home, Signal};
 
 const TOPIC: &str = "room:secrets";
 const SECRET: &str = "s3cret-that-nobody-may-see";
@@ -93,7 +93,7 @@ fn a_token_in_a_message_is_in_no_room_history_log_line_or_error() {
         let path = format!("/v0/topics/{TOPIC}/history?limit=1000");
         let history = Call::new("GET", path).bearer(&bobs).send(address).await.expect("an answer").body;
 
-        running.signal("TERM").await;
+        running.signal(Signal::TERM);
         drop(bob);
         let ran = running.end().await;
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);

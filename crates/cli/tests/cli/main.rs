@@ -7,8 +7,6 @@ mod config;
 mod crash;
 mod demo;
 mod doctor;
-#[cfg(feature = "nats")]
-mod faults;
 mod framed;
 mod full_disk;
 mod guests;
@@ -20,8 +18,6 @@ mod machine;
 mod mcp;
 mod mcp_config;
 mod mcp_room;
-#[cfg(feature = "nats")]
-mod nats;
 mod records;
 mod salon;
 mod serve;

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use salon_testkit::{run, within};
+use salon_testkit::{eventually, run, within};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
@@ -105,15 +105,12 @@ fn a_restart_of_the_gateway_is_survived() {
         let lost = client.answer(1).await;
         assert!(lost["error"]["message"].is_string(), "{lost}");
         // The robot comes back in its own time.
-        within("the robot to be back", async {
-            while !robot.is_present(&salon_protocol::ParticipantId::new("helper").expect("an id"))
-                || !client.tools(2).await.contains(&"robot__echo".to_owned())
-            {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await
-        .expect("in time");
+        let helper = salon_protocol::ParticipantId::new("helper").expect("an id");
+        let is_back = async || {
+            let is_present = robot.is_present(&helper);
+            (is_present && client.tools(2).await.contains(&"robot__echo".to_owned())).then_some(())
+        };
+        eventually("the robot to be back", is_back).await.expect("in time");
         let echoed = client.ask(3, "tools/call", json!({ "name": "robot__echo", "arguments": { "a": 1 } })).await;
         assert_eq!(echoed["result"]["content"][0]["text"], r#"{"a":1}"#, "{echoed}");
         assert_eq!(client.end().await, Some(0));

@@ -6,7 +6,7 @@ use salon_testkit::http::{Answer, Call};
 use salon_testkit::{Event, Socket, run};
 use serde_json::{Value, json};
 
-use crate::salon::Home;
+use crate::salon::{Home, Signal};
 
 const TOPIC: &str = "room:records";
 
@@ -75,7 +75,7 @@ fn what_happens_is_counted_and_kept_and_secrets_are_not() {
         let proxied = Call::new("GET", "/metrics").header("X-Forwarded-For", "192.0.2.1").send(running.address).await;
         assert_eq!(proxied.expect("an answer").status, 401, "whoever comes through a proxy is not local");
 
-        running.signal("TERM").await;
+        running.signal(Signal::TERM);
         assert!(next(&mut alice).await.contains("closing"));
         assert!(matches!(alice.next().await, Ok(Event::Closed(1001, _))));
         let ran = running.end().await;

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 
-use salon_testkit::{Scratch, within};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use salon_testkit::process::{self, Pipe, Process};
+use salon_testkit::{DEADLINE, Failure, Scratch};
+use tokio::process::Command;
+
+pub(crate) use salon_testkit::process::Signal;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_salon");
 
@@ -81,25 +83,21 @@ impl Home {
 }
 
 /// Runs a command to its end.
-pub(crate) async fn finish(mut command: Command) -> Ran {
-    let output = within("the command to end", command.output()).await.expect("in time").expect("it starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
-    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+pub(crate) async fn finish(command: Command) -> Ran {
+    let ended = process::run("the command", command, DEADLINE).await.expect("it ends in time");
+    Ran { code: ended.status, stdout: ended.stdout, stderr: ended.stderr }
 }
 
-/// A `salon` that runs.
+/// A `salon` that runs. Whatever is waited for has a deadline, and missing it fails the test with what was printed.
 pub(crate) struct Running {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+    process: Process,
     pub(crate) address: SocketAddr,
 }
 
 impl Running {
     /// Starts a gateway and waits until it says where it is.
-    pub(crate) async fn start(mut command: Command) -> Self {
-        let mut child = command.spawn().expect("it starts");
-        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        let mut running = Self { child, lines, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+    pub(crate) async fn start(command: Command) -> Self {
+        let mut running = Self::spawn(command);
         let line = running.line().await.expect("a line that says where it is");
         let (_, rest) = line.split_once("://").expect("an address");
         let address = rest.split([',', ' ', '/']).next().and_then(|text| text.parse().ok());
@@ -108,15 +106,14 @@ impl Running {
     }
 
     /// Starts anything, without waiting.
-    pub(crate) fn spawn(mut command: Command) -> Self {
-        let mut child = command.spawn().expect("it starts");
-        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        Self { child, lines, address: SocketAddr::from(([127, 0, 0, 1], 0)) }
+    pub(crate) fn spawn(command: Command) -> Self {
+        let process = Process::start("salon", command).expect("it starts");
+        Self { process, address: SocketAddr::from(([127, 0, 0, 1], 0)) }
     }
 
     /// The next line of its output.
     pub(crate) async fn line(&mut self) -> Option<String> {
-        within("a line of output", self.lines.next_line()).await.expect("in time").expect("output is UTF-8")
+        told(self.process.line(Pipe::Out).await)
     }
 
     /// Reads lines until one has a text in it, and hands out all of them.
@@ -139,34 +136,21 @@ impl Running {
 
     /// Reads its errors until they have several texts in them, in any order.
     pub(crate) async fn complained_of(&mut self, texts: &[&str]) -> String {
-        let stderr = self.child.stderr.as_mut().expect("a pipe");
-        let mut told = Vec::new();
-        let reading = async {
-            while !texts.iter().all(|text| String::from_utf8_lossy(&told).contains(text)) {
-                let more = stderr.read_buf(&mut told).await.expect("a pipe");
-                assert_ne!(more, 0, "it ended without saying {texts:?}:\n{}", String::from_utf8_lossy(&told));
-            }
-        };
-        within(&format!("{texts:?} on stderr"), reading).await.expect("in time");
-        String::from_utf8(told).expect("output is UTF-8")
+        told(self.process.prints(Pipe::Err, texts).await)
     }
 
-    /// Sends a signal by its name.
-    pub(crate) async fn signal(&self, name: &str) {
-        let pid = self.child.id().expect("it runs");
-        let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status().await.expect("a shell");
-        assert!(sent.success());
+    pub(crate) fn signal(&self, signal: Signal) {
+        told(self.process.signal(signal));
     }
 
     /// Waits for the end.
     pub(crate) async fn end(mut self) -> Ran {
-        let mut stdout = String::new();
-        while let Some(line) = self.line().await {
-            stdout.push_str(&line);
-            stdout.push('\n');
-        }
-        let output = within("the end of the process", self.child.wait_with_output()).await.expect("in time");
-        let output = output.expect("it was started");
-        Ran { code: output.status.code(), stdout, stderr: String::from_utf8_lossy(&output.stderr).into_owned() }
+        let ended = told(self.process.end().await);
+        Ran { code: ended.status, stdout: ended.stdout, stderr: ended.stderr }
     }
+}
+
+/// What was waited for; the test fails where it did not come.
+fn told<T>(came: Result<T, Failure>) -> T {
+    came.unwrap_or_else(|why| panic!("{why}"))
 }

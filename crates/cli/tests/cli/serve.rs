@@ -3,17 +3,17 @@ use salon_testkit::run;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::salon::{BINARY, Home, Running, finish};
+use crate::salon::{BINARY, Home, Running, Signal, finish};
 
 #[test]
 fn it_serves_until_told_to_stop() {
     let home = Home::new();
-    for signal in ["TERM", "INT"] {
+    for signal in [Signal::TERM, Signal::INT] {
         run(async {
             let running = home.serve("").await;
             let health = Call::new("GET", "/health").send(running.address).await.expect("an answer");
             assert_eq!(health.status, 200);
-            running.signal(signal).await;
+            running.signal(signal);
             let ran = running.end().await;
             assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         });
@@ -39,7 +39,7 @@ fn log_lines_as_json_are_all_json() {
         command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
         let mut running = Running::spawn(command);
         let told = running.complained("\"serving\"").await;
-        running.signal("TERM").await;
+        running.signal(Signal::TERM);
         let ran = running.end().await;
         assert_eq!((ran.code, &*ran.stdout), (Some(0), ""));
         for line in format!("{told}{}", ran.stderr).lines() {
@@ -66,9 +66,9 @@ fn a_second_signal_ends_it_at_once() {
         slow.read_exact(&mut answer).await.expect("an answer");
         assert_eq!(&answer, b"HTTP/1.1 100", "the gateway waits for the body");
 
-        running.signal("TERM").await;
+        running.signal(Signal::TERM);
         running.complained("stopping").await;
-        running.signal("TERM").await;
+        running.signal(Signal::TERM);
         let ran = running.end().await;
         assert_eq!(ran.code, Some(1));
         assert!(ran.stderr.ends_with("stopped at once, as asked twice\n"), "{}", ran.stderr);
@@ -89,7 +89,7 @@ fn a_data_directory_has_one_gateway() {
 
         hint: another gateway runs there; stop it, or choose another directory with `--data`
         ");
-        running.signal("TERM").await;
+        running.signal(Signal::TERM);
         assert_eq!(running.end().await.code, Some(0), "the first is not disturbed");
     });
 }
@@ -103,7 +103,7 @@ fn a_check_beside_a_running_gateway_says_so_and_disturbs_nobody() {
         let told = home.told("serve --check").await;
         assert!(told.contains("note        `HOME/.local/share/salon` is in use by another gateway now\n"), "{told}");
         assert!(told.ends_with("exit: 0"), "{told}");
-        running.signal("TERM").await;
+        running.signal(Signal::TERM);
         assert_eq!(running.end().await.code, Some(0));
         let told = home.told("serve --check").await;
         assert!(!told.contains("in use"), "{told}");
@@ -131,7 +131,7 @@ fn a_start_warns_of_what_is_open_and_what_is_misspelt() {
         the variable `SALON_LISTN` is set, but nothing reads it; did you mean `SALON_LISTEN`?
         `data` is open to other users (mode 755); `chmod 700 data` closes it
         ");
-        running.signal("TERM").await;
+        running.signal(Signal::TERM);
         assert_eq!(running.end().await.code, Some(0));
     });
 }
@@ -144,6 +144,26 @@ fn keys_that_cannot_be_had_are_told_by_their_place() {
     error: `keys.json`: the key set is not a JSON Web Key Set: missing field `keys` at line 1 column 2
     exit: 2
     ");
+}
+
+#[test]
+fn a_password_in_a_mistyped_url_is_never_told() {
+    run(async {
+        let home = Home::new();
+        let given =
+            ["--log natss://u:s3cret@h:4222", "--log u:s3cret@h", "--log=nats://u:s3cret@h/x", "natss://u:s3cret@h"];
+        for given in given {
+            let told = home.told(&format!("serve {given}")).await;
+            assert!(!told.contains("s3cret") && told.ends_with("exit: 2"), "{given}: {told}");
+        }
+        let told = home.told("serve --log natss://u:s3cret@h:4222").await;
+        insta::assert_snapshot!(told, @"
+        error: invalid value '(not shown)' for '--log <URL>': NATS servers are named like `nats://host:4222` or `tls://host:4222`, several with commas between
+
+        hint: `--help` lists what there is
+        exit: 2
+        ");
+    });
 }
 
 #[test]

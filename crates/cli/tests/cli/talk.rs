@@ -6,7 +6,7 @@ use salon_protocol::ParticipantKind;
 use salon_testkit::run;
 use serde_json::Value;
 
-use crate::salon::{BINARY, finish};
+use crate::salon::{BINARY, Signal, finish};
 use crate::stage::{Stage, TOPIC, begun, fed};
 
 #[test]
@@ -130,7 +130,7 @@ fn a_tail_survives_a_restart_and_misses_nothing() {
         assert_eq!(lines.len(), 1, "nothing is told twice: {lines:?}");
         let envelope: Value = serde_json::from_str(&lines[0]).expect("an envelope a line");
         assert_eq!(envelope["payload"]["params"]["text"], "after");
-        tail.signal("TERM").await;
+        tail.signal(Signal::TERM);
         tail.end().await;
     });
 }
@@ -151,14 +151,14 @@ fn a_tail_shows_what_was_asked_for() {
         robot.say("nor this").await.expect("said");
         stage.say("bob", "this").await;
         assert!(tail.line().await.is_some_and(|line| line.ends_with("bob: this")));
-        tail.signal("INT").await;
+        tail.signal(Signal::INT);
         tail.end().await;
 
         let mut tail = begun(stage.alice(&["tail", TOPIC, "--kind", "presence", "--lines", "1"]));
         assert!(tail.line().await.is_some_and(|line| line.ends_with("+ robot joined, a robot")));
         robot.leave().await;
         assert!(tail.line().await.is_some_and(|line| line.ends_with("- robot left")));
-        tail.signal("INT").await;
+        tail.signal(Signal::INT);
         tail.end().await;
         let other = stage.token("alice", "topics=room:other");
         assert_snapshot!(stage.told_to(&other, &["tail", TOPIC]).await, @"

@@ -6,7 +6,7 @@ use salon_testkit::http::{Answer, Call};
 use salon_testkit::{Event, Socket, run};
 use serde_json::{Value, json};
 
-use crate::salon::{BINARY, Home, Running};
+use crate::salon::{BINARY, Home, Running, Signal};
 
 const TOPIC: &str = "room:web";
 
@@ -364,7 +364,7 @@ fn a_link_signs_in_once_and_nothing_of_it_is_written_down() {
             assert_eq!(answer.status, 400);
             assert!(!answer.body.contains(&token), "{}", answer.body);
         }
-        running.signal("TERM").await;
+        running.signal(Signal::TERM);
         let ran = running.end().await;
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         assert!(!ran.stdout.contains(&code), "it was told once");
@@ -407,7 +407,7 @@ fn the_demo_has_a_link_to_its_room() {
         let welcome = browser.enter("room:demo").await.next().await;
         let Ok(Event::Text(welcome)) = welcome else { panic!("no welcome: {welcome:?}") };
         assert!(welcome.contains(r#""id":"rover""#), "everybody is there: {welcome}");
-        demo.signal("INT").await;
+        demo.signal(Signal::INT);
         assert_eq!(demo.end().await.code, Some(0));
     });
 }
@@ -431,7 +431,7 @@ fn a_session_outlasts_a_restart_and_so_does_its_end() {
         assert_eq!(leaves.get("/v0/session").await.status, 401, "a cookie that was kept is worth nothing");
         assert_eq!(leaves.sign_out().await.status, 204, "whoever is out already may say so again");
         assert_eq!(Browser::new(running.address).sign_out().await.status, 204);
-        running.signal("TERM").await;
+        running.signal(Signal::TERM);
         assert_eq!(running.end().await.code, Some(0));
 
         let running = home.serve("").await;
@@ -441,7 +441,7 @@ fn a_session_outlasts_a_restart_and_so_does_its_end() {
         assert_eq!(leaves.get("/v0/session").await.status, 401);
         let ticket = leaves.call("POST", "/v0/tickets").body(json!({ "topic": TOPIC }).to_string());
         assert_eq!(leaves.send(ticket).await.status, 401);
-        running.signal("KILL").await;
+        running.signal(Signal::KILL);
         assert_eq!(running.end().await.code, None);
 
         let running = home.serve("").await;

@@ -4,8 +4,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{TOPIC, free_port};
+use crate::binary::{self, Served};
 use crate::http::Call;
-use crate::process::{self, Process};
 use crate::socket::{Event, Socket};
 use crate::witness::envelope;
 use crate::{Failure, Scratch};
@@ -16,11 +16,11 @@ pub async fn grace(binary: &Path) -> Result<(), Failure> {
     let port = free_port()?;
     let mut tokens = Vec::new();
     for id in ["alice", "bob"] {
-        tokens.push(process::token(binary, data.path(), TOPIC, id).await?);
+        tokens.push(binary::token(binary, data.path(), TOPIC, id).await?);
     }
     let [alice, bob] = &tokens[..] else { return Err("two tokens".into()) };
 
-    let mut process = Process::start(binary, data.path(), port, &[]).await?;
+    let mut process = Served::start(binary, data.path(), port, &[]).await?;
     let address = process.address();
     let mut talker = enter(address, alice, "").await?;
     let mut listener = enter(address, bob, "").await?;
@@ -29,7 +29,7 @@ pub async fn grace(binary: &Path) -> Result<(), Failure> {
     presence_before(&mut listener, "e1").await?;
     process.kill().await?;
 
-    let mut process = Process::start(binary, data.path(), port, &[]).await?;
+    let mut process = Served::start(binary, data.path(), port, &[]).await?;
     let mut talker = enter(address, alice, "&after=e1").await?;
     let mut listener = enter(address, bob, "&after=e1").await?;
     say(&mut talker, "e2").await?;
@@ -41,7 +41,7 @@ pub async fn grace(binary: &Path) -> Result<(), Failure> {
     }
     process.kill().await?;
 
-    let mut process = Process::start(binary, data.path(), port, &["--crash-grace", "500ms"]).await?;
+    let mut process = Served::start(binary, data.path(), port, &["--crash-grace", "500ms"]).await?;
     let mut listener = enter(address, bob, "&after=e2").await?;
     loop {
         let frame = next(&mut listener).await?;

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::client::{Client, Publisher, Reader, Record};
-use crate::process::{self, Process};
+use crate::binary::{self, Served};
 use crate::{Failure, Scratch, within, witness};
 
 pub use self::grace::grace;
@@ -57,8 +57,8 @@ impl Plan {
     async fn attempt(self, binary: &Path) -> Result<(), Failure> {
         let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
         let mut random = Random(self.seed);
-        let mut process = Process::start(binary, data.path(), free_port()?, &[]).await?;
-        let token = async |id: String| process::token(binary, data.path(), TOPIC, &id).await;
+        let mut process = Served::start(binary, data.path(), free_port()?, &[]).await?;
+        let token = async |id: String| binary::token(binary, data.path(), TOPIC, &id).await;
 
         let shared = Arc::new(Shared::new(process.address()));
         let mut readers = JoinSet::new();
@@ -84,11 +84,12 @@ impl Plan {
                 }
             };
             clients.await.map_err(|told| format!("before kill {kill}: {told}\n{}", process.output()))?;
+            // Not always at a quiet moment.
             for _ in 0..random.below(64) {
                 tokio::task::yield_now().await;
             }
             process.kill().await?;
-            process = Process::start(binary, data.path(), process.address().port(), &[])
+            process = Served::start(binary, data.path(), process.address().port(), &[])
                 .await
                 .map_err(|told| format!("after kill {kill}: {told}"))?;
             shared.up();

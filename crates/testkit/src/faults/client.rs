@@ -13,7 +13,7 @@ use tokio::time::{Interval, timeout};
 
 use super::crowd::{Crowd, GATEWAYS};
 use super::verdict::Record;
-use super::{BEAT, END, PATIENCE, TOPICS, every};
+use super::{BEAT, END, TOPICS, WAIT_TIMEOUT, every};
 use crate::Failure;
 use crate::http::Call;
 use crate::socket::{Event, Socket};
@@ -114,7 +114,7 @@ impl Client {
         let share = if self.part == Part::Twin { "&share=true" } else { "" };
         let call = Call::new("GET", format!("/v0/ws?topic={}{share}{after}", TOPICS[self.topic])).bearer(&self.token);
         // Whoever is killed says nothing, but whoever lives answers.
-        match timeout(PATIENCE, Socket::connect_unbounded(address, call)).await {
+        match timeout(WAIT_TIMEOUT, Socket::connect_unbounded(address, call)).await {
             Ok(Ok(Ok(socket))) => Ok(Some(socket)),
             Ok(Ok(Err(answer))) if answer.status == 503 => {
                 self.crowd.shut_out(at);

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
+use salon_gateway::Timings;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
@@ -23,9 +25,10 @@ use tokio::time::{MissedTickBehavior, interval};
 use self::client::{Client, Part};
 use self::crowd::{Crowd, GATEWAYS, Tally};
 use self::verdict::Record;
+use crate::binary::{self, Served};
 use crate::http::Call;
 use crate::nats::Servers;
-use crate::process::{self, Process};
+use crate::process::Signal;
 use crate::proxy::Proxy;
 use crate::witness::{self, Seen, envelope};
 use crate::{Failure, Scratch};
@@ -35,11 +38,11 @@ const TOPICS: [&str; 3] = ["room:one", "room:two", "room:three"];
 /// The envelope that ends a topic.
 const END: &str = "the-end";
 /// How long anything may take here: an election on a machine that has other things to do, and more.
-const PATIENCE: Duration = Duration::from_secs(90);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
 /// How often a client does something of its own accord: publishes, or tries the next gateway. Nothing that is checked depends on it.
 const BEAT: Duration = Duration::from_millis(40);
-/// Longer than a lease.
-const LONG: Duration = Duration::from_secs(12);
+/// Longer than a lease of these gateways.
+const LONGER_THAN_A_LEASE: Duration = Timings::FAST.nats.lease.saturating_mul(2);
 /// How often something is looked at that nobody tells of.
 const LOOK: Duration = Duration::from_millis(100);
 /// How many envelopes show that something works.
@@ -66,17 +69,28 @@ pub struct Stage {
 }
 
 struct Node {
-    process: Option<Process>,
+    process: Option<Served>,
     /// What was told by processes that are gone.
     told: String,
     ways: Vec<Proxy>,
     data: Scratch,
 }
 
+impl Node {
+    async fn start(&mut self, binary: &Path, crowd: &Crowd, number: usize) -> Result<(), Failure> {
+        let log = self.ways.iter().map(Proxy::url).collect::<Vec<_>>().join(",");
+        let settings = ["--log", &log, "--crash-grace", "2s"];
+        let process = Served::start(binary, self.data.path(), 0, &settings).await?;
+        crowd.is_at(number, process.address());
+        self.process = Some(process);
+        Ok(())
+    }
+}
+
 impl Stage {
-    /// Starts everything, lets everybody in, and waits until all of it works. `nats` and `salon` are programs.
-    pub async fn open(nats: &Path, salon: &Path) -> Result<Self, Failure> {
-        let servers = Servers::three_unadvertised(nats).await?;
+    /// Starts everything, lets everybody in, and waits until all of it works. `salon` is the program.
+    pub async fn open(salon: &Path) -> Result<Self, Failure> {
+        let servers = Servers::three_unadvertised().await?;
         let mut gateways = Vec::new();
         for _ in 0..GATEWAYS {
             let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
@@ -87,7 +101,7 @@ impl Stage {
             gateways.push(Node { process: None, told: String::new(), ways, data });
         }
         // The first token makes the key, which is the same for all.
-        let ender = process::token(salon, gateways[0].data.path(), "*", "ender").await?;
+        let ender = binary::token(salon, gateways[0].data.path(), "*", "ender").await?;
         for other in &gateways[1..] {
             let key = |node: &Node| node.data.path().join("auth.key");
             std::fs::copy(key(&gateways[0]), key(other)).map_err(|e| format!("no key for a gateway: {e}"))?;
@@ -101,23 +115,22 @@ impl Stage {
             ender,
             binary: salon.to_owned(),
         };
-        for gateway in 0..GATEWAYS {
-            stage.start(gateway).await?;
-        }
+        stage.start_all().await?;
         stage.fill().await.map_err(|told| stage.explain(told))?;
         Ok(stage)
     }
 
     async fn fill(&mut self) -> Result<(), Failure> {
         let data = self.gateways[0].data.path().to_owned();
+        let token = |name: String| {
+            let (binary, data) = (&self.binary, &data);
+            async move { Ok::<_, Failure>((binary::token(binary, data, "room:*", &name).await?, name)) }
+        };
         for home in 0..GATEWAYS {
-            let people = [
-                (format!("reader-{home}"), Part::Reader),
-                (format!("{VISITOR}-{home}"), Part::Visitor),
-                (format!("publisher-{home}"), Part::Publisher { moves: false }),
-            ];
-            for (name, part) in people {
-                let token = process::token(&self.binary, &data, "room:*", &name).await?;
+            let names = ["reader", VISITOR, "publisher"].map(|part| token(format!("{part}-{home}")));
+            let people = try_join_all(names).await?;
+            let parts = [Part::Reader, Part::Visitor, Part::Publisher { moves: false }];
+            for ((token, name), part) in people.into_iter().zip(parts) {
                 for topic in 0..TOPICS.len() {
                     // In one of the topics publishers stay where they are refused, and say it again.
                     let part = match part {
@@ -128,8 +141,7 @@ impl Stage {
                 }
             }
         }
-        let token = process::token(&self.binary, &data, "room:*", "agent").await?;
-        let twin = process::token(&self.binary, &data, "room:*", "twin").await?;
+        let ((token, _), (twin, _)) = tokio::try_join!(token("agent".to_owned()), token("twin".to_owned()))?;
         for topic in 0..TOPICS.len() {
             self.clients.spawn(agent::stay("agent".to_owned(), token.clone(), topic, self.crowd.clone()));
             for home in [topic, (topic + 1) % GATEWAYS] {
@@ -142,13 +154,13 @@ impl Stage {
 
     /// Starts a gateway that does not run.
     pub async fn start(&mut self, gateway: usize) -> Result<(), Failure> {
-        let node = &mut self.gateways[gateway];
-        let log = node.ways.iter().map(Proxy::url).collect::<Vec<_>>().join(",");
-        let settings = ["--log", &log, "--crash-grace", "5s"];
-        let process = Process::start(&self.binary, node.data.path(), 0, &settings).await?;
-        self.crowd.is_at(gateway, process.address());
-        node.process = Some(process);
-        Ok(())
+        self.gateways[gateway].start(&self.binary, &self.crowd, gateway).await
+    }
+
+    /// Starts all of them at once, none of which runs.
+    pub async fn start_all(&mut self) -> Result<(), Failure> {
+        let starting = self.gateways.iter_mut().enumerate();
+        try_join_all(starting.map(|(number, node)| node.start(&self.binary, &self.crowd, number))).await.map(drop)
     }
 
     /// Kills a gateway as `kill -9` does.
@@ -167,20 +179,20 @@ impl Stage {
 
     /// Has a gateway stand still, as a machine does that swaps or is moved, until it is told to go on.
     pub async fn pause(&mut self, gateway: usize) -> Result<(), Failure> {
-        self.signal(gateway, "STOP").await
+        self.signal(gateway, Signal::STOP)
     }
 
     /// Has it go on.
     pub async fn resume(&mut self, gateway: usize) -> Result<(), Failure> {
-        self.signal(gateway, "CONT").await
+        self.signal(gateway, Signal::CONT)
     }
 
-    async fn signal(&self, gateway: usize, name: &str) -> Result<(), Failure> {
+    fn signal(&self, gateway: usize, signal: Signal) -> Result<(), Failure> {
         let process = self.gateways[gateway].process.as_ref();
-        process.ok_or_else(|| format!("gateway {gateway} does not run"))?.signal(name).await
+        process.ok_or_else(|| format!("gateway {gateway} does not run"))?.signal(signal)
     }
 
-    fn take(&mut self, gateway: usize) -> Result<Process, Failure> {
+    fn take(&mut self, gateway: usize) -> Result<Served, Failure> {
         let node = &mut self.gateways[gateway];
         let process = node.process.take().ok_or_else(|| format!("gateway {gateway} does not run"))?;
         node.told += &process.output();
@@ -208,7 +220,7 @@ impl Stage {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, leading).await.map_err(|_| "nobody leads")?
+        tokio::time::timeout(WAIT_TIMEOUT, leading).await.map_err(|_| "nobody leads")?
     }
 
     /// Waits until publishers at these gateways have had more acknowledged in every topic, and readers there have seen more.
@@ -234,7 +246,7 @@ impl Stage {
     /// Waits until a gateway has refused as much as it can only in longer than a lease: one publisher is refused at most a window at
     /// every beat.
     pub async fn refuses_for_long(&mut self, gateway: usize) -> Result<(), Failure> {
-        let beats = LONG.as_millis() / BEAT.as_millis();
+        let beats = LONGER_THAN_A_LEASE.as_millis() / BEAT.as_millis();
         let goal = self.crowd.tally.borrow().refused[gateway] + client::WINDOW as u64 * beats as u64;
         self.until(&format!("gateway {gateway} to refuse for long"), |tally| tally.refused[gateway] >= goal).await
     }
@@ -320,7 +332,7 @@ impl Stage {
     }
 
     async fn next_record(&mut self) -> Result<(), Failure> {
-        let next = tokio::time::timeout(PATIENCE, self.clients.join_next()).await;
+        let next = tokio::time::timeout(WAIT_TIMEOUT, self.clients.join_next()).await;
         let record = next.map_err(|_| "waited for the clients to end")?.ok_or("a client is missing")?;
         self.records.push(record.map_err(|e| e.to_string())??);
         Ok(())
@@ -346,8 +358,8 @@ impl Stage {
                 }
             }
         };
-        let waited = tokio::time::timeout(PATIENCE, waiting).await;
-        let late = |_| format!("waited {} s for {what}: {:?}", PATIENCE.as_secs(), *crowd.tally.borrow());
+        let waited = tokio::time::timeout(WAIT_TIMEOUT, waiting).await;
+        let late = |_| format!("waited {} s for {what}: {:?}", WAIT_TIMEOUT.as_secs(), *crowd.tally.borrow());
         waited.map_err(late)?
     }
 
@@ -367,14 +379,14 @@ impl Stage {
             }
             Ok(())
         };
-        let waited = tokio::time::timeout(PATIENCE, waiting).await;
-        waited.map_err(|_| format!("waited {} s for {what}", PATIENCE.as_secs()))?
+        let waited = tokio::time::timeout(WAIT_TIMEOUT, waiting).await;
+        waited.map_err(|_| format!("waited {} s for {what}", WAIT_TIMEOUT.as_secs()))?
     }
 
     /// What went wrong, with what the gateways said last.
     pub fn explain(&self, told: Failure) -> Failure {
         let said = self.gateways.iter().enumerate().map(|(number, node)| {
-            let now = node.process.as_ref().map(Process::output).unwrap_or_default();
+            let now = node.process.as_ref().map(Served::output).unwrap_or_default();
             format!("gateway {number}:\n{}{now}", node.told)
         });
         format!("{told}\n{}", said.collect::<String>())

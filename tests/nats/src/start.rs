@@ -2,20 +2,40 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
+use libtest_mimic::Trial;
 use nkeys::KeyPair;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer};
-use salon_log::nats::{Nats, Options};
+use salon_log::nats::{Nats, Options, Timings};
 use salon_log::{Span, TopicLog};
 use salon_testkit::http::Call;
-use salon_testkit::nats::{Servers, frame, program};
+use salon_testkit::nats::{Servers, frame};
+use salon_testkit::nats_trials;
 use salon_testkit::{Gateway, Scratch, Socket, Token, within};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
 use crate::props::{at, ids, line, options, room};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = nats_trials![
+        a_server_is_known_by_its_certificate,
+        a_certificate_is_shown_to_whoever_asks,
+        a_credentials_file_is_shown,
+        a_user_and_password_of_the_url_are_shown,
+        a_token_of_the_url_is_shown,
+        a_server_that_is_not_as_it_must_be_is_refused,
+        a_stream_that_was_changed_is_told_at_the_start,
+        one_topic_too_many_is_told_at_the_door,
+    ];
+    // These need no server.
+    let always = nats_trials![a_server_that_is_too_old_is_refused, nobody_listens];
+    trials.extend(always.into_iter().map(|trial| trial.with_ignored_flag(false)));
+    trials
+}
 
 /// Opens a log, and sees that it takes and gives something.
 async fn works(options: Options) {
@@ -91,13 +111,11 @@ fn tls((certificate, key): &(PathBuf, PathBuf), ca: Option<&Authority>) -> Strin
     format!("tls {{ cert_file: {certificate:?}, key_file: {key:?}{verify} }}")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_known_by_its_certificate() {
-    let Some(program) = program().expect("a NATS server") else { return };
     let files = Files::new();
     let (ours, other) = (Authority::new(&files, "ours"), Authority::new(&files, "other"));
     let more = tls(&files.certificate("server", &ours), None);
-    let servers = Servers::configured(&program, &more).await.expect("a NATS server");
+    let servers = Servers::configured(&more).await.expect("a NATS server");
     let with = |scheme: &str, ca: Option<&Authority>| Options {
         servers: vec![servers.url().replace("nats://", scheme)],
         ca: ca.map(|ca| ca.file.clone()),
@@ -112,7 +130,7 @@ async fn a_server_is_known_by_its_certificate() {
         }
     }
     // No word is said in the clear to one that has no TLS where it is demanded.
-    let plain = Servers::one(&program).await.expect("a NATS server");
+    let plain = Servers::one().await.expect("a NATS server");
     let url = plain.url().replace("nats://", "tls://alice:s3cret@");
     let demanding = at(&url);
     let why = told(demanding, &files).await;
@@ -129,13 +147,11 @@ async fn a_server_is_known_by_its_certificate() {
     insta::assert_snapshot!(told(absent, &files).await, @"`DIR/absent.pem` cannot be used: No such file or directory (os error 2)");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_is_shown_to_whoever_asks() {
-    let Some(program) = program().expect("a NATS server") else { return };
     let files = Files::new();
     let (ours, other) = (Authority::new(&files, "ours"), Authority::new(&files, "other"));
     let more = tls(&files.certificate("server", &ours), Some(&ours));
-    let servers = Servers::configured(&program, &more).await.expect("a NATS server");
+    let servers = Servers::configured(&more).await.expect("a NATS server");
     let with = |certificate: Option<(PathBuf, PathBuf)>| Options {
         servers: vec![servers.url().replace("nats://", "tls://")],
         ca: Some(ours.file.clone()),
@@ -176,9 +192,7 @@ fn credentials(token: &str, user: &KeyPair) -> String {
     )
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_credentials_file_is_shown() {
-    let Some(program) = program().expect("a NATS server") else { return };
     let (operator, account, user) = (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_user());
     let limits = json!({
         "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true, "conn": -1, "leaf": -1,
@@ -198,7 +212,7 @@ async fn a_credentials_file_is_shown() {
         system.public_key(),
         signed(&operator, &system.public_key(), "system", of_system),
     );
-    let servers = Servers::configured(&program, &more).await.expect("a NATS server");
+    let servers = Servers::configured(&more).await.expect("a NATS server");
     let files = Files::new();
     let with = |text: &str| Options { credentials: Some(files.put("salon.creds", text)), ..options(&servers) };
     let token = signed(&account, &user.public_key(), "gateway", of_user.clone());
@@ -231,11 +245,9 @@ async fn a_credentials_file_is_shown() {
     ");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_and_password_of_the_url_are_shown() {
-    let Some(program) = program().expect("a NATS server") else { return };
     let more = r#"authorization { user: "al@ice", password: "s3cr:t" }"#;
-    let servers = Servers::configured(&program, more).await.expect("a NATS server");
+    let servers = Servers::configured(more).await.expect("a NATS server");
     let files = Files::new();
     let with = |user: &str| {
         let url = servers.url().replace("nats://", &format!("nats://{user}"));
@@ -252,28 +264,23 @@ async fn a_user_and_password_of_the_url_are_shown() {
     insta::assert_snapshot!(refusal(two).await, @"the URLs of the NATS servers name different users or passwords; all servers of a cluster are shown the same");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_of_the_url_is_shown() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::configured(&program, r#"authorization { token: "t0ken" }"#).await.expect("a NATS server");
+    let servers = Servers::configured(r#"authorization { token: "t0ken" }"#).await.expect("a NATS server");
     let url = servers.url().replace("nats://", "nats://t0ken@");
     works(at(&url)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_not_as_it_must_be_is_refused() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::configured(&program, "max_payload: 64KB").await.expect("a NATS server");
+    let servers = Servers::configured("max_payload: 64KB").await.expect("a NATS server");
     insta::assert_snapshot!(refusal(options(&servers)).await, @"the NATS server takes messages of at most 65536 bytes, and at least 131072 are needed: raise its `max_payload`, to 2MB for the usual limits");
-    let servers = Servers::configured(&program, "jetstream: disabled").await.expect("a NATS server");
-    let told = refusal(options(&servers)).await;
+    let servers = Servers::configured("jetstream: disabled").await.expect("a NATS server");
+    let timings = Timings { start_retry_delay: Duration::from_millis(10), ..Timings::FAST };
+    let told = refusal(Options { timings, ..options(&servers) }).await;
     assert!(told.starts_with("the NATS server answers, but JetStream does not: start it with `--jetstream`"), "{told}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_was_changed_is_told_at_the_start() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     Nats::look(&options(&servers)).await.expect("nothing is there, and nothing wrong");
     let listed = servers.ask("STREAM.NAMES", &json!({})).await.expect("an answer");
     assert_eq!(listed["total"], 0, "looking made something: {listed}");
@@ -298,7 +305,6 @@ async fn a_stream_that_was_changed_is_told_at_the_start() {
 }
 
 /// A server of another version, as far as it says hello.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_too_old_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -325,7 +331,6 @@ async fn a_server_that_is_too_old_is_refused() {
     assert_eq!(refusal(options).await, looked, "a look says what a start would");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_listens() {
     // Somebody else may take the port, but hardly with a NATS server.
     let port = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address").port();
@@ -334,10 +339,8 @@ async fn nobody_listens() {
 }
 
 /// What somebody hears at each door who comes with one topic too many.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_topic_too_many_is_told_at_the_door() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let options = salon_testkit::Options::on_nats(&servers.url(), "salon").expect("options");
     let gateway = Gateway::start(options.set("log-topics", "1").expect("a limit")).await.expect("a gateway");
     let token = gateway.token(&Token::new("alice")).expect("a token");

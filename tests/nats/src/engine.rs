@@ -3,12 +3,33 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use salon_log::nats::{Nats, Options};
+use libtest_mimic::Trial;
+use salon_log::context::Bounds;
+use salon_log::nats::{Nats, Options, Timings};
 use salon_log::{RetentionRules, TopicLog, contract};
-use salon_testkit::nats::{Servers, program};
+use salon_testkit::nats::Servers;
+use salon_testkit::nats_trials;
 
 use crate::props::options;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    nats_trials![
+        one_server_keeps_the_contract,
+        one_server_keeps_the_contract_of_contexts,
+        three_servers_keep_the_contract,
+        three_servers_keep_the_contract_of_contexts,
+    ]
+}
+
+/// Every write to a cluster waits for two servers, so ten thousand of them, one after the other, are too many for a test. On SQLite, the
+/// same checks are done with what gateways have.
+const BOUNDS: Bounds = Bounds { keys: 200, tools: 50 };
+
+/// Nothing here waits for one of these times; they only end what a cluster on a busy machine takes long to do.
+const PATIENT: Timings =
+    Timings { append_timeout: Duration::from_secs(60), retry_timeout: Duration::from_secs(60), ..Timings::NORMAL };
 
 /// Logs on the same servers, each with a name of its own.
 struct OnServers {
@@ -34,7 +55,7 @@ impl contract::Engine for OnServers {
 
     async fn create(&self, retention: RetentionRules) -> Nats {
         let name = format!("t{}", self.count.fetch_add(1, Ordering::Relaxed));
-        self.open(Options { name, retention, ..options(&self.servers) }).await
+        self.open(Options { name, retention, timings: PATIENT, context_bounds: BOUNDS, ..options(&self.servers) }).await
     }
 
     async fn restart(&self, log: Nats) -> Nats {
@@ -60,35 +81,31 @@ impl contract::context::Engine for OnServers {
         contract::Engine::restart(self, store).await
     }
 
+    fn bounds(&self) -> Bounds {
+        BOUNDS
+    }
+
     async fn close(&self, store: &Nats) {
         TopicLog::close(store).await;
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_keeps_the_contract() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     contract::run(&OnServers::new(servers)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_keeps_the_contract_of_contexts() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     contract::context::run(&OnServers::new(servers)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_servers_keep_the_contract() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::three(&program).await.expect("three NATS servers");
+    let servers = Servers::three().await.expect("three NATS servers");
     contract::run(&OnServers::new(servers)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_servers_keep_the_contract_of_contexts() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::three(&program).await.expect("three NATS servers");
+    let servers = Servers::three().await.expect("three NATS servers");
     contract::context::run(&OnServers::new(servers)).await;
 }

@@ -1,14 +1,30 @@
 //! Several nodes on one NATS: one order, exclusive places, and what becomes of a node, or of NATS, that is gone.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::StreamExt;
-use salon_log::nats::{Nats, Options};
+use libtest_mimic::Trial;
+use salon_log::nats::{Nats, Options, Timings};
 use salon_log::{AppendError, Claim, Health, Lapse, Span, Tail, Tailed, TopicLog};
-use salon_testkit::nats::{Servers, program};
+use salon_testkit::nats::Servers;
+use salon_testkit::nats_trials;
 use salon_testkit::within;
 
 use crate::props::{claim, ids, line, options, room, roster, topic, who};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    nats_trials![
+        everybody_has_one_order,
+        nodes_that_begin_a_topic_together_are_all_taken,
+        a_place_is_one_nodes_unless_it_is_shared,
+        a_node_that_is_gone_leaves_its_places,
+        a_log_that_lost_nats_refuses_and_goes_on,
+        what_does_not_fit_is_refused_at_the_start,
+        one_topic_too_many_is_refused_by_the_limit,
+        one_topic_too_many_for_the_account_is_refused_for_good,
+        a_ticket_is_taken_once_by_any_node,
+    ]
+}
 
 async fn node(servers: &Servers) -> Nats {
     Nats::open(options(servers)).await.expect("a node")
@@ -26,10 +42,8 @@ async fn follow(tail: &mut Tail, count: usize) -> Vec<String> {
     found
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everybody_has_one_order() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers).await, node(&servers).await);
     let begin = one.standing(&room()).await.expect("a standing").head;
     let (mut first, mut second) = (one.tail(&room(), begin), two.tail(&room(), begin));
@@ -52,10 +66,8 @@ async fn everybody_has_one_order() {
     two.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_begin_a_topic_together_are_all_taken() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::three(&program).await.expect("three NATS servers");
+    let servers = Servers::three().await.expect("three NATS servers");
     let nodes = [node(&servers).await, node(&servers).await, node(&servers).await];
     for number in 0..8 {
         let topic = topic(&format!("room:{number}"));
@@ -68,7 +80,7 @@ async fn nodes_that_begin_a_topic_together_are_all_taken() {
                     let _ = node.standing(&topic).await;
                     match node.append(&topic, line(&format!("e{at}"))).await {
                         Ok(appended) => return appended.entry.position,
-                        Err(AppendError::Unavailable(_)) if begun.elapsed() >= Duration::from_secs(8) => {}
+                        Err(AppendError::Unavailable(_)) if begun.elapsed() >= Timings::FAST.retry_timeout => {}
                         Err(error) => panic!("{topic} could not be begun: {error}"),
                     }
                 }
@@ -84,10 +96,8 @@ async fn nodes_that_begin_a_topic_together_are_all_taken() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_place_is_one_nodes_unless_it_is_shared() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers).await, node(&servers).await);
 
     let (older, lost) = claim(&one, "alice", Claim::Exclusive).await;
@@ -116,10 +126,8 @@ async fn a_place_is_one_nodes_unless_it_is_shared() {
     two.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_gone_leaves_its_places() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers).await, node(&servers).await);
     let mut lapses = one.lapses();
     let (_alice, _) = claim(&two, "alice", Claim::Exclusive).await;
@@ -139,10 +147,8 @@ async fn a_node_that_is_gone_leaves_its_places() {
     three.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_lost_nats_refuses_and_goes_on() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let mut servers = Servers::one(&program).await.expect("a NATS server");
+    let mut servers = Servers::one().await.expect("a NATS server");
     let log = node(&servers).await;
     let begin = log.standing(&room()).await.expect("a standing").head;
     let mut tail = log.tail(&room(), begin);
@@ -173,10 +179,8 @@ async fn a_log_that_lost_nats_refuses_and_goes_on() {
     log.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_does_not_fit_is_refused_at_the_start() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let log = node(&servers).await;
     let refused = async |options: Options| match Nats::open(options).await {
         Ok(_) => "opened".to_owned(),
@@ -196,10 +200,8 @@ async fn what_does_not_fit_is_refused_at_the_start() {
     log.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_topic_too_many_is_refused_by_the_limit() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let log = Nats::open(Options { topics: 2, ..options(&servers) }).await.expect("a log");
     for name in ["one", "two"] {
         log.append(&topic(name), line("e")).await.expect("stored");
@@ -212,12 +214,10 @@ async fn one_topic_too_many_is_refused_by_the_limit() {
 }
 
 /// The servers have a limit of their own.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_topic_too_many_for_the_account_is_refused_for_good() {
-    let Some(program) = program().expect("a NATS server") else { return };
     // One more than every log has.
     let account = "accounts { a { jetstream: { max_mem: 1G, max_file: 1G, max_streams: 8, max_consumers: 1000 }, users: [ { user: u, password: p } ] } }\nno_auth_user: u";
-    let servers = Servers::configured(&program, account).await.expect("a NATS server");
+    let servers = Servers::configured(account).await.expect("a NATS server");
     let log = node(&servers).await;
     log.append(&room(), line("e1")).await.expect("stored");
     let another = topic("another");
@@ -228,10 +228,8 @@ async fn one_topic_too_many_for_the_account_is_refused_for_good() {
     log.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ticket_is_taken_once_by_any_node() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers).await, node(&servers).await);
     one.put_ticket("abc", b"grant".to_vec()).await.expect("kept");
     let tries = futures_util::future::join_all((0..8).map(|n| [&one, &two][n % 2].take_ticket("abc"))).await;

@@ -3,37 +3,48 @@
 
 use std::path::Path;
 
+use libtest_mimic::Trial;
 use salon_testkit::faults::Stage;
-use salon_testkit::nats::program;
-use salon_testkit::{Failure, run};
+use salon_testkit::{Failure, nats_trials};
 
 use crate::salon::BINARY;
 
-fn scene(faults: impl AsyncFnOnce(&mut Stage) -> Result<(), Failure>) {
-    let Some(program) = program().expect("a NATS server") else { return };
-    run(async {
-        let mut stage = Stage::open(&program, Path::new(BINARY)).await?;
+pub(crate) fn trials() -> Vec<Trial> {
+    nats_trials![
+        a_gateway_is_killed,
+        a_nats_server_is_killed,
+        the_leader_of_a_topic_is_killed,
+        a_gateway_is_cut_off_from_nats,
+        everything_is_killed_and_started_again,
+        the_gateways_are_restarted_one_after_the_other,
+        a_gateway_stands_still,
+        nats_is_away_for_longer_than_a_lease,
+    ]
+}
+
+async fn scene(faults: impl AsyncFnOnce(&mut Stage) -> Result<(), Failure>) {
+    let played = async {
+        let mut stage = Stage::open(Path::new(BINARY)).await?;
         match faults(&mut stage).await {
             Ok(()) => stage.finish().await,
             Err(told) => Err(stage.explain(told)),
         }
-    })
-    .unwrap_or_else(|told| panic!("{told}"));
+    };
+    played.await.unwrap_or_else(|told| panic!("{told}"));
 }
 
-#[test]
-fn a_gateway_is_killed() {
+async fn a_gateway_is_killed() {
     scene(async |stage| {
         stage.kill(1).await?;
         stage.works(&[0, 2]).await?;
         // Whoever does not come back has left once the lease is over.
         stage.sees(0, "visitor-1", false).await?;
         stage.start(1).await
-    });
+    })
+    .await;
 }
 
-#[test]
-fn a_nats_server_is_killed() {
+async fn a_nats_server_is_killed() {
     scene(async |stage| {
         for number in 0..3 {
             stage.servers.kill(number).await?;
@@ -42,21 +53,21 @@ fn a_nats_server_is_killed() {
             stage.works(&[0, 1, 2]).await?;
         }
         Ok(())
-    });
+    })
+    .await;
 }
 
-#[test]
-fn the_leader_of_a_topic_is_killed() {
+async fn the_leader_of_a_topic_is_killed() {
     scene(async |stage| {
         let leader = stage.leader().await?;
         stage.servers.kill(leader).await?;
         stage.works(&[0, 1, 2]).await?;
         stage.servers.revive(leader).await
-    });
+    })
+    .await;
 }
 
-#[test]
-fn a_gateway_is_cut_off_from_nats() {
+async fn a_gateway_is_cut_off_from_nats() {
     scene(async |stage| {
         stage.cut_off(1);
         stage.ready(1, 503).await?;
@@ -68,26 +79,23 @@ fn a_gateway_is_cut_off_from_nats() {
         stage.ready(1, 200).await?;
         stage.works(&[0, 1, 2]).await?;
         stage.sees(0, "visitor-1", true).await
-    });
+    })
+    .await;
 }
 
-#[test]
-fn everything_is_killed_and_started_again() {
+async fn everything_is_killed_and_started_again() {
     scene(async |stage| {
         for number in 0..3 {
             stage.servers.kill(number).await?;
             stage.kill(number).await?;
         }
         stage.servers.revive_all().await?;
-        for gateway in 0..3 {
-            stage.start(gateway).await?;
-        }
-        Ok(())
-    });
+        stage.start_all().await
+    })
+    .await;
 }
 
-#[test]
-fn the_gateways_are_restarted_one_after_the_other() {
+async fn the_gateways_are_restarted_one_after_the_other() {
     scene(async |stage| {
         for gateway in 0..3 {
             stage.stop(gateway).await?;
@@ -95,11 +103,11 @@ fn the_gateways_are_restarted_one_after_the_other() {
             stage.works(&[0, 1, 2]).await?;
         }
         Ok(())
-    });
+    })
+    .await;
 }
 
-#[test]
-fn a_gateway_stands_still() {
+async fn a_gateway_stands_still() {
     scene(async |stage| {
         stage.pause(1).await?;
         // For longer than a lease: to the others, whoever is only there has left.
@@ -107,11 +115,11 @@ fn a_gateway_stands_still() {
         stage.resume(1).await?;
         stage.works(&[0, 1, 2]).await?;
         stage.sees(0, "visitor-1", true).await
-    });
+    })
+    .await;
 }
 
-#[test]
-fn nats_is_away_for_longer_than_a_lease() {
+async fn nats_is_away_for_longer_than_a_lease() {
     scene(async |stage| {
         for number in 0..3 {
             stage.servers.kill(number).await?;
@@ -130,5 +138,6 @@ fn nats_is_away_for_longer_than_a_lease() {
             stage.sees(0, who, true).await?;
         }
         Ok(())
-    });
+    })
+    .await;
 }

@@ -6,18 +6,31 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use libtest_mimic::Trial;
 use salon_log::nats::Nats;
 use salon_log::{Claim, Health, Lapse, ReadError, Tail, Tailed, TopicLog};
 use salon_protocol::{CloseReason, Participant, Presence, PresenceEvent};
-use salon_rooms::{Admission, Arrival, Deliver, Rate, Rooms, Settings};
-use salon_testkit::nats::{Servers, frame, program};
+use salon_rooms::{Admission, Arrival, Deliver, Rate, Rooms, Settings, Timings};
+use salon_testkit::nats::{Servers, frame};
+use salon_testkit::nats_trials;
 use salon_testkit::proxy::Proxy;
-use salon_testkit::within;
+use salon_testkit::{eventually, within};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::watch;
 
 use crate::props::{at, claim, presence, room, roster, who};
 use crate::ways::{Unanswered, lossy_way, way};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    nats_trials![
+        whoever_sits_nowhere_is_seen_off,
+        whom_a_node_left_behind_is_seen_off_when_it_is_gone,
+        a_shared_place_lapses_when_the_last_of_its_nodes_is_gone,
+        a_node_that_was_cut_off_yields_to_whoever_lives,
+        a_place_that_was_claimed_in_vain_is_let_go_of,
+        a_claim_that_is_late_is_let_go_of,
+    ]
+}
 
 async fn node(url: &str) -> Arc<Nats> {
     Arc::new(Nats::open(at(url)).await.expect("a node"))
@@ -33,7 +46,7 @@ fn rooms(log: &Arc<Nats>) -> Rooms {
         grace: Duration::ZERO,
         leaves: [7; 16],
         witness: None,
-        timings: salon_rooms::Timings::default(),
+        timings: Timings::FAST,
     };
     Rooms::new(log.clone(), settings, Box::new(|_| Box::pin(std::future::pending())))
 }
@@ -90,10 +103,8 @@ async fn is_gone(log: &Nats, count: u64) {
 
 /// A place that another node took for a moment, and let go of without saying so in the log: its client hung up while it was let in, or
 /// had a shared place on both and left both at once.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_sits_nowhere_is_seen_off() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers.url()).await, node(&servers.url()).await);
     let mut heard = Heard::from_now(&one).await;
     let rooms = rooms(&one);
@@ -118,10 +129,8 @@ async fn whoever_sits_nowhere_is_seen_off() {
 }
 
 /// A node that ended after it had let go of a place and before it could store the leave.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whom_a_node_left_behind_is_seen_off_when_it_is_gone() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers.url()).await, node(&servers.url()).await);
     let mut heard = Heard::from_now(&one).await;
     let rooms = rooms(&one);
@@ -138,10 +147,8 @@ async fn whom_a_node_left_behind_is_seen_off_when_it_is_gone() {
     one.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shared_place_lapses_when_the_last_of_its_nodes_is_gone() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers.url()).await, node(&servers.url()).await);
     let three = node(&servers.url()).await;
     let mut lapses = one.lapses();
@@ -161,22 +168,16 @@ async fn a_shared_place_lapses_when_the_last_of_its_nodes_is_gone() {
 
 /// A node that was cut off for longer than a lease does not take back what others have taken meanwhile, and declares nobody dead by
 /// what it remembers.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_was_cut_off_yields_to_whoever_lives() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
     let (cut_off, other) = (node(&proxy.url()).await, node(&servers.url()).await);
     let mut lapses = other.lapses();
     let (_alice, lost) = claim(&cut_off, "alice", Claim::Exclusive).await;
     let (_bob, mut kept_bob) = claim(&other, "bob", Claim::Exclusive).await;
     let mut health = cut_off.health();
-    let is_two = async {
-        while cut_off.roster(&room()).await.expect("a roster").len() < 2 {
-            tokio::task::yield_now().await;
-        }
-    };
-    within("both to be known", is_two).await.expect("in time");
+    let is_two = async || (cut_off.roster(&room()).await.expect("a roster").len() == 2).then_some(());
+    eventually("both to be known", is_two).await.expect("in time");
 
     proxy.hold();
     let lapse = within("its place to lapse", lapses.next()).await.expect("in time");
@@ -186,18 +187,13 @@ async fn a_node_that_was_cut_off_yields_to_whoever_lives() {
     proxy.release();
 
     // Until it has listened for a lease, it counts nobody as gone.
-    let is_told = async {
-        let mut lost = lost;
-        loop {
-            let roster = cut_off.roster(&room()).await.expect("a roster");
-            assert!(roster.contains(&who("bob")), "a node that lives was taken to be gone: {roster:?}");
-            match lost.try_recv() {
-                Err(TryRecvError::Empty) => tokio::task::yield_now().await,
-                told => return told,
-            }
-        }
+    let mut lost = lost;
+    let is_told = async || {
+        let roster = cut_off.roster(&room()).await.expect("a roster");
+        assert!(roster.contains(&who("bob")), "a node that lives was taken to be gone: {roster:?}");
+        Some(lost.try_recv()).filter(|told| *told != Err(TryRecvError::Empty))
     };
-    assert_eq!(within("the older holder to hear of it", is_told).await.expect("in time"), Ok(()));
+    assert_eq!(eventually("the older holder to hear of it", is_told).await.expect("in time"), Ok(()));
     let well = health.wait_for(|health| *health == Health::Writable);
     within("it to be well", well).await.expect("in time").expect("it says so");
     assert_eq!(kept.try_recv(), Err(TryRecvError::Empty), "the newer holder lost its place to the older one");
@@ -207,10 +203,8 @@ async fn a_node_that_was_cut_off_yields_to_whoever_lives() {
 }
 
 /// A claim that is stored and not acknowledged, at a node that hears of nothing that becomes of places.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_place_that_was_claimed_in_vain_is_let_go_of() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (is_deaf, unanswered) = (Arc::new(AtomicBool::new(false)), Unanswered::default());
     let is_lost = is_deaf.clone();
     let url = lossy_way(servers.port(0), move |frame| {
@@ -238,10 +232,8 @@ async fn a_place_that_was_claimed_in_vain_is_let_go_of() {
 }
 
 /// A claim that comes to the server only after whoever claimed was told that it does not.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_is_late_is_let_go_of() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (held, is_due) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
     let (late, due) = (held.clone(), is_due.clone());
     // How often it was looked at the place, and how often it was claimed.

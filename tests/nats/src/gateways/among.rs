@@ -2,15 +2,28 @@
 
 use std::time::Duration;
 
+use libtest_mimic::Trial;
 use salon_client::{Client, Link, StaticToken};
 use salon_protocol::TopicName;
 use salon_testkit::http::{Call, EventStream};
-use salon_testkit::nats::{Servers, program};
+use salon_testkit::nats::Servers;
+use salon_testkit::nats_trials;
 use salon_testkit::proxy::Proxy;
 use salon_testkit::{Event, Gateway, Options, Socket, Token, within};
 use serde_json::{Value, json};
 
 use super::{ask, chat, connect, lines, next, next_where, presence, ticket_by_cookie, two, two_apart, two_at};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    nats_trials![
+        a_call_is_permitted_what_its_token_permits_whichever_gateway_it_came_by,
+        who_signs_out_at_one_gateway_is_signed_out_at_all,
+        a_sign_out_while_nats_is_out_of_reach_is_told_to_the_others_afterwards,
+        readers_are_told_that_nothing_can_be_stored_and_when_it_can_be_again,
+        a_client_waits_for_a_gateway_that_can_store_nothing_and_loses_nothing,
+        a_gateway_that_is_cut_off_permits_nothing_and_owes_the_others_its_sign_outs,
+    ]
+}
 
 /// How long a gateway may take to notice that NATS is silent, or there again: it waits for several signs of life.
 const NOTICE: Duration = Duration::from_secs(120);
@@ -69,12 +82,10 @@ async fn asked(robot: &mut Socket) -> (String, String) {
 }
 
 /// With no more of NATS than docs/deployment.md says that an account must have.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_is_permitted_what_its_token_permits_whichever_gateway_it_came_by() {
-    let Some(program) = program().expect("a NATS server") else { return };
     let account = r#"authorization { users: [{ user: "salon", password: "pw", permissions: {
         publish: ["salon.>", "$KV.*.>", "$JS.API.>", "$JS.FC.>"], subscribe: ["salon.>", "_INBOX.>"] } }] }"#;
-    let servers = Servers::configured(&program, account).await.expect("a NATS server");
+    let servers = Servers::configured(account).await.expect("a NATS server");
     let (one, two) = two_at(&servers.url().replace("nats://", "nats://salon:pw@")).await;
     let mut robot = robot(&two).await;
     let mut strong = sit(&one, "alice", Some("drive,read")).await;
@@ -134,10 +145,8 @@ async fn end(socket: &mut Socket) -> Event {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_signs_out_at_one_gateway_is_signed_out_at_all() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (one, two) = two(&servers).await;
     let token = one.token(&Token::new("alice")).expect("a token");
     let sign_in = async || {
@@ -178,10 +187,8 @@ async fn who_signs_out_at_one_gateway_is_signed_out_at_all() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sign_out_while_nats_is_out_of_reach_is_told_to_the_others_afterwards() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let mut servers = Servers::one(&program).await.expect("a NATS server");
+    let mut servers = Servers::one().await.expect("a NATS server");
     let (mut one, two) = two(&servers).await;
     let token = one.token(&Token::new("alice")).expect("a token");
     let sign_in = async |gateway: &Gateway| {
@@ -216,10 +223,8 @@ async fn a_sign_out_while_nats_is_out_of_reach_is_told_to_the_others_afterwards(
     two.stop().await.expect("stopped");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_are_told_that_nothing_can_be_stored_and_when_it_can_be_again() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
     let options = |url: &str| Options::on_nats(url, "salon").expect("options");
     let one = Gateway::start(options(&servers.url())).await.expect("a gateway");
@@ -301,10 +306,8 @@ async fn refusals(gateway: &Gateway) -> f64 {
     count.map_or(0.0, |count| count.parse().expect("a number"))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_waits_for_a_gateway_that_can_store_nothing_and_loses_nothing() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let mut servers = Servers::one(&program).await.expect("a NATS server");
+    let mut servers = Servers::one().await.expect("a NATS server");
     let (one, two) = two(&servers).await;
     let mut bob = connect(&two, "bob", "").await;
     let token = one.token(&Token::new("alice")).expect("a token");
@@ -348,10 +351,8 @@ async fn a_client_waits_for_a_gateway_that_can_store_nothing_and_loses_nothing()
     one.stop().await.expect("stopped");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_that_is_cut_off_permits_nothing_and_owes_the_others_its_sign_outs() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (one, two, proxy) = two_apart(&servers).await;
     let token = two.token(&Token::new("carol")).expect("a token");
     let signed_in = ask(&two, ("POST", "/v0/session"), "", json!({ "token": token })).await;

@@ -1,12 +1,18 @@
 //! MCP clients while NATS is out of reach: what they have said and asked for meanwhile is not lost.
 
+use libtest_mimic::Trial;
 use salon_testkit::http::Call;
-use salon_testkit::nats::{Servers, program};
+use salon_testkit::nats::Servers;
+use salon_testkit::nats_trials;
 use salon_testkit::{Event, Gateway, Options, Socket, Token};
 use serde_json::{Value, json};
 
 use super::among::patiently;
 use super::{connect, next_where};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    nats_trials![what_a_client_answers_and_whom_it_calls_first_waits_until_nats_is_back,]
+}
 
 const SERVER: &str =
     r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#;
@@ -57,10 +63,8 @@ async fn told(alice: &mut Socket, level: &str) {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_client_answers_and_whom_it_calls_first_waits_until_nats_is_back() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let mut servers = Servers::one(&program).await.expect("a NATS server");
+    let mut servers = Servers::one().await.expect("a NATS server");
     let gateway = Gateway::start(Options::on_nats(&servers.url(), "salon").expect("options")).await.expect("a gateway");
     let mut bob = connect(&gateway, "bob", "").await;
     let mut carol = connect(&gateway, "carol", "").await;

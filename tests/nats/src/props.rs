@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use salon_log::nats::{Nats, Options};
+use salon_log::nats::{Nats, Options, Timings};
 use salon_log::{Claim, Lease, TopicLog};
 use salon_protocol::{Entry, Envelope, ParticipantId, TopicName};
+use salon_testkit::eventually;
 use salon_testkit::nats::Servers;
-use salon_testkit::within;
 use tokio::sync::oneshot;
 
-/// How a log is opened on servers, named with commas between.
+/// How a log is opened on servers, named with commas between, with times that need not be waited for.
 pub(crate) fn at(url: &str) -> Options {
-    Options { servers: url.split(',').map(str::to_owned).collect(), ..Options::default() }
+    let servers = url.split(',').map(str::to_owned).collect();
+    Options { servers, timings: Timings::FAST, ..Options::default() }
 }
 
 pub(crate) fn options(servers: &Servers) -> Options {
@@ -62,15 +63,10 @@ pub(crate) async fn claim(log: &Nats, id: &str, claim: Claim) -> (Lease, oneshot
 
 /// Waits until the places that are held are these.
 pub(crate) async fn roster(log: &Nats, expected: &[&str]) {
-    let shown = async {
-        loop {
-            let mut roster = log.roster(&room()).await.expect("a roster");
-            roster.sort();
-            if roster.iter().map(ParticipantId::as_str).eq(expected.iter().copied()) {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
+    let shown = async || {
+        let mut roster = log.roster(&room()).await.expect("a roster");
+        roster.sort();
+        roster.iter().map(ParticipantId::as_str).eq(expected.iter().copied()).then_some(())
     };
-    within(&format!("the roster to be {expected:?}"), shown).await.expect("in time");
+    eventually(&format!("the roster to be {expected:?}"), shown).await.expect("in time");
 }

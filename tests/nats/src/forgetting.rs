@@ -8,16 +8,31 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use libtest_mimic::Trial;
 use salon_log::nats::{Nats, Options};
 use salon_log::{AppendError, ReadError, Retention, RetentionRules, Span, Tailed, TopicLog};
 use salon_protocol::{Envelope, Position};
-use salon_testkit::nats::{Servers, program};
+use salon_testkit::nats::Servers;
+use salon_testkit::nats_trials;
 use salon_testkit::{DEADLINE, within};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::props::{ids, line, options, presence, topic};
 use crate::ways::way;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    nats_trials![
+        nothing_is_left_of_a_topic_that_is_over,
+        nothing_is_left_of_a_topic_that_is_over_on_three_servers,
+        what_is_forgotten_makes_room,
+        what_comes_before_a_topic_is_shut_is_kept,
+        what_comes_while_a_topic_is_shut_makes_it_anew,
+        what_is_open_is_not_deleted,
+        what_could_not_be_deleted_is_opened_by_who_shut_it,
+        a_topic_that_was_left_shut_is_opened_again,
+    ]
+}
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -106,24 +121,18 @@ async fn a_topic_is_forgotten_and_made_anew(servers: &Servers) {
     two.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_left_of_a_topic_that_is_over() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     a_topic_is_forgotten_and_made_anew(&servers).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_left_of_a_topic_that_is_over_on_three_servers() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::three(&program).await.expect("three NATS servers");
+    let servers = Servers::three().await.expect("three NATS servers");
     a_topic_is_forgotten_and_made_anew(&servers).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_forgotten_makes_room() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let log = Nats::open(Options { topics: 1, ..keeping(&servers, LONG) }).await.expect("a log");
     for n in 0..5 {
         append(&log, &format!("room:{n}"), line("e")).await;
@@ -184,8 +193,7 @@ async fn passing(told: &mut mpsc::UnboundedReceiver<String>, words: &[&str]) -> 
 
 /// Two nodes, one of which is about to forget a topic when the other appends to it: when it has sent everything before a request.
 async fn appended_before(request: &'static str) {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let two = Arc::new(Nats::open(keeping(&servers, LONG)).await.expect("a node"));
     emptied(&servers, &two).await;
     let (tell, told) = oneshot::channel();
@@ -216,21 +224,17 @@ async fn appended_before(request: &'static str) {
     two.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_before_a_topic_is_shut_is_kept() {
     appended_before("STREAM.UPDATE.salon-room-").await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_while_a_topic_is_shut_makes_it_anew() {
     appended_before("STREAM.DELETE.salon-room-").await;
 }
 
 /// A node has shut a topic to delete it, and another one opens it before it looks a last time.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_open_is_not_deleted() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Arc::new(Servers::one(&program).await.expect("a NATS server"));
+    let servers = Arc::new(Servers::one().await.expect("a NATS server"));
     let log = Nats::open(keeping(&servers, LONG)).await.expect("a node");
     let stream = emptied(&servers, &log).await;
     let (opening, opened) = (servers.clone(), stream.clone());
@@ -252,10 +256,8 @@ async fn what_is_open_is_not_deleted() {
 }
 
 /// Nobody hears of the deletion, so nobody answers.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_could_not_be_deleted_is_opened_by_who_shut_it() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let log = Nats::open(keeping(&servers, LONG)).await.expect("a node");
     emptied(&servers, &log).await;
     let (tell, told) = oneshot::channel();
@@ -279,10 +281,8 @@ async fn what_could_not_be_deleted_is_opened_by_who_shut_it() {
     log.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_was_left_shut_is_opened_again() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let log = Nats::open(keeping(&servers, LONG)).await.expect("a log");
     append(&log, "room:a", line("e1")).await;
     let stream = servers.only_topic().await.expect("a topic");

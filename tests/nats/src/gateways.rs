@@ -1,13 +1,25 @@
 //! Two gateways on one NATS: nobody in a room can tell which one somebody else came by.
 
-mod among;
-mod clients;
+pub(crate) mod among;
+pub(crate) mod clients;
 
+use libtest_mimic::Trial;
 use salon_testkit::http::{Answer, Call};
-use salon_testkit::nats::{Servers, program};
+use salon_testkit::nats::Servers;
+use salon_testkit::nats_trials;
 use salon_testkit::proxy::Proxy;
-use salon_testkit::{Event, Gateway, Options, Socket, Token, within};
+use salon_testkit::{Event, Gateway, Options, Socket, Token, eventually};
 use serde_json::{Value, json};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    nats_trials![
+        everybody_reads_one_order_and_a_newer_connection_replaces_an_older_one_elsewhere,
+        a_ticket_of_one_gateway_opens_the_other_once,
+        the_tickets_of_a_sign_in_open_every_gateway_and_end_with_it,
+        without_nats_nothing_is_accepted_and_afterwards_everything_goes_on,
+        what_the_host_was_asked_at_a_gateway_that_is_gone_is_answered_at_another,
+    ]
+}
 
 async fn two(servers: &Servers) -> (Gateway, Gateway) {
     two_at(&servers.url()).await
@@ -76,10 +88,8 @@ async fn lines(socket: &mut Socket, count: usize) -> Vec<String> {
     found
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everybody_reads_one_order_and_a_newer_connection_replaces_an_older_one_elsewhere() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (one, two) = two(&servers).await;
     let mut alice = connect(&one, "alice", "").await;
     let mut bob = connect(&two, "bob", "").await;
@@ -138,10 +148,8 @@ async fn everybody_reads_one_order_and_a_newer_connection_replaces_an_older_one_
     two.stop().await.expect("stopped");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ticket_of_one_gateway_opens_the_other_once() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (one, two) = two(&servers).await;
     let token = one.token(&Token::new("alice")).expect("a token");
     let given = Call::new("POST", "/v0/tickets").bearer(&token).body(r#"{"topic":"room:a"}"#);
@@ -170,10 +178,8 @@ async fn ticket_by_cookie(gateway: &Gateway, cookie: &str) -> String {
     serde_json::from_str::<Value>(&given.body).expect("JSON")["ticket"].as_str().expect("a ticket").to_owned()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_tickets_of_a_sign_in_open_every_gateway_and_end_with_it() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (one, two) = two(&servers).await;
     let token = one.token(&Token::new("alice")).expect("a token");
     let signed_in = ask(&one, ("POST", "/v0/session"), "", json!({ "token": token })).await;
@@ -206,10 +212,8 @@ async fn the_tickets_of_a_sign_in_open_every_gateway_and_end_with_it() {
     two.stop().await.expect("stopped");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_nats_nothing_is_accepted_and_afterwards_everything_goes_on() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let mut servers = Servers::one(&program).await.expect("a NATS server");
+    let mut servers = Servers::one().await.expect("a NATS server");
     let (one, two) = two(&servers).await;
     let mut alice = connect(&one, "alice", "").await;
     let mut bob = connect(&two, "bob", "").await;
@@ -218,21 +222,17 @@ async fn without_nats_nothing_is_accepted_and_afterwards_everything_goes_on() {
     assert_eq!(lines(&mut bob, 1).await, ["before"]);
     assert_eq!(lines(&mut alice, 1).await, ["before"]);
     servers.kill(0).await.expect("killed");
-    let ready = |status: u16| {
-        let address = one.address();
-        async move {
-            while Call::new("GET", "/ready").send(address).await.expect("an answer").status != status {
-                tokio::task::yield_now().await;
-            }
-        }
+    let ready = async |status: u16| {
+        let answer = Call::new("GET", "/ready").send(one.address()).await.expect("an answer");
+        (answer.status == status).then_some(())
     };
-    within("the gateway to notice", ready(503)).await.expect("in time");
+    eventually("the gateway to notice", async || ready(503).await).await.expect("in time");
     alice.text(chat("alice", "during")).await.expect("sent");
     let refused =
         next_where(&mut alice, |came| came["payload"]["event"] == "error" && came["correlation_id"].is_string()).await;
     assert_eq!((&refused["payload"]["code"], &refused["correlation_id"]), (&json!("closing"), &json!("during")));
     servers.revive(0).await.expect("revived");
-    within("the gateway to be ready", ready(200)).await.expect("in time");
+    eventually("the gateway to be ready", async || ready(200).await).await.expect("in time");
     // The same again, as a client does that was told to try again.
     alice.text(chat("alice", "during")).await.expect("sent");
     alice.text(chat("alice", "after")).await.expect("sent");
@@ -243,10 +243,8 @@ async fn without_nats_nothing_is_accepted_and_afterwards_everything_goes_on() {
 }
 
 /// The host answers where its caller sits. When that gateway is gone, the host of the one its caller comes to does.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_host_was_asked_at_a_gateway_that_is_gone_is_answered_at_another() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let (one, two, proxy) = two_apart(&servers).await;
     let mut bob = connect(&one, "bob", "").await;
     let mut alice = connect(&two, "alice", "").await;

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
+use libtest_mimic::Trial;
 use salon_log::context::{Address, Key, Scope, Write, WriteError};
 use salon_log::nats::{Nats, Options};
 use salon_log::{
     AppendError, Claim, ContextStore, Health, ReadError, Retention, RetentionRules, Span, Tailed, TopicLog,
 };
 use salon_protocol::{Envelope, Position};
-use salon_testkit::nats::{Servers, frame, program};
+use salon_testkit::nats::{Servers, frame};
+use salon_testkit::nats_trials;
 use salon_testkit::proxy::Proxy;
 use salon_testkit::within;
 use serde_json::{Value, json};
@@ -22,14 +24,31 @@ use tokio::sync::mpsc;
 use crate::props::{at, ids, line, options, presence, room, topic, who};
 use crate::ways::{Frame, Unanswered, lossy_way, way};
 
+pub(crate) fn trials() -> Vec<Trial> {
+    nats_trials![
+        what_was_lost_is_not_put_behind_what_followed_it,
+        what_has_come_by_is_stored_though_nobody_says_so,
+        a_topic_that_is_made_here_is_followed_from_then_on,
+        what_is_gone_is_a_gap_and_not_a_hole,
+        retention_goes_on_where_one_topic_cannot_be_looked_after,
+        appends_under_way_when_the_leader_dies_keep_their_order,
+        a_topic_that_lost_entries_is_read_anew,
+        everybody_is_answered_while_nats_is_silent,
+        everybody_is_answered_while_nats_is_away,
+        nobody_waits_for_what_was_removed_before_it_came,
+        a_goodbye_is_not_taken_back,
+        parts_that_nobody_needs_are_removed,
+        what_nats_does_not_take_is_not_out_of_reach,
+        a_hole_in_what_comes_at_once_is_a_gap,
+    ]
+}
+
 async fn kept(log: &Nats) -> Vec<String> {
     ids(&log.read(&room(), Span::Newest, 10_000).await.expect("a read"))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_lost_is_not_put_behind_what_followed_it() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     // One message of the client's is lost, once, and the acknowledgement of another.
     let (has_lost, unanswered) = (AtomicBool::new(false), Unanswered::default());
     let way = lossy_way(servers.port(0), move |frame| {
@@ -54,10 +73,8 @@ async fn what_was_lost_is_not_put_behind_what_followed_it() {
 }
 
 /// An acknowledgement is lost, and nobody can be asked what became of the append.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_come_by_is_stored_though_nobody_says_so() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let unanswered = Unanswered::default();
     let way = lossy_way(servers.port(0), move |frame| {
         if frame.word(0) == "HPUB" && frame.has(r#""id":"e2""#) {
@@ -81,11 +98,9 @@ async fn what_has_come_by_is_stored_though_nobody_says_so() {
     log.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_is_made_here_is_followed_from_then_on() {
     const TOPICS: usize = 12;
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let made = Arc::new(AtomicUsize::new(0));
     let counted = made.clone();
     let way = lossy_way(servers.port(0), move |frame| {
@@ -105,10 +120,8 @@ async fn a_topic_that_is_made_here_is_followed_from_then_on() {
     log.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_gone_is_a_gap_and_not_a_hole() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let log = Nats::open(options(&servers)).await.expect("a log");
     let first = log.append(&room(), line("e0")).await.expect("stored").entry.position;
     for n in 1..40 {
@@ -148,10 +161,8 @@ async fn what_is_gone_is_a_gap_and_not_a_hole() {
     log.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retention_goes_on_where_one_topic_cannot_be_looked_after() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let retention = RetentionRules { default: Retention { age: None, count: Some(1) }, topics: HashMap::new() };
     let log = Nats::open(Options { retention, ..options(&servers) }).await.expect("a log");
     let topic = |n: usize| topic(&format!("room:{n}"));
@@ -169,11 +180,9 @@ async fn retention_goes_on_where_one_topic_cannot_be_looked_after() {
     log.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn appends_under_way_when_the_leader_dies_keep_their_order() {
     const AT_ONCE: usize = 96;
-    let Some(program) = program().expect("a NATS server") else { return };
-    let mut servers = Servers::three(&program).await.expect("three NATS servers");
+    let mut servers = Servers::three().await.expect("three NATS servers");
     let (one, two) = (
         Arc::new(Nats::open(options(&servers)).await.expect("a node")),
         Nats::open(options(&servers)).await.expect("a node"),
@@ -265,10 +274,8 @@ async fn appends_under_way_when_the_leader_dies_keep_their_order() {
 }
 
 /// What a server that loses power without flushing leaves: the same stream, with less in it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_lost_entries_is_read_anew() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let log = Nats::open(options(&servers)).await.expect("a log");
     let first = log.append(&room(), line("e0")).await.expect("stored").entry.position;
     for id in ["e1", "e2", "e3"] {
@@ -298,10 +305,8 @@ async fn a_topic_that_lost_entries_is_read_anew() {
 }
 
 /// Many appends and writes that were submitted when NATS fell silent: each has the patience of one, not that of all in front of it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everybody_is_answered_while_nats_is_silent() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let way = Proxy::to(servers.port(0)).await.expect("a way");
     let log = Nats::open(at(&way.url())).await.expect("a log");
     log.append(&room(), line("first")).await.expect("stored");
@@ -325,11 +330,9 @@ async fn everybody_is_answered_while_nats_is_silent() {
 }
 
 /// More is asked for without a connection than the client's queue takes, which it reads only when it has one again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everybody_is_answered_while_nats_is_away() {
     const MORE_THAN_THE_QUEUE: usize = 3000;
-    let Some(program) = program().expect("a NATS server") else { return };
-    let mut servers = Servers::one(&program).await.expect("a NATS server");
+    let mut servers = Servers::one().await.expect("a NATS server");
     let log = Nats::open(options(&servers)).await.expect("a log");
     let said = log.append(&room(), line("e1")).await.expect("stored").entry;
     let mut health = log.health();
@@ -361,10 +364,8 @@ async fn everybody_is_answered_while_nats_is_away() {
 }
 
 /// A server that counts something that then does not come, because it was removed in between.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_what_was_removed_before_it_came() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let counted = Arc::new(AtomicUsize::new(0));
     let count = counted.clone();
     let way = lossy_way(servers.port(0), move |frame| {
@@ -386,10 +387,8 @@ async fn nobody_waits_for_what_was_removed_before_it_came() {
     log.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_goodbye_is_not_taken_back() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let going = Nats::open(options(&servers)).await.expect("a node");
     let mut said = servers.wire("SUB $KV.salon-nodes.> 1\r\n").await.expect("a connection");
     let mut next = async || loop {
@@ -421,10 +420,8 @@ async fn a_goodbye_is_not_taken_back() {
 }
 
 /// What is kept of a topic is long enough to be cut into parts.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parts_that_nobody_needs_are_removed() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::configured(&program, "max_payload: 128KB").await.expect("a NATS server");
+    let servers = Servers::configured("max_payload: 128KB").await.expect("a NATS server");
     let retention = RetentionRules { default: Retention { age: None, count: Some(2500) }, topics: HashMap::new() };
     let options = Options { retention, ..options(&servers) };
     let nodes = [Nats::open(options.clone()).await.expect("a node"), Nats::open(options).await.expect("a node")];
@@ -465,10 +462,8 @@ async fn parts_that_nobody_needs_are_removed() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nats_does_not_take_is_not_out_of_reach() {
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let log = Nats::open(options(&servers)).await.expect("a log");
     log.append(&room(), line("e1")).await.expect("stored");
     servers.change(&servers.only_topic().await.expect("a topic"), "max_msg_size", json!(10)).await.expect("changed");
@@ -487,16 +482,21 @@ async fn what_nats_does_not_take_is_not_out_of_reach() {
 
 /// A node that is behind when another one's retention removes what it has not had yet: it comes at once, with a hole in it that the
 /// server's counting does not show.
-#[tokio::test]
 async fn a_hole_in_what_comes_at_once_is_a_gap() {
+    // On one thread, where whoever follows looks only when all of it has been read.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let played = tokio::task::spawn_blocking(move || runtime.block_on(a_hole_comes_at_once()));
+    played.await.expect("no panic");
+}
+
+async fn a_hole_comes_at_once() {
     /// What is on its way to the node that is behind.
     enum Way {
         Open,
         Held(Vec<Frame>),
         Due(Vec<Frame>),
     }
-    let Some(program) = program().expect("a NATS server") else { return };
-    let servers = Servers::one(&program).await.expect("a NATS server");
+    let servers = Servers::one().await.expect("a NATS server");
     let state = Arc::new(Mutex::new(Way::Open));
     let (held, (tell, mut told)) = (state.clone(), mpsc::unbounded_channel());
     let url = way(servers.port(0), move |frame| {

@@ -1,0 +1,15 @@
+//! `salon serve` on real NATS servers. Where none is installed, everything here is ignored.
+
+mod faults;
+mod gateways;
+#[expect(dead_code, reason = "the tests without NATS use the rest of it")]
+#[path = "../cli/salon.rs"]
+mod salon;
+
+use libtest_mimic::Arguments;
+
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::from_args();
+    let trials = faults::trials().into_iter().chain(gateways::trials());
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}

@@ -1,0 +1,85 @@
+//! The real `salon` as a child process that serves.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use crate::process::{self, Process, Signal};
+use crate::{DEADLINE, Failure};
+
+/// How long a start and an end may take: both wait for NATS where that has just been started itself, and an end for those who are
+/// connected.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A gateway in a process of its own.
+pub(crate) struct Served {
+    process: Process,
+    address: SocketAddr,
+}
+
+impl Served {
+    /// Starts `salon serve` with some further arguments and waits until it says where it listens. Port 0 is any that is free.
+    pub(crate) async fn start(binary: &Path, data: &Path, port: u16, further: &[&str]) -> Result<Self, Failure> {
+        let asked = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut command = salon(binary, data);
+        command
+            .args(["serve", "--test-timings", "--listen", &asked.to_string(), "--rate-limit", "0", "--data"])
+            .arg(data)
+            .args(further);
+        let process = Process::start("salon", command)?.with_deadline(START_TIMEOUT);
+        let address = process.says("where it listens", announced).await?;
+        Ok(Self { process, address })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Kills it as `kill -9` does and waits until it is gone.
+    pub(crate) async fn kill(&mut self) -> Result<(), Failure> {
+        self.process.kill().await
+    }
+
+    /// Ends it as SIGTERM does, and waits until it has ended well.
+    pub(crate) async fn terminate(&mut self) -> Result<(), Failure> {
+        match self.process.stop(Signal::TERM).await? {
+            Some(0) => Ok(()),
+            status => Err(format!("the gateway ended with {status:?}\n{}", self.output())),
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Failure> {
+        self.process.signal(signal)
+    }
+
+    /// Its last lines.
+    pub(crate) fn output(&self) -> String {
+        self.process.output()
+    }
+}
+
+/// Where a gateway is that says so.
+fn announced(line: &str) -> Option<SocketAddr> {
+    line.strip_prefix("Salon on http://")?.split(',').next()?.parse().ok()
+}
+
+/// The binary, with nothing of the surroundings: no variables, and no configuration where it runs.
+fn salon(binary: &Path, data: &Path) -> Command {
+    let mut command = Command::new(binary);
+    command.env_clear().current_dir(data).stdin(Stdio::null());
+    command
+}
+
+/// A token of the gateway's own, as an operator would make it.
+pub(crate) async fn token(binary: &Path, data: &Path, topic: &str, id: &str) -> Result<String, Failure> {
+    let mut command = salon(binary, data);
+    command.args(["token", "--topic", topic, "--id", id, "--data"]).arg(data);
+    let made = process::run("salon token", command, DEADLINE).await?;
+    match made.status {
+        Some(0) => Ok(made.stdout.trim().to_owned()),
+        _ => Err(format!("`salon token` failed: {}", made.stderr)),
+    }
+}

@@ -1,0 +1,43 @@
+//! Real NATS servers: where their program is, one that many tests share, and those that a test has for itself.
+//!
+//! The program is the one that `SALON_NATS_SERVER` names, or the one that `scripts/nats-server` has installed. Where there is none, tests
+//! that need it are reported as ignored, and fail where `SALON_INTEROP=required`.
+
+mod servers;
+mod shared;
+mod trials;
+mod wire;
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+pub use servers::Servers;
+pub(crate) use shared::Shared;
+pub use shared::close_shared;
+pub use trials::trial;
+pub use wire::frame;
+
+const MISSING: &str = "there is no nats-server here; `scripts/nats-server` installs one";
+
+/// Where the program is, if it is installed.
+fn found() -> Option<PathBuf> {
+    let named = env::var_os("SALON_NATS_SERVER").map(PathBuf::from);
+    let target = env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), PathBuf::from);
+    let installed = target.join("nats/bin/nats-server");
+    named.or_else(|| installed.is_file().then_some(installed))
+}
+
+/// Whether tests without the program are ignored: it is not installed, and nobody said that it must be.
+pub fn is_missing() -> bool {
+    found().is_none() && env::var_os("SALON_INTEROP").is_none_or(|value| value != "required")
+}
+
+/// Where the program is.
+///
+/// # Panics
+///
+/// Where it is not installed. Tests that need it are trials made by [`trial`], which are ignored then.
+pub fn program() -> PathBuf {
+    found().expect(MISSING)
+}

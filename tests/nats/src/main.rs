@@ -1,0 +1,29 @@
+//! The log and gateways on real NATS servers. Where none is installed, everything that needs one is ignored.
+
+mod engine;
+mod forgetting;
+mod gateways;
+mod nodes;
+mod presence;
+mod props;
+mod repairs;
+mod start;
+mod ways;
+
+use libtest_mimic::Arguments;
+
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::from_args();
+    let trials = [
+        engine::trials(),
+        forgetting::trials(),
+        gateways::trials(),
+        gateways::among::trials(),
+        gateways::clients::trials(),
+        nodes::trials(),
+        presence::trials(),
+        repairs::trials(),
+        start::trials(),
+    ];
+    libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
+}
