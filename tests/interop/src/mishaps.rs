@@ -1,7 +1,7 @@
 //! What happens when somebody dies: a server in the middle of a call, the gateway in the middle of a conversation, the owner of a guest.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use salon_client::protocol::{CHAT_METHOD, Envelope, Message};
 use salon_client::{Event, HistoryQuery, Peer, Room};
 use salon_testkit::{DEADLINE, Failure, within};
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::features::{contains, told};
 use crate::origin::{Installed, Origin};
-use crate::process::{self, Process};
+use crate::process::{self, Process, Signal};
 use crate::stage::{GUEST, Stage, Way};
 
 /// A server is killed while it works on a call: the caller hears at once, the server is started again, and the next call works.

@@ -1,97 +1,22 @@
-//! Programs as child processes: started, listened to, killed, and looked for in the table of processes.
+//! Programs as child processes, with nothing of the surroundings but `PATH`, and the processes below them.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
-use salon_testkit::{DEADLINE, Failure, within};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
-use tokio::process::{Child, Command};
-use tokio::sync::mpsc;
+use salon_testkit::{DEADLINE, Failure};
+use tokio::process::Command;
 
-/// How many lines of its output are kept for whoever reads a failure.
-const KEPT_LINES: usize = 60;
+pub(crate) use salon_testkit::process::{Ended, Process, Signal, signal};
 
-/// A running program. Dropping it kills it.
-pub(crate) struct Process {
-    name: &'static str,
-    child: Child,
-    output: Arc<Mutex<VecDeque<String>>>,
-    lines: mpsc::Receiver<String>,
-}
-
-impl Process {
-    /// Starts a program with nothing of the surroundings but `PATH`, in a directory of its own.
-    pub(crate) fn start(name: &'static str, command: &[String], directory: &Path) -> Result<Self, Failure> {
-        Self::start_with(name, command, directory, &[])
-    }
-
-    pub(crate) fn start_with(
-        name: &'static str,
-        command: &[String],
-        directory: &Path,
-        variables: &[(&str, &str)],
-    ) -> Result<Self, Failure> {
-        let mut child = prepared(command, directory, variables)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|e| format!("{name} does not start: {e}"))?;
-        let output = Arc::default();
-        let (heard, lines) = mpsc::channel(256);
-        if let Some(stdout) = child.stdout.take() {
-            tokio::spawn(listen(stdout, Arc::clone(&output), heard.clone()));
-        }
-        if let Some(stderr) = child.stderr.take() {
-            tokio::spawn(listen(stderr, Arc::clone(&output), heard));
-        }
-        Ok(Self { name, child, output, lines })
-    }
-
-    /// Waits for a line in which `find` finds what is wanted.
-    pub(crate) async fn says<T>(&mut self, what: &str, find: impl Fn(&str) -> Option<T>) -> Result<T, Failure> {
-        let found = async {
-            while let Some(line) = self.lines.recv().await {
-                if let Some(found) = find(&line) {
-                    return Some(found);
-                }
-            }
-            None
-        };
-        match within(&format!("{} to say {what}", self.name), found).await {
-            Ok(Some(found)) => Ok(found),
-            Ok(None) => Err(format!("{} ended before it said {what}\n{}", self.name, self.output())),
-            Err(told) => Err(format!("{told}\n{}", self.output())),
-        }
-    }
-
-    pub(crate) fn id(&self) -> Option<u32> {
-        self.child.id()
-    }
-
-    /// Kills it as `kill -9` does and waits until it is gone.
-    pub(crate) async fn kill(&mut self) -> Result<(), Failure> {
-        within("the process to be gone", self.child.kill()).await?.map_err(|e| format!("not killed: {e}"))
-    }
-
-    /// Asks it to end as Ctrl-C does, and waits until it has.
-    pub(crate) async fn stop(mut self) -> Result<(), Failure> {
-        if let Some(id) = self.child.id() {
-            signal(id, Signal::INT)?;
-        }
-        let ended = within(&format!("{} to end", self.name), self.child.wait()).await;
-        ended.map_err(|told| format!("{told}\n{}", self.output()))?.map(drop).map_err(|e| e.to_string())
-    }
-
-    /// Its last lines.
-    pub(crate) fn output(&self) -> String {
-        let lines = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.iter().map(|line| format!("  {}: {line}\n", self.name)).collect()
-    }
+/// Starts a program in a directory of its own.
+pub(crate) fn start(
+    name: &str,
+    command: &[String],
+    directory: &Path,
+    variables: &[(&str, &str)],
+) -> Result<Process, Failure> {
+    Process::start(name, prepared(command, directory, variables))
 }
 
 fn prepared(command: &[String], directory: &Path, variables: &[(&str, &str)]) -> Command {
@@ -102,30 +27,6 @@ fn prepared(command: &[String], directory: &Path, variables: &[(&str, &str)]) ->
     }
     prepared.envs(variables.iter().copied());
     prepared
-}
-
-/// Reads lines until the process ends, so that it never waits for somebody to read them.
-async fn listen(pipe: impl AsyncRead + Unpin, kept: Arc<Mutex<VecDeque<String>>>, heard: mpsc::Sender<String>) {
-    let mut lines = BufReader::new(pipe).lines();
-    while let Ok(Some(line)) = lines.next_line().await {
-        {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.push_back(line.clone());
-            if kept.len() > KEPT_LINES {
-                kept.pop_front();
-            }
-        }
-        // Once nobody waits for a line any more, the queue is full and further ones are only kept.
-        let _ = heard.try_send(line);
-    }
-}
-
-/// What a program wrote, and how it ended.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) status: Option<i32>,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
 }
 
 /// Runs a program to its end.
@@ -140,33 +41,8 @@ pub(crate) async fn run_for(
     directory: &Path,
     variables: &[(&str, &str)],
 ) -> Result<Ended, Failure> {
-    let mut child = prepared(command, directory, variables)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|e| format!("`{}` does not start: {e}", command[0]))?;
-    let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err("a program that was started with pipes has none".into());
-    };
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let end = async { tokio::try_join!(out.read_to_end(&mut stdout), err.read_to_end(&mut stderr), child.wait()) };
-    let ended = tokio::time::timeout(limit, end).await;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let (stdout, stderr) = (text(stdout), text(stderr));
-    match ended {
-        Ok(Ok((_, _, status))) => Ok(Ended { status: status.code(), stdout, stderr }),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => {
-            let command = command.join(" ");
-            Err(format!("`{command}` did not end within {} s\n{stdout}{stderr}", limit.as_secs()))
-        }
-    }
-}
-
-pub(crate) fn signal(id: u32, signal: Signal) -> Result<(), Failure> {
-    let id = i32::try_from(id).ok().and_then(Pid::from_raw).ok_or("a process has no such id")?;
-    kill_process(id, signal).map_err(|e| format!("not signalled: {e}"))
+    let name = format!("`{}`", command.join(" "));
+    salon_testkit::process::run(&name, prepared(command, directory, variables), limit).await
 }
 
 /// The processes below `root` whose command line contains `mark`.

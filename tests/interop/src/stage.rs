@@ -7,7 +7,7 @@ use salon_client::{Client, Gateway, Peer, Room, StaticToken, Toolbox};
 use salon_testkit::{Failure, Scratch, within};
 
 use crate::origin::{Installed, Origin};
-use crate::process::{self, Ended, Process};
+use crate::process::{self, Ended, Process, Signal};
 
 pub(crate) const TOPIC: &str = "room:interop";
 pub(crate) const GUEST: &str = "guest";
@@ -94,7 +94,7 @@ impl Stage {
 
     /// Starts a server and brings it in by its URL.
     async fn join_url(&mut self, id: &str, (command, path): (Vec<String>, &str)) -> Result<(), Failure> {
-        let mut server = Process::start_with("server", &command, self.directory.path(), &[("PORT", "0")])?;
+        let server = process::start("server", &command, self.directory.path(), &[("PORT", "0")])?;
         let url = server.says("where it listens", |line| line.starts_with("http://").then(|| line.to_owned())).await?;
         self.guests.push(server);
         self.salon_join(id, vec!["--url".into(), format!("{url}{path}")]).await
@@ -105,7 +105,7 @@ impl Stage {
         let mut command = self.salon(&["join", TOPIC, "--as", id]);
         command.extend(arguments);
         let variables = [("SALON_GATEWAY", self.address.as_str()), ("SALON_TOKEN", token.as_str())];
-        self.guests.push(Process::start_with("join", &command, self.directory.path(), &variables)?);
+        self.guests.push(process::start("join", &command, self.directory.path(), &variables)?);
         Ok(())
     }
 
@@ -181,11 +181,14 @@ impl Stage {
 
     /// Ends everything as Ctrl-C does, guests first.
     pub(crate) async fn close(self) -> Result<(), Failure> {
-        let Self { gateway, guests, directory, .. } = self;
-        for guest in guests.into_iter().rev() {
-            guest.stop().await?;
+        let Self { mut gateway, guests, directory, .. } = self;
+        for mut guest in guests.into_iter().rev() {
+            // One that has ended by itself has, for whatever was to be shown.
+            if guest.id().is_some() {
+                guest.stop(Signal::INT).await?;
+            }
         }
-        gateway.stop().await?;
+        gateway.stop(Signal::INT).await?;
         drop(directory);
         Ok(())
     }
@@ -197,10 +200,10 @@ async fn serve(
     directory: &Path,
     listen: &str,
 ) -> Result<(Process, String), Failure> {
-    let mut command = vec![installed.salon.to_string_lossy().into_owned(), "serve".into()];
+    let mut command = vec![installed.salon.to_string_lossy().into_owned(), "serve".into(), "--test-timings".into()];
     command.extend(["--listen".into(), listen.to_owned(), "--rate-limit".into(), "0".into()]);
     command.extend(config.iter().cloned());
-    let mut gateway = Process::start("gateway", &command, directory)?;
+    let gateway = process::start("gateway", &command, directory, &[])?;
     let address = gateway.says("where it listens", |line| {
         let start = line.find("http://127.0.0.1:")?;
         let rest = &line[start..];
