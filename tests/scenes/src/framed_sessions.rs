@@ -3,7 +3,7 @@
 use libtest_mimic::Trial;
 use salon_testkit::framed::{Framed, Reply, header};
 use salon_testkit::http::Call;
-use salon_testkit::{Engine, Failure, Gateway, Options, Socket, Token, within};
+use salon_testkit::{Engine, Failure, Gateway, Options, Socket, Token, eventually, within};
 use serde_json::{Value, json};
 
 use crate::room::{join, next};
@@ -256,10 +256,11 @@ async fn too_many(engine: Engine) -> Result<(), Failure> {
 
 /// Connects as soon as there is a place: it is free once the session that had it has gone, which may take a moment.
 async fn connects(line: &mut Framed, body: &Value) -> Result<(), Failure> {
-    while line.ask("again", "CONNECT", body).await?.code() != 200 {
-        tokio::task::yield_now().await;
-    }
-    Ok(())
+    let connected = eventually("a place", async || match line.ask("again", "CONNECT", body).await {
+        Ok(reply) if reply.code() != 200 => None,
+        answered => Some(answered.map(drop)),
+    });
+    connected.await?
 }
 
 /// Only sessions that have not ended count.
