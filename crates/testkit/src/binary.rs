@@ -83,3 +83,12 @@ pub(crate) async fn token(binary: &Path, data: &Path, topic: &str, id: &str) -> 
         _ => Err(format!("`salon token` failed: {}", made.stderr)),
     }
 }
+
+/// The version that the binary says it has.
+pub(crate) async fn version(binary: &Path) -> Result<String, Failure> {
+    let mut command = Command::new(binary);
+    command.arg("--version").stdin(Stdio::null());
+    let printed = process::run("salon --version", command, DEADLINE).await?.stdout;
+    let version = printed.trim().strip_prefix("salon ").map(str::to_owned);
+    version.ok_or_else(|| format!("`{printed}` is not a version"))
+}

@@ -297,11 +297,3 @@ mod tests {
         });
     }
 }
-
-/// The version that the binary says it has.
-pub(crate) async fn version(binary: &Path) -> Result<String, Failure> {
-    let told = Command::new(binary).arg("--version").stdin(Stdio::null()).output();
-    let told = within("the version", told).await?.map_err(|e| format!("{} does not start: {e}", binary.display()))?;
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    told.trim().strip_prefix("salon ").map(str::to_owned).ok_or_else(|| format!("`{told}` is not a version"))
-}

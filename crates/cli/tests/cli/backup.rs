@@ -13,7 +13,7 @@ use salon_testkit::run;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::salon::{BINARY, Home, Ran, Running, finish};
+use crate::salon::{BINARY, Home, Ran, Running, Signal, finish};
 
 const TOPIC: &str = "room:alpha";
 
@@ -63,7 +63,7 @@ async fn history(address: SocketAddr, token: &str) -> Vec<String> {
 }
 
 async fn stop(running: Running) {
-    running.signal("TERM").await;
+    running.signal(Signal::TERM);
     let ran = running.end().await;
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }
@@ -159,7 +159,7 @@ fn a_killed_gateway_is_backed_up_with_what_is_in_its_write_ahead_log() {
         let running = home.serve("").await;
         let token = home.token(TOPIC, "alice").await;
         let before = say(running.address, &token, "e1").await;
-        running.signal("KILL").await;
+        running.signal(Signal::KILL);
         running.end().await;
         assert!(data(&home).join("log.db-wal").exists());
         assert_eq!(home.salon("backup b.tar").await.code, Some(0));

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::client::{ALPHA, Participant, answer, chat, history, post};
 use super::{AUDIT, Ending, Record, SIGN_OUTS, WAL, copy_files, token};
+use crate::binary::{self, Served};
 use crate::http::{Call, EventStream};
-use crate::process::{self, Process};
 use crate::{Failure, Scratch};
 
 /// Far enough away that no sign-out has expired; 1 January 2100, in milliseconds.
@@ -26,19 +26,19 @@ pub async fn check(binary: &Path, fixture: &Path) -> Result<(), Failure> {
     let trail = fs::read(data.join(AUDIT)).map_err(|e| format!("no audit trail: {e}"))?;
 
     // Entries older than the retention would go, and whoever was there has time to come back.
-    let mut process = Process::start(binary, data, 0, &["--retention-age", "0", "--crash-grace", "1h"]).await?;
+    let mut process = Served::start(binary, data, 0, &["--retention-age", "0", "--crash-grace", "1h"]).await?;
     let address = process.address();
     let old = token::extended(&record.token)?;
     topics(address, &old, &record).await?;
     histories(address, &old, &record).await?;
     resuming(address, &old, &record).await?;
-    appending(address, &process::token(binary, data, "room:*", "carol").await?, &record).await?;
-    let bob = process::token(binary, data, "room:*", "bob").await?;
+    appending(address, &binary::token(binary, data, "room:*", "carol").await?, &record).await?;
+    let bob = binary::token(binary, data, "room:*", "bob").await?;
     conversation(address, &old, &bob, &record).await?;
     sign_outs(data, &record)?;
     process.terminate().await?;
 
-    let mut process = Process::start(binary, data, 0, &["--retention-age", "0", "--crash-grace", "100ms"]).await?;
+    let mut process = Served::start(binary, data, 0, &["--retention-age", "0", "--crash-grace", "100ms"]).await?;
     left(process.address(), &old).await?;
     let kept = history(process.address(), &old, &record.published.topic).await?;
     require(kept.iter().any(|envelope| envelope.contains("\"new\"")), || format!("`new` is not in {kept:#?}"))?;

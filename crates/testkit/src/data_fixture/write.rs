@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::client::{ALPHA, Participant, answer, call, chat, envelope, history, post};
 use super::{Ending, KEY, Published, RECORD, Record, SIGN_OUTS, TEST_KEY, WAL, copy_files, without_zeros};
+use crate::binary::{self, Served};
 use crate::http::Call;
-use crate::process::{self, Process};
 use crate::{Failure, Scratch, within};
 
 const BETA: &str = "room:beta";
@@ -29,7 +29,7 @@ struct Tokens {
 
 /// Writes the fixtures of a program into a folder: `<version>-stopped` and `<version>-killed`. One that is there is never replaced.
 pub async fn write(binary: &Path, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let version = process::version(binary).await?;
+    let version = binary::version(binary).await?;
     let mut written = Vec::new();
     for ending in Ending::ALL {
         let fixture = folder.join(format!("{version}-{}", ending.word()));
@@ -46,11 +46,11 @@ async fn write_one(binary: &Path, version: &str, ending: Ending, fixture: &Path)
     let scratch = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
     let data = &scratch.path().join("data");
     prepare(data).map_err(|e| format!("no data directory: {e}"))?;
-    let everywhere = async |id| process::token(binary, data, "room:*", id).await;
+    let everywhere = async |id| binary::token(binary, data, "room:*", id).await;
     let tokens =
         Tokens { alice: everywhere("alice").await?, bob: everywhere("bob").await?, carol: everywhere("carol").await? };
 
-    let mut first = Process::start(binary, data, 0, &["--retention-age", "0"]).await?;
+    let mut first = Served::start(binary, data, 0, &["--retention-age", "0"]).await?;
     let published = first_day(first.address(), &tokens).await?;
     sign_out(first.address(), &tokens.alice).await?;
     first.terminate().await?;
@@ -58,7 +58,7 @@ async fn write_one(binary: &Path, version: &str, ending: Ending, fixture: &Path)
     let settings = scratch.path().join("salon.toml");
     let text = format!("[retention]\nage = \"0\"\n[topics.\"{TRIMMED}\"]\nretention = {{ count = {KEPT} }}\n");
     fs::write(&settings, text).map_err(|e| format!("no settings: {e}"))?;
-    let mut second = Process::start(binary, data, 0, &["--config", &settings.display().to_string()]).await?;
+    let mut second = Served::start(binary, data, 0, &["--config", &settings.display().to_string()]).await?;
     let address = second.address();
     trimmed(address, &tokens.alice).await?;
     let mut alice = Participant::enter(address, "alice", &tokens.alice, None).await?;
