@@ -87,10 +87,9 @@ pub(crate) fn begin(room: &Room, discovery: Discovery, events: Events) {
 async fn greet(room: RoomRef, mut waiting: VecDeque<ParticipantId>, mut events: Events) {
     let mut greeting = JoinSet::new();
     loop {
-        while let Some(at_once) = room.upgrade().map(|room| room.shared().directory.at_once)
-            && greeting.len() < at_once
-            && let Some(next) = waiting.pop_front()
-        {
+        let at_once = room.upgrade().map_or(0, |room| room.shared().directory.at_once);
+        while greeting.len() < at_once {
+            let Some(next) = waiting.pop_front() else { break };
             greeting.spawn(greet_one(room.clone(), next));
         }
         let event = tokio::select! { biased;

@@ -68,9 +68,8 @@ impl Connection {
         match envelope.message() {
             Some(Message::Response { .. }) => {
                 let Some(request) = envelope.correlation() else { return };
-                if calls.get(request).is_some_and(|waiting| waiting.callee == *envelope.from())
-                    && let Some(waiting) = calls.remove(request)
-                {
+                let is_expected = calls.get(request).is_some_and(|waiting| waiting.callee == *envelope.from());
+                if let Some(waiting) = is_expected.then(|| calls.remove(request)).flatten() {
                     waiting.answer(envelope);
                 }
             }

@@ -53,10 +53,10 @@ impl Recent {
         }
         self.order.push_back(id.clone());
         // Only what was unheard when a connection was lost can come twice.
-        if self.order.len() > 4 * UNHEARD
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.known.remove(&oldest);
+        if self.order.len() > 4 * UNHEARD {
+            if let Some(oldest) = self.order.pop_front() {
+                self.known.remove(&oldest);
+            }
         }
         true
     }

@@ -71,9 +71,7 @@ where
         let mut sessions = self.sessions();
         sessions.retain(|_, session| session.line.is_open());
         let caller = request.from();
-        if request.method() != "initialize"
-            && let Some(session) = sessions.get(caller)
-        {
+        if let Some(session) = sessions.get(caller).filter(|_| request.method() != "initialize") {
             return Some(session.clone());
         }
         if sessions.len() >= MAX_CALLERS && !sessions.contains_key(caller) {
@@ -124,9 +122,8 @@ where
 
     fn notification(&self, envelope: &Arc<Envelope>) {
         let session = self.sessions().get(envelope.from()).cloned();
-        if let Some(session) = session
-            && (!envelope.to().is_empty() || method_of(envelope) == Some("notifications/roots/list_changed"))
-        {
+        let meant = !envelope.to().is_empty() || method_of(envelope) == Some("notifications/roots/list_changed");
+        if let Some(session) = session.filter(|_| meant) {
             session.line.hear(envelope);
         }
     }

@@ -209,11 +209,9 @@ impl Dispatcher {
                 }
             }
             Some(Message::Notification { method }) if *envelope.from() != *room.id() => {
-                if &**method == "notifications/cancelled"
-                    && let Some(id) = cancelled_id(envelope)
-                    && let Some(cancel) = self.cancels.get(&(envelope.from().clone(), id))
-                {
-                    cancel.cancel();
+                if &**method == "notifications/cancelled" {
+                    let cancel = cancelled_id(envelope).and_then(|id| self.cancels.get(&(envelope.from().clone(), id)));
+                    cancel.inspect(|cancel| cancel.cancel());
                 }
                 self.service.notification(envelope);
             }

@@ -165,10 +165,9 @@ impl Shared {
 
     pub(crate) fn show(&self, event: Event) {
         let mut last = lock(&self.last);
-        if let Event::Envelope(envelope) = &event
-            && envelope.kind() != Kind::System
-        {
-            *last = Some(envelope.id().clone());
+        match &event {
+            Event::Envelope(envelope) if envelope.kind() != Kind::System => *last = Some(envelope.id().clone()),
+            _ => {}
         }
         self.ring.push(event);
     }

@@ -331,14 +331,15 @@ fn plain(bytes: &[u8]) -> usize {
     fn less(word: u64, than: u64) -> u64 {
         word.wrapping_sub(ONES * than) & !word & HIGHS
     }
-    let (words, _) = bytes.as_chunks::<8>();
-    let special = |word: &[u8; 8]| {
-        let word = u64::from_le_bytes(*word);
+    let words = bytes.chunks_exact(8);
+    let whole = words.len() * 8;
+    let special = |word: &[u8]| {
+        let word = u64::from_le_bytes(word.try_into().expect("a word has eight bytes"));
         less(word, 0x20) | less(word ^ (ONES * u64::from(b'"')), 1) | less(word ^ (ONES * u64::from(b'\\')), 1)
     };
-    match words.iter().map(special).enumerate().find(|(_, special)| *special != 0) {
+    match words.map(special).enumerate().find(|(_, special)| *special != 0) {
         Some((at, special)) => at * 8 + special.trailing_zeros() as usize / 8,
-        None => words.len() * 8,
+        None => whole,
     }
 }
 

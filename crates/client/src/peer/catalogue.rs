@@ -44,9 +44,7 @@ impl<T> Listing<T> {
         let mut kept = self.kept.lock().await;
         for reading in 1.. {
             let changes = self.changes.load(Ordering::Acquire);
-            if let Some((at, list)) = &*kept
-                && *at == changes
-            {
+            if let Some((_, list)) = kept.as_ref().filter(|(at, _)| *at == changes) {
                 return Ok(list.clone());
             }
             let list = fetch().await?;

@@ -75,9 +75,7 @@ impl Directory {
             }
             Kind::Mcp => {
                 let Some(Message::Notification { method }) = envelope.message() else { return };
-                if let Some(known) = self.met().get(envelope.from())
-                    && envelope.concerns(&known.me)
-                {
+                if let Some(known) = self.met().get(envelope.from()).filter(|known| envelope.concerns(&known.me)) {
                     known.hear(method);
                 }
             }

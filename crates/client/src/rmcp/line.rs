@@ -156,9 +156,8 @@ impl Line {
         {
             return;
         }
-        if let Ok(payload) = RawValue::from_string(envelope.payload().to_owned())
-            && self.inbox.try_send(payload).is_err()
-        {
+        let Ok(payload) = RawValue::from_string(envelope.payload().to_owned()) else { return };
+        if self.inbox.try_send(payload).is_err() {
             tracing::debug!(peer = %self.peer, "a notification was left out: too much waits for the service");
         }
     }

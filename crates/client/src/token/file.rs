@@ -37,9 +37,7 @@ impl TokenFile {
         let modified = file.metadata().await.map_err(failed)?.modified().ok();
         if !refresh {
             let read = lock(&self.read);
-            if let Some((at, token)) = &*read
-                && Some(*at) == modified
-            {
+            if let Some((_, token)) = read.as_ref().filter(|(at, _)| Some(*at) == modified) {
                 return Ok(token.clone());
             }
         }
