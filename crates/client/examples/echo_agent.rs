@@ -8,9 +8,22 @@
 use std::env;
 use std::error::Error;
 
+use salon_client::mcp::ToolResult;
 use salon_client::protocol::ParticipantKind;
-use salon_client::{Client, Event, Gateway, StaticToken, ToolCall, Toolbox};
-use serde_json::json;
+use salon_client::{Client, Event, Gateway, StaticToken, ToolCall, ToolError, Toolbox};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// The arguments of `say`: the JSON Schema that others see is made from this.
+#[derive(Deserialize, JsonSchema)]
+struct Say {
+    /// What to repeat
+    text: String,
+}
+
+async fn say(Say { text }: Say, _: ToolCall) -> Result<ToolResult, ToolError> {
+    Ok(text.into())
+}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -18,10 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let token = env::var("SALON_TOKEN").map_err(|_| "SALON_TOKEN is not set: `salon token` makes one")?;
     let topic = env::args().nth(1).unwrap_or_else(|| "room:lab".into()).parse()?;
 
-    let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
-    let tools = Toolbox::new("echo").tool("say", "Repeats what it is given", schema, |call: ToolCall| async move {
-        Ok(call.argument::<String>("text")?.into())
-    });
+    let tools = Toolbox::new("echo").typed_tool("say", "Repeats what it is given", say);
 
     let client = Client::new(Gateway::new(&gateway)?, StaticToken::new(token));
     let (room, mut events) = client.room(topic).kind(ParticipantKind::Agent).offer(tools).join_listening().await?;

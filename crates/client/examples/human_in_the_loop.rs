@@ -14,11 +14,20 @@ use std::sync::Arc;
 use salon_client::mcp::{Elicitation, ElicitationAnswer};
 use salon_client::protocol::ParticipantKind;
 use salon_client::{Client, Event, Gateway, RpcError, StaticToken, ToolCall, ToolError, Toolbox};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 /// A question for the person, and where the answer goes.
 type Question = (String, oneshot::Sender<String>);
+
+/// The arguments of `ask_human`.
+#[derive(Deserialize, JsonSchema)]
+struct AskHuman {
+    /// What to ask the person
+    question: String,
+}
 
 /// Puts one question after the other.
 #[derive(Clone)]
@@ -67,16 +76,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (questions, mut asked) = mpsc::channel::<Question>(16);
     let person = Person { questions, turn: Arc::default() };
     let (asker, filler) = (person.clone(), person);
-    let schema = json!({"type": "object", "properties": {"question": {"type": "string"}}, "required": ["question"]});
     let tools = Toolbox::new("person")
-        .tool("ask_human", "Asks the person here and waits for the answer", schema, move |call: ToolCall| {
-            let person = asker.clone();
-            async move {
-                let question = format!("{} asks: {}", call.caller(), call.argument::<String>("question")?);
-                let answer = person.ask(question).await.filter(|answer| !answer.is_empty());
-                answer.map(Into::into).ok_or_else(|| ToolError::failed("the person does not want to answer"))
-            }
-        })
+        .typed_tool(
+            "ask_human",
+            "Asks the person here and waits for the answer",
+            move |ask: AskHuman, call: ToolCall| {
+                let person = asker.clone();
+                async move {
+                    let question = format!("{} asks: {}", call.caller(), ask.question);
+                    let answer = person.ask(question).await.filter(|answer| !answer.is_empty());
+                    answer.map(Into::into).ok_or_else(|| ToolError::failed("the person does not want to answer"))
+                }
+            },
+        )
         .on_elicitation(move |form, request| {
             let person = filler.clone();
             async move {
@@ -102,6 +114,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 Some(Event::Gap) => println!("(something was missed)"),
                 Some(Event::Outage(why)) => println!("({why})"),
                 Some(Event::Recovered) => println!("(it goes on)"),
+                Some(_) => {}
                 None => return Err(room.ended().await.into()),
             },
             Some((question, answer)) = asked.recv(), if free => {

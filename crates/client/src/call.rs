@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::{CallError, Room, RpcError};
+use crate::{CallError, ResultError, Room, RpcError};
 
 /// How long a call waits without hearing anything, unless told otherwise.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -21,6 +21,7 @@ const PROGRESS: usize = 64;
 
 /// How a call is getting on.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
+#[non_exhaustive]
 pub struct Progress {
     /// How far it is.
     pub progress: f64,
@@ -74,8 +75,8 @@ impl Waiting {
         let outcome = match serde_json::from_str::<Response>(envelope.payload()) {
             Ok(Response { error: Some(error), .. }) => Err(CallError::Answered(error)),
             Ok(Response { result: Some(result), .. }) => Ok(result),
-            Ok(_) => Err(CallError::Unreadable("it has neither a result nor an error".into())),
-            Err(error) => Err(CallError::Unreadable(error.to_string())),
+            Ok(_) => Err(ResultError::NoOutcome.into()),
+            Err(error) => Err(ResultError::from(error).into()),
         };
         // Whoever asked may have stopped waiting.
         let _ = self.answer.send(outcome);

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::error::HttpRefusal;
+use crate::error::{HttpRefusal, ReplyError};
 use crate::gateway::Wire;
 use crate::{Entering, Gateway, RestError, Token, TokenProvider};
 
@@ -54,6 +54,7 @@ impl std::fmt::Debug for Client {
 
 /// Which part of a topic's history to read: the newest of what is between two ends.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct HistoryQuery {
     /// At most this many, 1 to 1000; 100 unless given.
     pub limit: Option<usize>,
@@ -63,8 +64,37 @@ pub struct HistoryQuery {
     pub after: Option<EnvelopeId>,
 }
 
+impl HistoryQuery {
+    /// The newest 100.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// At most this many, 1 to 1000.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Only what came before this: an envelope id, or a time such as `2025-08-17T14:00:00Z`.
+    #[must_use]
+    pub fn before(mut self, before: impl Into<String>) -> Self {
+        self.before = Some(before.into());
+        self
+    }
+
+    /// Only what came after this envelope.
+    #[must_use]
+    pub fn after(mut self, after: EnvelopeId) -> Self {
+        self.after = Some(after);
+        self
+    }
+}
+
 /// A page of history.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Page {
     /// The envelopes, the newest first.
     pub envelopes: Vec<Envelope>,
@@ -76,6 +106,7 @@ pub struct Page {
 
 /// What `/health` says.
 #[derive(Debug, Clone, Deserialize)]
+#[non_exhaustive]
 pub struct Health {
     /// `ok`.
     pub status: String,
@@ -211,7 +242,7 @@ impl Client {
         body: Bytes,
     ) -> Result<Bytes, RestError> {
         let request = self.request(path, token).method(method);
-        let request = request.body(Full::new(body)).map_err(|error| self.unreadable(error))?;
+        let request = request.body(Full::new(body)).map_err(|error| self.unreadable(ReplyError::transport(error)))?;
         let (status, answer) = match tokio::time::timeout(ANSWER_TIME, self.send(request)).await {
             Ok(sent) => sent.map_err(|error| self.unreachable(error))?,
             Err(_) => return Err(self.unreachable(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))),
@@ -251,11 +282,11 @@ impl Client {
     }
 
     pub(crate) fn unreachable(&self, why: io::Error) -> RestError {
-        RestError::Unreachable { url: self.gateway.shared_url(), why: Arc::new(why) }
+        RestError::Unreachable { url: self.gateway.shared_url(), source: Arc::new(why) }
     }
 
-    pub(crate) fn unreadable(&self, why: impl std::fmt::Display) -> RestError {
-        RestError::Unreadable { url: self.gateway.shared_url(), why: why.to_string().into() }
+    pub(crate) fn unreadable(&self, why: impl Into<ReplyError>) -> RestError {
+        RestError::Unreadable { url: self.gateway.shared_url(), source: why.into() }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::error::HttpRefusal;
 use crate::outbox::{Outbox, Recent};
 use crate::shared::{Link, Shared};
 use crate::socket::Socket;
-use crate::{Backoff, CallError, End, PublishError, RestError};
+use crate::{Backoff, CallError, End, LostConnection, PublishError, RestError};
 
 /// How long connecting and saying goodbye may take.
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -83,12 +83,12 @@ pub(crate) struct Delayed {
 enum Parting {
     Left,
     Replaced,
-    Lost { why: Arc<str>, token_expired: bool },
+    Lost { why: LostConnection, token_expired: bool },
 }
 
 impl Parting {
-    fn lost(why: impl Into<Arc<str>>) -> Self {
-        Self::Lost { why: why.into(), token_expired: false }
+    fn lost(why: LostConnection) -> Self {
+        Self::Lost { why, token_expired: false }
     }
 }
 
@@ -163,7 +163,7 @@ impl Connection {
     }
 
     /// Opens connections until one stands.
-    async fn come_back(&mut self, mut why: Arc<str>, mut refresh: bool) -> Result<Socket, End> {
+    async fn come_back(&mut self, mut why: LostConnection, mut refresh: bool) -> Result<Socket, End> {
         let Some(backoff) = self.backoff else { return Err(End::Lost(why)) };
         let mut after = self.shared.last();
         let mut missed = after.is_none();
@@ -198,7 +198,7 @@ impl Connection {
                 Err(error) if is_stale_token(&error) && !refresh => refresh = true,
                 // A provider that fails may be as cut off as we are.
                 Err(error) if error.is_passing() || matches!(error, RestError::Token(_)) => {
-                    why = error.to_string().into()
+                    why = LostConnection::Reconnect(error)
                 }
                 Err(error) => return Err(End::Refused(error)),
             }
@@ -228,7 +228,7 @@ impl Connection {
                 }
                 moved = out.progress(), if !out.is_idle() => {
                     if let Err(error) = moved {
-                        return Parting::lost(error.to_string());
+                        return Parting::lost(LostConnection::transport(error));
                     }
                 }
                 Some(order) = self.orders.recv(), if taking => self.send(order, &mut out),
@@ -246,13 +246,13 @@ impl Connection {
                         Some(Ok(Frame::Text(text))) => self.hear(text.as_str()),
                         Some(Ok(Frame::Close(close))) => return parting(close),
                         Some(Ok(_)) => {}
-                        Some(Err(error)) => return Parting::lost(error.to_string()),
-                        None => return Parting::lost("the connection has ended"),
+                        Some(Err(error)) => return Parting::lost(LostConnection::transport(error)),
+                        None => return Parting::lost(LostConnection::EndOfStream),
                     }
                 }
                 now = ping.tick() => {
                     if now.duration_since(heard_at) > SILENCE {
-                        return Parting::lost("no sign of the gateway");
+                        return Parting::lost(LostConnection::Silent);
                     }
                     out.waiting.push_back(Frame::Ping(Default::default()));
                 }
@@ -317,10 +317,14 @@ impl Connection {
 }
 
 fn parting(close: Option<tungstenite::protocol::CloseFrame>) -> Parting {
-    let Some(close) = close else { return Parting::lost("the gateway closed the connection") };
+    let Some(close) = close else {
+        let reason = "the gateway closed the connection".into();
+        return Parting::lost(LostConnection::Closed { code: None, reason });
+    };
     let code = u16::from(close.code);
     if code == CloseReason::Replaced.code() {
         return Parting::Replaced;
     }
-    Parting::Lost { why: close.reason.as_str().into(), token_expired: code == CloseReason::TokenExpired.code() }
+    let why = LostConnection::Closed { code: Some(code), reason: close.reason.as_str().into() };
+    Parting::Lost { why, token_expired: code == CloseReason::TokenExpired.code() }
 }

@@ -19,6 +19,7 @@ const JITTER: Duration = Duration::from_millis(250);
 
 /// How to get to know the others. The gateway's own participant is never greeted unless it is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Discovery {
     /// Greets everyone who is here and everyone who comes, and lists their tools, so that they are known before they are needed.
     Eager,
@@ -31,6 +32,7 @@ pub enum Discovery {
 
 /// What the others offer. Made by [`Room::tools`].
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Offers {
     /// Every tool, and whose it is, in the order of the participants' ids.
     pub tools: Vec<(ParticipantId, Tool)>,

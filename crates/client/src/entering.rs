@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::client::query_string;
 use crate::connection::HANDSHAKE_TIME;
-use crate::error::HttpRefusal;
+use crate::error::{HttpRefusal, ReplyError};
 use crate::socket::{Socket, cut_off, upgrade};
 use crate::{Backoff, Client, Discovery, Events, JoinError, RestError, Room, Service, Toolbox};
 
@@ -203,7 +203,7 @@ pub(crate) async fn open(
         let welcome = match socket.next().await {
             Some(Ok(Message::Text(text))) => text,
             Some(Ok(Message::Close(_))) | None => return Err(client.unreachable(cut_off())),
-            Some(Ok(_)) => return Err(client.unreadable("the first frame was no welcome")),
+            Some(Ok(_)) => return Err(client.unreadable(ReplyError::NoWelcome)),
             Some(Err(error)) => return Err(client.unreachable(std::io::Error::other(error))),
         };
         let welcome = Envelope::restore(welcome.as_str()).map_err(|refusal| client.unreadable(refusal))?;
@@ -215,7 +215,7 @@ pub(crate) async fn open(
     }
 }
 
-fn read_welcome(welcome: &Envelope, socket: Socket) -> Result<Opened, String> {
+fn read_welcome(welcome: &Envelope, socket: Socket) -> Result<Opened, ReplyError> {
     #[derive(Deserialize)]
     struct Welcome {
         event: String,
@@ -235,12 +235,11 @@ fn read_welcome(welcome: &Envelope, socket: Socket) -> Result<Opened, String> {
         recent: Vec<Box<RawValue>>,
     }
     if welcome.kind() != Kind::System {
-        return Err("the first frame was no welcome".into());
+        return Err(ReplyError::NoWelcome);
     }
-    let read: Welcome =
-        serde_json::from_str(welcome.payload()).map_err(|error| format!("the welcome cannot be read: {error}"))?;
+    let read: Welcome = serde_json::from_str(welcome.payload())?;
     if read.event != "welcome" {
-        return Err("the first frame was no welcome".into());
+        return Err(ReplyError::NoWelcome);
     }
     let newest = read.history.recent.last().and_then(|text| Envelope::restore(text.get()).ok());
     let last = newest.map(|envelope| envelope.id().clone());

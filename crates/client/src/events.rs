@@ -1,8 +1,14 @@
 //! What happens in a room, in its order, for whoever listens.
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, Stream};
 use salon_protocol::{Envelope, EnvelopeId};
 
 use crate::ring::{Nothing, Place};
@@ -20,8 +26,9 @@ const PAGE: usize = 1000;
 
 /// Something that happened.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Event {
-    /// An envelope: of kind `mcp`, a join, a leave, or a word of the gateway to this participant.
+    /// An envelope: of kind `mcp`, a join, a leave, or a message of the gateway to this participant alone.
     Envelope(Arc<Envelope>),
     /// Something happened that cannot be had any more: the topic does not keep its history for so long.
     Gap,
@@ -31,11 +38,78 @@ pub enum Event {
     Recovered,
 }
 
-/// What happens in a room, in its order: every envelope once.
+/// What happens in a room, in its order: every envelope once. A [`Stream`], and [`next`](Self::next) for those who use nothing else of one.
 ///
 /// Listeners share one bounded ring. Whoever falls behind it reads what it missed from the topic's history, so a slow listener
 /// costs no memory, delays nobody, and loses nothing that the topic keeps.
 pub struct Events {
+    state: State,
+}
+
+enum State {
+    /// Nobody waits.
+    Idle(Box<Reader>),
+    /// Waiting for the room or for its history. The future owns the reader, so giving up a wait loses nothing.
+    Waiting(BoxFuture<'static, (Box<Reader>, Option<Event>)>),
+    /// Only while one of the others is put in place.
+    Moving,
+}
+
+impl Events {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { state: State::Idle(Box::new(Reader::new(shared))) }
+    }
+
+    /// The next event; `None` when the stay in the room is over. Nothing is lost when this is given up while waiting.
+    pub async fn next(&mut self) -> Option<Event> {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        let mut waiting = match std::mem::replace(&mut self.state, State::Moving) {
+            State::Idle(mut reader) => match reader.at_hand() {
+                Some(event) => {
+                    self.state = State::Idle(reader);
+                    return Poll::Ready(event);
+                }
+                None => async move {
+                    let event = reader.next().await;
+                    (reader, event)
+                }
+                .boxed(),
+            },
+            State::Waiting(waiting) => waiting,
+            State::Moving => unreachable!("the state is put back before this returns"),
+        };
+        let polled = waiting.poll_unpin(cx);
+        let (reader, event) = match polled {
+            Poll::Ready(done) => done,
+            Poll::Pending => {
+                self.state = State::Waiting(waiting);
+                return Poll::Pending;
+            }
+        };
+        self.state = State::Idle(reader);
+        Poll::Ready(event)
+    }
+}
+
+impl Stream for Events {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.poll(cx)
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
+}
+
+/// One listener's place in the room.
+struct Reader {
     place: Place,
     shared: Arc<Shared>,
     /// The last envelope that was handed out, or after which this began.
@@ -48,31 +122,43 @@ pub struct Events {
     behind: bool,
 }
 
-impl Events {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+impl Reader {
+    fn new(shared: Arc<Shared>) -> Self {
         let (place, last) = shared.listen();
         Self { place, shared, last, backlog: VecDeque::new(), skip_to: None, behind: false }
     }
 
-    /// The next event; `None` when the stay in the room is over. Nothing is lost when this is given up while waiting.
-    pub async fn next(&mut self) -> Option<Event> {
+    async fn next(&mut self) -> Option<Event> {
         loop {
-            if let Some(event) = self.backlog.pop_front() {
-                return Some(self.hand_out(event));
+            if let Some(event) = self.at_hand() {
+                return event;
             }
             if self.behind {
                 self.catch_up().await;
-                continue;
+            } else {
+                self.place.changed().await;
             }
-            match self.place.next().await {
+        }
+    }
+
+    /// What can be handed out without waiting; `Some(None)` when the stay in the room is over.
+    fn at_hand(&mut self) -> Option<Option<Event>> {
+        loop {
+            if let Some(event) = self.backlog.pop_front() {
+                return Some(Some(self.hand_out(event)));
+            }
+            if self.behind {
+                return None;
+            }
+            match self.place.look()? {
                 Ok(Event::Envelope(envelope)) if self.skip_to.is_some() && !is_word(&envelope) => {
                     if self.skip_to.as_ref() == Some(envelope.id()) {
                         self.skip_to = None;
                     }
                 }
-                Ok(event) => return Some(self.hand_out(event)),
+                Ok(event) => return Some(Some(self.hand_out(event))),
                 Err(Nothing::Lagged) => self.behind = true,
-                Err(Nothing::Closed) => return None,
+                Err(Nothing::Closed) => return Some(None),
             }
         }
     }

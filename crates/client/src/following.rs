@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper::http::{HeaderValue, Request, header};
 use salon_protocol::{Envelope, EnvelopeId, TopicName};
 
+use crate::error::ReplyError;
 use crate::sse::Decoder;
 use crate::{Client, Event, RestError};
 
@@ -61,7 +62,8 @@ impl Client {
             let id = HeaderValue::from_bytes(after.as_str().as_bytes());
             request = request.header("Last-Event-ID", id.expect("an envelope's id has no control characters"));
         }
-        let request = request.body(Full::new(Bytes::new())).map_err(|error| self.unreadable(error))?;
+        let request =
+            request.body(Full::new(Bytes::new())).map_err(|error| self.unreadable(ReplyError::transport(error)))?;
         let opening = tokio::time::timeout(crate::client::ANSWER_TIME, self.open_stream(request));
         opening.await.unwrap_or_else(|_| Err(self.unreachable(io::ErrorKind::TimedOut.into())))
     }
@@ -88,7 +90,7 @@ impl Client {
         if kind.starts_with("text/event-stream") {
             Ok(following)
         } else {
-            Err(self.unreadable("it is no event stream"))
+            Err(self.unreadable(ReplyError::NoEventStream))
         }
     }
 }

@@ -18,6 +18,7 @@ use salon_protocol::{EnvelopeId, ParticipantId, TopicName};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use crate::ErrorKind;
 use crate::backoff::Backoff;
 use wire::{Line, Reply};
 
@@ -38,16 +39,17 @@ const BACKOFF: Backoff = Backoff { base: Duration::from_millis(200), cap: Durati
 
 /// Why a request came to nothing.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum FramedError {
     /// Nobody answers at the address.
-    #[error("the gateway at {address} cannot be reached: {why}")]
+    #[error("the gateway at {address} cannot be reached: {source}")]
     Unreachable {
         /// The address.
         address: Arc<str>,
         /// What went wrong.
-        why: Arc<io::Error>,
+        source: Arc<io::Error>,
     },
-    /// The gateway or the room said no.
+    /// The gateway or the room refused.
     #[error("{message}")]
     Refused {
         /// The code in the answer's header, such as 403.
@@ -59,16 +61,51 @@ pub enum FramedError {
     },
     /// The answer is not one of this protocol.
     #[error("the answer cannot be read: {0}")]
-    Unreadable(String),
+    Unreadable(#[source] Arc<dyn std::error::Error + Send + Sync>),
+}
+
+impl FramedError {
+    /// What kind of failure it was.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unreachable { source, .. } if source.kind() == io::ErrorKind::TimedOut => ErrorKind::TimedOut,
+            Self::Unreachable { .. } => ErrorKind::Unreachable,
+            Self::Refused { code: 401, .. } => ErrorKind::Unauthorized,
+            Self::Refused { .. } => ErrorKind::Refused,
+            Self::Unreadable(_) => ErrorKind::Malformed,
+        }
+    }
 }
 
 /// How somebody comes in.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct FramedEntry {
     /// Where to; may be left out where the token opens exactly one topic.
     pub topic: Option<TopicName>,
     /// What it says of itself, for presence.
     pub capabilities: Vec<String>,
+}
+
+impl FramedEntry {
+    /// Into the only topic that the token opens, without a word of itself.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Into a topic.
+    #[must_use]
+    pub fn topic(mut self, topic: TopicName) -> Self {
+        self.topic = Some(topic);
+        self
+    }
+
+    /// Says something of itself, for presence.
+    #[must_use]
+    pub fn capabilities<C: Into<String>>(mut self, capabilities: impl IntoIterator<Item = C>) -> Self {
+        self.capabilities = capabilities.into_iter().map(Into::into).collect();
+        self
+    }
 }
 
 /// A session.
@@ -79,7 +116,7 @@ pub struct FramedEntry {
 /// use salon_client::{FramedAddress, FramedEntry, FramedSession};
 ///
 /// let address = FramedAddress::new("tcp://127.0.0.1:8788")?;
-/// let entry = FramedEntry { topic: Some("room:lab".parse()?), ..FramedEntry::default() };
+/// let entry = FramedEntry::new().topic("room:lab".parse()?);
 /// let mut session = FramedSession::connect(address, &"lift".parse()?, token, &entry).await?;
 /// session.send(&"going up", None).await?;
 /// for message in session.receive(Duration::from_secs(30)).await? {
@@ -283,7 +320,8 @@ async fn try_once(
     frame: &wire::Request,
     wait: Duration,
 ) -> Result<(Line, Reply), Failed> {
-    let unreachable = |why: io::Error| FramedError::Unreachable { address: address.shared_text(), why: Arc::new(why) };
+    let unreachable =
+        |why: io::Error| FramedError::Unreachable { address: address.shared_text(), source: Arc::new(why) };
     let asked = async {
         let mut line = match line {
             Some(line) => line,
@@ -301,7 +339,7 @@ async fn try_once(
             Err(error) => Err(Failed::Unreadable(error)),
         },
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            Err(Failed::Unreadable(FramedError::Unreadable(error.to_string())))
+            Err(Failed::Unreadable(FramedError::Unreadable(Arc::new(error))))
         }
         Err(error) => Err(Failed::Lost(unreachable(error))),
     }

@@ -1,5 +1,6 @@
 //! Where a gateway is, and how bytes get there.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -7,11 +8,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hyper::http::Uri;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+
+use crate::tls::Tls;
 
 /// How long connecting may take.
 const DIAL_TIME: Duration = Duration::from_secs(10);
@@ -27,8 +27,9 @@ pub trait Dial: Send + Sync + 'static {
     fn dial(&self) -> BoxFuture<'_, io::Result<Box<dyn Wire>>>;
 }
 
-/// Why an address is none.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// Why an address is not valid.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidAddress {
     /// It is no URL.
     #[error("`{0}` is not a URL such as http://127.0.0.1:8787")]
@@ -42,9 +43,15 @@ pub enum InvalidAddress {
     /// It carries a user name or a password, which belong in a token.
     #[error("a gateway's address has no user name or password in it: give a token instead")]
     Userinfo,
-    /// A certificate that is none.
+    /// It needs TLS, and this build has none.
+    #[error("`{0}` needs TLS, and this program was built without it: the feature `tls` of salon-client brings it")]
+    NoTls(String),
+    /// A certificate is not valid.
     #[error("the certificate cannot be read: {0}")]
-    Certificate(String),
+    Certificate(#[source] Arc<dyn Error + Send + Sync>),
+    /// A file of certificates has none.
+    #[error("the certificate cannot be read: there is none in the file")]
+    NoCertificate,
 }
 
 /// Where a gateway is.
@@ -86,13 +93,18 @@ impl Gateway {
         let prefix = uri.path().trim_end_matches('/');
         let host = authority.host().trim_matches(['[', ']']).to_owned();
         let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
-        let tcp = Tcp { host, port, secure, roots: Vec::new(), protocols: &[b"http/1.1"] };
+        let tls = if secure {
+            Some(Tls::speaking(&[b"http/1.1"]).ok_or_else(|| InvalidAddress::NoTls(url.to_owned()))?)
+        } else {
+            None
+        };
+        let tcp = Tcp { host, port, tls };
         let scheme = if secure { "https" } else { "http" };
         Ok(Self {
             url: format!("{scheme}://{authority}{prefix}").into(),
             authority: authority.as_str().into(),
             prefix: prefix.into(),
-            way: tcp.into(),
+            way: Way::Tcp(tcp),
         })
     }
 
@@ -102,11 +114,12 @@ impl Gateway {
             url: "http://localhost".into(),
             authority: "localhost".into(),
             prefix: "".into(),
-            way: Way::through(dial),
+            way: Way::Own(Arc::new(dial)),
         }
     }
 
-    /// Trusts the certificates of a PEM file beside those the system trusts.
+    /// Trusts the certificates of a PEM file beside those the system trusts. Needs the feature `tls`.
+    #[cfg(feature = "tls")]
     pub fn trust_pem(mut self, pem: &[u8]) -> Result<Self, InvalidAddress> {
         self.way.trust_pem(pem)?;
         Ok(self)
@@ -126,47 +139,35 @@ impl Gateway {
     }
 }
 
-/// How connections are opened: over TCP, with or without TLS, or in a way of one's own.
+/// How connections are opened.
 #[derive(Clone)]
-pub(crate) struct Way {
-    dial: Arc<dyn Dial>,
-    tcp: Option<Tcp>,
-}
-
-impl From<Tcp> for Way {
-    fn from(tcp: Tcp) -> Self {
-        Self { dial: Arc::new(tcp.clone()), tcp: Some(tcp) }
-    }
+pub(crate) enum Way {
+    /// Over TCP, with or without TLS.
+    Tcp(Tcp),
+    /// In a way of one's own.
+    Own(Arc<dyn Dial>),
 }
 
 impl Way {
-    pub(crate) fn through(dial: impl Dial) -> Self {
-        Self { dial: Arc::new(dial), tcp: None }
-    }
-
+    #[cfg(feature = "tls")]
     pub(crate) fn trust_pem(&mut self, pem: &[u8]) -> Result<(), InvalidAddress> {
-        let roots = certificates(pem)?;
-        if let Some(tcp) = &mut self.tcp {
-            tcp.roots.extend(roots);
-            self.dial = Arc::new(tcp.clone());
+        let roots = crate::tls::certificates(pem)?;
+        if let Self::Tcp(Tcp { tls: Some(tls), .. }) = self {
+            tls.trust(roots);
         }
         Ok(())
     }
 
     pub(crate) async fn dial(&self) -> io::Result<Box<dyn Wire>> {
-        match tokio::time::timeout(DIAL_TIME, self.dial.dial()).await {
+        let dialling = match self {
+            Self::Tcp(tcp) => tcp.dial(),
+            Self::Own(dial) => dial.dial(),
+        };
+        match tokio::time::timeout(DIAL_TIME, dialling).await {
             Ok(dialled) => dialled,
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no connection in time")),
         }
     }
-}
-
-/// The certificates of a PEM file, of which there is at least one.
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, InvalidAddress> {
-    let wrong = |why: String| InvalidAddress::Certificate(why);
-    let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let roots = roots.map_err(|error| wrong(error.to_string()))?;
-    if roots.is_empty() { Err(wrong("there is none in the file".into())) } else { Ok(roots) }
 }
 
 /// The usual way.
@@ -174,10 +175,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, InvalidAddre
 pub(crate) struct Tcp {
     pub(crate) host: String,
     pub(crate) port: u16,
-    pub(crate) secure: bool,
-    pub(crate) roots: Vec<CertificateDer<'static>>,
-    /// What is spoken over TLS, where that is named.
-    pub(crate) protocols: &'static [&'static [u8]],
+    pub(crate) tls: Option<Tls>,
 }
 
 impl Dial for Tcp {
@@ -185,28 +183,11 @@ impl Dial for Tcp {
         Box::pin(async {
             let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
             stream.set_nodelay(true)?;
-            if !self.secure {
-                return Ok(Box::new(stream) as Box<dyn Wire>);
+            match &self.tls {
+                Some(tls) => tls.connect(&self.host, stream).await,
+                None => Ok(Box::new(stream) as Box<dyn Wire>),
             }
-            let name = ServerName::try_from(self.host.clone()).map_err(io::Error::other)?;
-            let connector = self.connector().map_err(io::Error::other)?;
-            Ok(Box::new(connector.connect(name, stream).await?) as Box<dyn Wire>)
         })
-    }
-}
-
-impl Tcp {
-    fn connector(&self) -> Result<TlsConnector, rustls::Error> {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let verifier =
-            rustls_platform_verifier::Verifier::new_with_extra_roots(self.roots.iter().cloned(), provider.clone())?;
-        let mut config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
-        config.alpn_protocols = self.protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        Ok(TlsConnector::from(Arc::new(config)))
     }
 }
 
@@ -217,7 +198,7 @@ mod tests {
     fn read(url: &str) -> String {
         match Gateway::new(url) {
             Ok(gateway) => {
-                let tcp = gateway.way.tcp.as_ref().unwrap();
+                let Way::Tcp(tcp) = &gateway.way else { panic!("an address is dialled over TCP") };
                 format!("{} {}:{} {:?} {:?}", gateway.url, tcp.host, tcp.port, gateway.authority, gateway.prefix)
             }
             Err(error) => error.to_string(),
@@ -228,11 +209,29 @@ mod tests {
     fn addresses() {
         assert_eq!(read("http://127.0.0.1:8787"), r#"http://127.0.0.1:8787 127.0.0.1:8787 "127.0.0.1:8787" """#);
         assert_eq!(read("localhost:1"), r#"http://localhost:1 localhost:1 "localhost:1" """#);
-        assert_eq!(read("wss://a.example/salon/"), r#"https://a.example/salon a.example:443 "a.example" "/salon""#);
+        assert_eq!(read("ws://a.example/salon/"), r#"http://a.example/salon a.example:80 "a.example" "/salon""#);
         assert_eq!(read("http://[::1]:9"), r#"http://[::1]:9 ::1:9 "[::1]:9" """#);
         assert_eq!(read("ftp://x"), "`ftp://x` must begin with http://, https://, ws:// or wss://");
         assert!(read("http://me:secret@x").starts_with("a gateway's address has no user name"));
         assert_eq!(read("http://"), "`http://` is not a URL such as http://127.0.0.1:8787");
         assert_eq!(read("http://x?y=1"), "`http://x?y=1` is not a URL such as http://127.0.0.1:8787");
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn addresses_with_tls() {
+        assert_eq!(read("wss://a.example/salon/"), r#"https://a.example/salon a.example:443 "a.example" "/salon""#);
+        let trusting =
+            |pem: &[u8]| Gateway::new("https://a.example").and_then(|gateway| gateway.trust_pem(pem)).map(drop);
+        assert!(matches!(trusting(b""), Err(InvalidAddress::NoCertificate)));
+        let broken = b"-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----\n";
+        let Err(error @ InvalidAddress::Certificate(_)) = trusting(broken) else { panic!("it is no certificate") };
+        assert!(error.source().is_some());
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn an_address_that_needs_tls_is_refused_where_there_is_none() {
+        assert!(read("https://a.example").starts_with("`https://a.example` needs TLS"));
     }
 }

@@ -16,6 +16,7 @@ use crate::{CallError, DEFAULT_TIMEOUT, Room};
 
 /// When enough participants have answered. A result that says it is an error is an answer, but neither a first nor part of a majority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Gather {
     /// When one has.
     First,
@@ -28,6 +29,7 @@ pub enum Gather {
 
 /// What several participants answered. Made by [`Room::gather`].
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Gathered {
     /// Who answered what, in the order of the answers.
     pub answers: Vec<(ParticipantId, ToolResult)>,
@@ -43,7 +45,7 @@ pub struct Gathering {
     room: Room,
     peers: Vec<ParticipantId>,
     tool: String,
-    arguments: Result<Box<RawValue>, String>,
+    arguments: Result<Box<RawValue>, CallError>,
     strategy: Gather,
     deadline: Duration,
 }
@@ -75,7 +77,7 @@ impl Room {
                 asked.push(peer);
             }
         }
-        let arguments = to_raw_value(arguments).map_err(|error| error.to_string());
+        let arguments = to_raw_value(arguments).map_err(CallError::invalid_arguments);
         let (room, tool) = (self.clone(), tool.into());
         Gathering { room, peers: asked, tool, arguments, strategy: Gather::default(), deadline: DEFAULT_TIMEOUT }
     }
@@ -99,7 +101,7 @@ impl Gathering {
         let arguments = match &self.arguments {
             Ok(arguments) => arguments,
             Err(error) => {
-                let failed = |peer| (peer, CallError::Unreadable(error.clone()));
+                let failed = |peer| (peer, error.clone());
                 return Gathered { missing: self.peers.into_iter().map(failed).collect(), ..gathered };
             }
         };

@@ -1,50 +1,62 @@
-//! Take part in Salon's rooms: speak, call others' tools, offer your own.
+//! Client for Salon rooms: join, speak, call others' tools, offer your own.
 //!
-//! A room is a topic in which agents, people and robots are all MCP servers to one another. A participant enters with a token,
-//! hears everything in one order, and may call whoever is there. This library is the participant's side of it.
+//! A room is a topic in which agents, people and robots are all MCP servers to one another. A participant joins with a token, receives
+//! everything in one order, and can call any other participant. This crate is the participant's side.
 //!
-//! | to | there is |
+//! | to | use |
 //! |---|---|
-//! | enter | [`Client`], [`Entering`], [`Room`]; tokens from a [`StaticToken`], [`TokenFile`], [`TokenCommand`] or [`Refreshing`] |
+//! | join | [`Client`], [`Entering`], [`Room`]; tokens from a [`StaticToken`], [`TokenFile`], `TokenCommand` or [`Refreshing`] |
 //! | speak and listen | [`Room::say`], [`Room::publish`], [`Room::events`], [`Room::roster`], [`Room::history`] |
 //! | call others | [`Room::peer`], [`Peer::tools`], [`Peer::call_tool`] |
 //! | call several | [`Room::tools`], [`Room::find_tool`], [`Room::gather`] |
-//! | be called | [`Toolbox`], or a [`Service`] of one's own |
-//! | read along without entering | [`Client::follow`], [`Client::history`], [`Client::participants`] |
-//! | speak to another door of the gateway | [`Client::text_socket`], [`FramedSession`] |
+//! | be called | [`Toolbox`], or a [`Service`] of your own |
+//! | read without joining | [`Client::follow`], [`Client::history`], [`Client::participants`] |
+//! | speak the Multi-Component Protocol | [`FramedSession`] |
 //! | use the official SDK | the module `rmcp`, with `features = ["rmcp"]` |
 //!
 //! # An agent
 //!
-//! It needs this crate, `tokio` with `macros` and `rt-multi-thread`, and `serde_json`. `salon token --topic room:lab --id echo` makes its
-//! token; `salon serve` is the gateway.
+//! It needs this crate with the feature `schemars`, `schemars` itself, `serde` with `derive`, `serde_json`, and `tokio` with `macros` and
+//! `rt-multi-thread`. `salon serve` is the gateway; `salon token --topic room:lab --id echo` makes the token.
 //!
-//! ```no_run
-//! use salon_client::{Client, Gateway, StaticToken, ToolCall, Toolbox};
+#![cfg_attr(feature = "schemars", doc = "```no_run")]
+#![cfg_attr(not(feature = "schemars"), doc = "```ignore")]
+//! use salon_client::mcp::ToolResult;
+//! use salon_client::{Client, Gateway, StaticToken, ToolCall, ToolError, Toolbox};
+//! use schemars::JsonSchema;
+//! use serde::Deserialize;
 //! use serde_json::json;
+//!
+//! /// The arguments of the tool `say`. Others see the JSON Schema that is made from this.
+//! #[derive(Deserialize, JsonSchema)]
+//! struct Say {
+//!     /// What to repeat
+//!     text: String,
+//! }
+//!
+//! async fn say(Say { text }: Say, _call: ToolCall) -> Result<ToolResult, ToolError> {
+//!     Ok(text.into())
+//! }
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     // What others can call.
-//!     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
-//!     let tools = Toolbox::new("echo").tool("say", "Repeats what it is given", schema, |call: ToolCall| async move {
-//!         Ok(call.argument::<String>("text")?.into())
-//!     });
+//!     // What others can call. Arguments that do not fit are refused before `say` runs.
+//!     let tools = Toolbox::new("echo").typed_tool("say", "Repeats what it is given", say);
 //!
-//!     // In.
+//!     // Join.
 //!     let gateway = Gateway::new("http://127.0.0.1:8787")?;
 //!     let client = Client::new(gateway, StaticToken::new(std::env::var("SALON_TOKEN")?));
 //!     let room = client.room("room:lab".parse()?).name("Echo").offer(tools).join().await?;
 //!     room.say("I repeat what you give me").await?;
 //!
-//!     // Calling somebody else's tool. That it failed at its work is an answer too; an error is that there is none.
+//!     // Call another participant's tool. A tool that ran and failed is a result, too; an error means that there is none.
 //!     match room.peer(&"robot-alpha".parse()?).call_tool("move", &json!({"x": 1, "y": 2})).await {
 //!         Ok(moved) if moved.is_error => println!("the robot could not: {}", moved.text()),
 //!         Ok(moved) => println!("{}", moved.text()),
 //!         Err(error) => println!("no answer: {error}"),
 //!     }
 //!
-//!     // Here until somebody ends it.
+//!     // Stay until the room is left for good.
 //!     Err(room.ended().await.into())
 //! }
 //! ```
@@ -68,14 +80,33 @@
 //!
 //! The directory `examples` has this agent, a coordinator that gathers answers, and a person at a terminal whom agents can ask.
 //!
-//! # What can be relied on
+//! [`Events`] is a `futures_core::Stream` as well, for those who combine streams.
 //!
-//! - **Nothing is missed or seen twice.** A lost connection is made good with a growing, random wait, from the last envelope heard; what
-//!   cannot be had any more is an [`Event::Gap`]. What was being published is published once.
-//! - **A call never hangs.** It ends with its answer, when the other leaves, or when nothing was heard in time; progress renews the time.
-//!   Dropping a call cancels it.
-//! - **One handshake** is made with each participant, at the first question, however many tasks ask. Lists are kept until they change.
-//! - **Nothing grows without bound:** not the queues, not the lists, not the tasks. A listener that falls behind reads the history.
+//! # Features
+//!
+//! | feature | brings | default |
+//! |---|---|---|
+//! | `tls` | `https`, `wss` and `tls` addresses, by rustls with the system's certificates | yes |
+//! | `process` | `TokenCommand`: tokens from a program's output | yes |
+//! | `schemars` | `Toolbox::typed_tool` and `mcp::Tool::typed`: JSON Schemas made from types | no |
+//! | `rmcp` | the module `rmcp`: servers and clients of the official SDK; needs Rust 1.88 | no |
+//!
+//! The crate compiles with Rust 1.85 or later.
+//!
+//! # Errors
+//!
+//! Each operation has an error type of its own, with its causes behind [`source`](std::error::Error::source). [`ErrorKind`] is what they
+//! have in common: [`CallError::kind`], [`RestError::kind`], [`PublishError::kind`]. Enums and structs that will grow are
+//! `#[non_exhaustive]`; those you fill in have builder methods.
+//!
+//! # Guarantees
+//!
+//! - **Nothing is missed or delivered twice.** A lost connection is made again after a growing, random wait, and resumes after the last
+//!   envelope received; what the topic no longer keeps is an [`Event::Gap`]. What was being published is published once.
+//! - **A call never hangs.** It ends with its answer, when the other participant leaves, or when nothing was heard in time; progress renews
+//!   the time. Dropping a call cancels it.
+//! - **One handshake** is made with each participant, at the first request, however many tasks ask. Lists are kept until they change.
+//! - **Nothing grows without bound:** queues, lists, tasks. A listener that falls behind reads the history.
 //! - **JSON passes as it was written.** Payloads are raw: large numbers, the order of keys and unknown members survive.
 //!
 //! Deliberately absent: a runtime of its own (it runs on the tokio it is called in), the rules of the room (the gateway has those), and
@@ -102,10 +133,13 @@ mod ring;
 #[cfg(feature = "rmcp")]
 pub mod rmcp;
 mod room;
+#[cfg(feature = "schemars")]
+mod schema;
 mod service;
 mod shared;
 mod socket;
-pub mod sse;
+mod sse;
+mod tls;
 mod token;
 mod toolbox;
 
@@ -114,18 +148,40 @@ pub use call::{Call, DEFAULT_TIMEOUT, Progress};
 pub use client::{Client, Health, HistoryQuery, Page};
 pub use discovery::{Discovery, Offers};
 pub use entering::Entering;
-pub use error::{CallError, End, HttpRefusal, JoinError, PublishError, RestError};
+pub use error::{
+    CallError, End, ErrorKind, HttpRefusal, JoinError, LostConnection, PublishError, ReplyError, RestError, ResultError,
+};
 pub use events::{Event, Events};
 pub use following::Following;
 pub use framed::{FramedAddress, FramedEntry, FramedError, FramedMessage, FramedSession};
 pub use gateway::{Dial, Gateway, InvalidAddress, Wire};
 pub use gather::{Gather, Gathered, Gathering};
 pub use peer::{CallTool, Peer, RunningTool, Subscription};
-pub use room::{Outgoing, RequestOptions, Room, RoomRef, compose};
+pub use room::{Outgoing, RequestOptions, Room, RoomRef};
 pub use salon_protocol as protocol;
 pub use salon_protocol::RpcError;
 pub use service::{Request, Service};
 pub use shared::Link;
-pub use socket::{Closed, SocketError, SocketEvent, TextSocket};
-pub use token::{Refreshing, StaticToken, Token, TokenCommand, TokenError, TokenFile, TokenProvider};
+#[cfg(feature = "process")]
+pub use token::TokenCommand;
+pub use token::{InvalidToken, Refreshing, StaticToken, Token, TokenError, TokenFile, TokenProvider};
 pub use toolbox::{ToolCall, ToolError, Toolbox};
+
+use room::compose;
+
+/// Parts that other crates of this workspace use. Not for anyone else: nothing here is covered by the version number.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::room::compose;
+    pub use crate::socket::{Closed, SocketError, SocketEvent, TextSocket};
+
+    /// Server-sent events, decoded.
+    pub mod sse {
+        pub use crate::sse::{Decoder, Event, TooLong};
+    }
+}
+
+/// The examples of the README, compiled.
+#[cfg(all(doctest, feature = "schemars"))]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeExamples;

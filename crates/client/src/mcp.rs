@@ -138,6 +138,15 @@ value! {
     }
 }
 
+impl Resource {
+    /// A resource by address and name.
+    pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
+        let (uri, name) = (uri.into(), name.into());
+        let rest = Members::default();
+        Self { uri, name, title: None, description: None, mime_type: None, size: None, annotations: None, rest }
+    }
+}
+
 value! {
     /// Many things that can be read, their addresses made from a template.
     ResourceTemplate {
@@ -156,6 +165,15 @@ value! {
     }
 }
 
+impl ResourceTemplate {
+    /// A template by its addresses and name.
+    pub fn new(uri_template: impl Into<String>, name: impl Into<String>) -> Self {
+        let (uri_template, name) = (uri_template.into(), name.into());
+        let rest = Members::default();
+        Self { uri_template, name, title: None, description: None, mime_type: None, annotations: None, rest }
+    }
+}
+
 value! {
     /// A prompt somebody offers.
     Prompt {
@@ -167,6 +185,14 @@ value! {
         description: Option<String> = optional "description",
         /// What it can be filled with.
         arguments: Vec<PromptArgument> = lenient "arguments",
+    }
+}
+
+impl Prompt {
+    /// A prompt by name, and what it can be filled with.
+    pub fn new(name: impl Into<String>, arguments: impl IntoIterator<Item = PromptArgument>) -> Self {
+        let (name, arguments) = (name.into(), arguments.into_iter().collect());
+        Self { name, title: None, description: None, arguments, rest: Members::default() }
     }
 }
 
@@ -184,6 +210,13 @@ value! {
     }
 }
 
+impl PromptArgument {
+    /// An argument by name, and whether it cannot be left out.
+    pub fn new(name: impl Into<String>, required: bool) -> Self {
+        Self { name: name.into(), title: None, description: None, required, rest: Members::default() }
+    }
+}
+
 value! {
     /// A prompt, filled in.
     PromptResult {
@@ -191,6 +224,13 @@ value! {
         description: Option<String> = optional "description",
         /// What to give the model.
         messages: Vec<PromptMessage> = always "messages",
+    }
+}
+
+impl PromptResult {
+    /// What to give the model.
+    pub fn new(messages: impl IntoIterator<Item = PromptMessage>) -> Self {
+        Self { description: None, messages: messages.into_iter().collect(), rest: Members::default() }
     }
 }
 
@@ -219,6 +259,7 @@ impl PromptMessage {
 /// Who says something in a conversation with a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Role {
     /// The person, or whoever stands in for one.
     User,

@@ -22,7 +22,7 @@ use crate::mcp::{
     Completion, Initialized, LogLevel, Prompt, PromptResult, Reference, Resource, ResourceContents, ResourceTemplate,
     Tool,
 };
-use crate::{Call, CallError, RequestOptions, Room};
+use crate::{Call, CallError, RequestOptions, ResultError, Room};
 
 pub use calling::{CallTool, RunningTool};
 use directory::Acquaintance;
@@ -179,7 +179,7 @@ impl Peer {
     }
 
     /// Asks anything, after the handshake, and waits for the answer as it was written.
-    pub async fn request(&self, method: &str, params: &impl Serialize) -> Result<Box<RawValue>, CallError> {
+    pub async fn request(&self, method: &str, params: &(impl Serialize + ?Sized)) -> Result<Box<RawValue>, CallError> {
         self.start(method, params, RequestOptions::default()).await?.result().await
     }
 
@@ -187,7 +187,7 @@ impl Peer {
     pub async fn start(
         &self,
         method: &str,
-        params: &impl Serialize,
+        params: &(impl Serialize + ?Sized),
         options: RequestOptions,
     ) -> Result<Call, CallError> {
         self.server().await?;
@@ -195,13 +195,13 @@ impl Peer {
     }
 
     /// Tells it something, after the handshake.
-    pub async fn notify(&self, method: &str, params: &impl Serialize) -> Result<EnvelopeId, CallError> {
+    pub async fn notify(&self, method: &str, params: &(impl Serialize + ?Sized)) -> Result<EnvelopeId, CallError> {
         self.server().await?;
         let told = self.room.notify(std::slice::from_ref(&self.id), method, params).await;
         told.map(|envelope| envelope.id().clone()).map_err(CallError::from)
     }
 
-    async fn ask<T: DeserializeOwned>(&self, method: &str, params: &impl Serialize) -> Result<T, CallError> {
+    async fn ask<T: DeserializeOwned>(&self, method: &str, params: &(impl Serialize + ?Sized)) -> Result<T, CallError> {
         read(&self.request(method, params).await?)
     }
 
@@ -233,7 +233,7 @@ struct Named<'a> {
 
 /// Arguments as JSON; nothing stands for none.
 fn arguments_of(arguments: &(impl Serialize + ?Sized)) -> Result<Option<Box<RawValue>>, CallError> {
-    let raw = serde_json::value::to_raw_value(arguments).map_err(|error| CallError::Unreadable(error.to_string()))?;
+    let raw = serde_json::value::to_raw_value(arguments).map_err(CallError::invalid_arguments)?;
     Ok((raw.get() != "null").then_some(raw))
 }
 
@@ -241,7 +241,7 @@ fn arguments_of(arguments: &(impl Serialize + ?Sized)) -> Result<Option<Box<RawV
 fn read<T: DeserializeOwned>(answer: &RawValue) -> Result<T, CallError> {
     // By name only: an array would be read as the members in their order.
     if !answer.get().starts_with('{') {
-        return Err(CallError::Unreadable("it is no object".into()));
+        return Err(ResultError::NotAnObject.into());
     }
-    serde_json::from_str(answer.get()).map_err(|error| CallError::Unreadable(error.to_string()))
+    Ok(serde_json::from_str(answer.get()).map_err(ResultError::from)?)
 }

@@ -78,20 +78,16 @@ impl Ring {
 }
 
 impl Place {
-    /// The next event. Nothing is lost when this is given up while waiting.
-    pub(crate) async fn next(&mut self) -> Result<Event, Nothing> {
-        loop {
-            // Looked at before the ring, so that whatever comes after is noticed.
-            self.count.borrow_and_update();
-            if let Some(found) = self.look() {
-                return found;
-            }
-            // The ring is held, so it can still change.
-            let _ = self.count.changed().await;
-        }
+    /// Waits until there may be something that [`look`](Self::look) has not seen.
+    pub(crate) async fn changed(&mut self) {
+        // The ring is held, so it can still change.
+        let _ = self.count.changed().await;
     }
 
-    fn look(&mut self) -> Option<Result<Event, Nothing>> {
+    /// The next event, if there is one.
+    pub(crate) fn look(&mut self) -> Option<Result<Event, Nothing>> {
+        // Before the ring is looked at, so that whatever comes after is a change.
+        self.count.borrow_and_update();
         let kept = lock(&self.ring.kept);
         if self.next < kept.first {
             self.next = kept.first;

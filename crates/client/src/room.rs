@@ -22,6 +22,7 @@ use crate::{Call, CallError, Client, DEFAULT_TIMEOUT, End, Events, HistoryQuery,
 
 /// Something to publish.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Outgoing {
     /// Whom it names; nobody means everybody.
     pub to: Vec<ParticipantId>,
@@ -31,8 +32,30 @@ pub struct Outgoing {
     pub payload: Box<RawValue>,
 }
 
+impl Outgoing {
+    /// A JSON-RPC message to everybody.
+    pub fn new(payload: Box<RawValue>) -> Self {
+        Self { to: Vec::new(), correlation: None, payload }
+    }
+
+    /// Names those it is for.
+    #[must_use]
+    pub fn to(mut self, participants: impl IntoIterator<Item = ParticipantId>) -> Self {
+        self.to = participants.into_iter().collect();
+        self
+    }
+
+    /// Names the envelope it replies to, if it does.
+    #[must_use]
+    pub fn correlation(mut self, envelope: impl Into<Option<EnvelopeId>>) -> Self {
+        self.correlation = envelope.into();
+        self
+    }
+}
+
 /// How a request is made.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct RequestOptions {
     /// How long to wait without hearing anything; progress renews it.
     pub timeout: Duration,
@@ -45,6 +68,34 @@ pub struct RequestOptions {
 impl Default for RequestOptions {
     fn default() -> Self {
         Self { timeout: DEFAULT_TIMEOUT, correlation: None, progress: true }
+    }
+}
+
+impl RequestOptions {
+    /// 60 s without hearing anything, and reports of progress.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How long to wait without hearing anything.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Names the envelope that caused this request.
+    #[must_use]
+    pub fn correlation(mut self, envelope: EnvelopeId) -> Self {
+        self.correlation = Some(envelope);
+        self
+    }
+
+    /// Whether to ask for reports of progress.
+    #[must_use]
+    pub fn progress(mut self, progress: bool) -> Self {
+        self.progress = progress;
+        self
     }
 }
 
@@ -247,21 +298,26 @@ impl Room {
         &self,
         to: &[ParticipantId],
         method: &str,
-        params: &impl Serialize,
+        params: &(impl Serialize + ?Sized),
     ) -> Result<Arc<Envelope>, PublishError> {
         let payload = notification(method, params);
         self.publish(Outgoing { to: to.to_vec(), correlation: None, payload }).await
     }
 
     /// Tells a participant that a call is not wanted any more, as soon as that is possible.
-    pub(crate) fn withdraw(&self, callee: &ParticipantId, params: &impl Serialize) {
+    pub(crate) fn withdraw(&self, callee: &ParticipantId, params: &(impl Serialize + ?Sized)) {
         let payload = notification("notifications/cancelled", params);
         let (id, text) = self.compose(&Outgoing { to: vec![callee.clone()], correlation: None, payload });
         self.shared().withdraw(Order { id, text, purpose: Purpose::Notice });
     }
 
     /// Asks a participant something, without a handshake: the wire as it is. [`peer`](Self::peer) is the comfortable way.
-    pub async fn request(&self, to: &ParticipantId, method: &str, params: &impl Serialize) -> Result<Call, CallError> {
+    pub async fn request(
+        &self,
+        to: &ParticipantId,
+        method: &str,
+        params: &(impl Serialize + ?Sized),
+    ) -> Result<Call, CallError> {
         self.request_with(to, method, params, RequestOptions::default()).await
     }
 
@@ -270,11 +326,11 @@ impl Room {
         &self,
         to: &ParticipantId,
         method: &str,
-        params: &impl Serialize,
+        params: &(impl Serialize + ?Sized),
         options: RequestOptions,
     ) -> Result<Call, CallError> {
         let number = self.inner.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        let params = to_raw_value(params).map_err(|error| CallError::Unreadable(error.to_string()))?;
+        let params = to_raw_value(params).map_err(CallError::invalid_arguments)?;
         let params = if options.progress { with_progress_token(params, number) } else { params };
         let payload = rpc::request(number, method, Some(&params));
         let outgoing = Outgoing { to: vec![to.clone()], correlation: options.correlation, payload };
@@ -359,7 +415,7 @@ fn with_progress_token(params: Box<RawValue>, number: u64) -> Box<RawValue> {
 }
 
 /// A notification's payload.
-pub(crate) fn notification(method: &str, params: &impl Serialize) -> Box<RawValue> {
+pub(crate) fn notification(method: &str, params: &(impl Serialize + ?Sized)) -> Box<RawValue> {
     let params = to_raw_value(params).expect("parameters have only string keys");
     rpc::notification(method, Some(&params))
 }

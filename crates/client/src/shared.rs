@@ -15,13 +15,14 @@ use crate::entering::Opened;
 use crate::peer::Directory;
 use crate::ring::{Place, Ring};
 use crate::room::notification;
-use crate::{CallError, Client, End, Event, Outgoing, compose};
+use crate::{CallError, Client, End, Event, LostConnection, Outgoing, compose};
 
 /// How many cancellations may wait to be sent.
 const CANCELLATIONS: usize = 1024;
 
 /// How the connection is doing.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Link {
     /// Not connected at the moment.
     Connecting {
@@ -30,7 +31,7 @@ pub enum Link {
         /// How long until then.
         retry_in: Duration,
         /// Why it is needed.
-        why: Arc<str>,
+        why: LostConnection,
     },
     /// Connected.
     Live,

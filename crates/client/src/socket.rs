@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::{self, Message as Frame};
 use crate::client::refusal;
 use crate::connection::{HANDSHAKE_TIME, PING_EVERY, SILENCE};
 use crate::entering::is_stale_token;
-use crate::error::HttpRefusal;
+use crate::error::{HttpRefusal, ReplyError};
 use crate::gateway::{Gateway, Wire};
 use crate::outbox::Outbox;
 use crate::{Client, RestError};
@@ -35,7 +35,7 @@ const LIMIT_HEADER: &str = "salon-message-limit";
 
 pub(crate) type Socket = WebSocketStream<Box<dyn Wire>>;
 
-/// A WebSocket to one of the gateway's addresses. Made by [`Client::text_socket`].
+/// A WebSocket to one of the gateway's addresses, or to a server elsewhere.
 ///
 /// Nothing moves unless [`next`](Self::next) is being waited for: it writes what was given to [`send`](Self::send), reads, and looks
 /// for signs of life.
@@ -72,35 +72,6 @@ impl fmt::Debug for TextSocket {
     }
 }
 
-impl Client {
-    /// Opens a WebSocket at an address of the gateway, such as `/mcp/room:lab` with the subprotocol `mcp`. The token goes into the
-    /// header; one that is refused is replaced once, where the provider has another.
-    ///
-    /// ```no_run
-    /// # async fn example(client: salon_client::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// use salon_client::SocketEvent;
-    ///
-    /// let mut socket = client.text_socket("/mcp/room:lab", "mcp").await?;
-    /// socket.send(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
-    /// loop {
-    ///     if let SocketEvent::Text(text) = socket.next().await? {
-    ///         println!("{text}");
-    ///         break;
-    ///     }
-    /// }
-    /// socket.close().await;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn text_socket(&self, path: &str, subprotocol: &str) -> Result<TextSocket, RestError> {
-        let (socket, headers) = match upgrade(self, path, Some(subprotocol), false).await {
-            Err(error) if is_stale_token(&error) => upgrade(self, path, Some(subprotocol), true).await?,
-            upgraded => upgraded?,
-        };
-        Ok(TextSocket::of(socket, &headers))
-    }
-}
-
 /// Why a WebSocket could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SocketError {
@@ -127,6 +98,16 @@ impl TextSocket {
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let out = Outbox { sink, waiting: VecDeque::new(), flushed: true };
         Self { out, stream, heard_at, ping, message_limit }
+    }
+
+    /// Opens a WebSocket at an address of a gateway, such as `/mcp/room:lab` with the subprotocol `mcp`. The token goes into the header;
+    /// one that is refused is replaced once, where the provider has another.
+    pub async fn to_gateway(client: &Client, path: &str, subprotocol: &str) -> Result<Self, RestError> {
+        let (socket, headers) = match upgrade(client, path, Some(subprotocol), false).await {
+            Err(error) if is_stale_token(&error) => upgrade(client, path, Some(subprotocol), true).await?,
+            upgraded => upgraded?,
+        };
+        Ok(Self::of(socket, &headers))
     }
 
     /// Opens a WebSocket anywhere, with headers of the caller's own: for servers that are no gateway.
@@ -241,7 +222,7 @@ pub(crate) async fn upgrade(
     let token = client.tokens().token(refresh).await?;
     let gateway = client.gateway();
     let address = format!("ws://{}{}{path}", gateway.authority, gateway.prefix);
-    let mut request = address.into_client_request().map_err(|error| client.unreadable(error))?;
+    let mut request = address.into_client_request().map_err(|error| client.unreadable(ReplyError::transport(error)))?;
     let bearer = HeaderValue::from_str(&format!("Bearer {}", token.expose())).map_err(|_| {
         RestError::Refused(HttpRefusal {
             status: 401,
@@ -251,7 +232,8 @@ pub(crate) async fn upgrade(
     })?;
     request.headers_mut().insert(header::AUTHORIZATION, bearer);
     if let Some(subprotocol) = subprotocol {
-        let subprotocol = HeaderValue::from_str(subprotocol).map_err(|error| client.unreadable(error))?;
+        let subprotocol = HeaderValue::from_str(subprotocol);
+        let subprotocol = subprotocol.map_err(|error| client.unreadable(ReplyError::transport(error)))?;
         request.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, subprotocol);
     }
     let opening = async {
@@ -302,7 +284,7 @@ fn refused(client: &Client, error: tungstenite::Error) -> RestError {
         tungstenite::Error::ConnectionClosed
         | tungstenite::Error::AlreadyClosed
         | tungstenite::Error::Protocol(ProtocolError::HandshakeIncomplete) => client.unreachable(cut_off()),
-        error => client.unreadable(error),
+        error => client.unreadable(ReplyError::transport(error)),
     }
 }
 

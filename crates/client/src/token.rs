@@ -4,10 +4,12 @@
 //! Deliberately absent: verifying. Only the gateway can say whether a token is good; a provider is told when one was not.
 
 mod claims;
+#[cfg(feature = "process")]
 mod command;
 mod file;
 mod refreshing;
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -17,6 +19,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 
+#[cfg(feature = "process")]
 pub use command::TokenCommand;
 pub use file::TokenFile;
 pub use refreshing::Refreshing;
@@ -26,7 +29,7 @@ const MAX_TOKEN: usize = 64 * 1024;
 
 /// Hands out tokens.
 ///
-/// Implemented by [`StaticToken`], [`TokenFile`], [`TokenCommand`] and [`Refreshing`]; an own implementation is needed only for what
+/// Implemented by [`StaticToken`], [`TokenFile`], [`Refreshing`] and, with the feature `process`, `TokenCommand`; an own implementation is needed only for what
 /// none of them covers.
 pub trait TokenProvider: Send + Sync + 'static {
     /// A token to use now. `refresh` says that the last one was refused, so giving the same again is pointless.
@@ -56,16 +59,16 @@ impl Token {
     }
 
     /// Reads what a file or a program gave: one line of text, the white space around it left out.
-    fn read(bytes: &[u8]) -> Result<Self, &'static str> {
+    fn read(bytes: &[u8]) -> Result<Self, InvalidToken> {
         if bytes.len() > MAX_TOKEN {
-            return Err("it is longer than 64 KiB");
+            return Err(InvalidToken::TooLong);
         }
-        let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8")?.trim();
+        let text = std::str::from_utf8(bytes).map_err(|_| InvalidToken::NotUtf8)?.trim();
         if text.is_empty() {
-            return Err("it is empty");
+            return Err(InvalidToken::Empty);
         }
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            return Err("it is more than one word");
+            return Err(InvalidToken::SeveralWords);
         }
         Ok(Self(text.into()))
     }
@@ -89,32 +92,51 @@ impl From<&str> for Token {
     }
 }
 
+/// Why something is no token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidToken {
+    /// There is nothing in it.
+    #[error("it is empty")]
+    Empty,
+    /// It is longer than any token.
+    #[error("it is longer than 64 KiB")]
+    TooLong,
+    /// It is no text.
+    #[error("it is not UTF-8")]
+    NotUtf8,
+    /// It has white space or control characters within.
+    #[error("it is more than one word")]
+    SeveralWords,
+}
+
 /// Why there is no token.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum TokenError {
     /// The file could not be read.
-    #[error("the token file {} cannot be read: {why}", path.display())]
+    #[error("the token file {} cannot be read: {source}", path.display())]
     File {
         /// Which file.
         path: PathBuf,
         /// What the system said.
-        why: Arc<io::Error>,
+        source: Arc<io::Error>,
     },
     /// The file has something else in it.
-    #[error("the token file {} has no token: {why}", path.display())]
+    #[error("the token file {} has no token: {source}", path.display())]
     NotInFile {
         /// Which file.
         path: PathBuf,
         /// What is wrong with its content.
-        why: &'static str,
+        source: InvalidToken,
     },
     /// The program could not be started, or talking to it failed.
-    #[error("the token command {program:?} cannot be run: {why}")]
+    #[error("the token command {program:?} cannot be run: {source}")]
     Command {
         /// Which program.
         program: String,
         /// What the system said.
-        why: Arc<io::Error>,
+        source: Arc<io::Error>,
     },
     /// The program did not end in time.
     #[error("the token command {program:?} gave no token within {} s", after.as_secs())]
@@ -135,22 +157,22 @@ pub enum TokenError {
         stderr: String,
     },
     /// The program wrote something else.
-    #[error("the token command {program:?} wrote no token: {why}")]
+    #[error("the token command {program:?} wrote no token: {source}")]
     NotFromCommand {
         /// Which program.
         program: String,
         /// What is wrong with what it wrote.
-        why: &'static str,
+        source: InvalidToken,
     },
     /// A provider of one's own says why.
     #[error("{0}")]
-    Provider(Arc<str>),
+    Provider(#[source] Arc<dyn Error + Send + Sync>),
 }
 
 impl TokenError {
     /// The error of a provider of one's own. The text is shown to people, so it must not have the token in it.
-    pub fn provider(why: impl fmt::Display) -> Self {
-        Self::Provider(why.to_string().into())
+    pub fn provider(why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Provider(Arc::from(why.into()))
     }
 }
 
@@ -192,9 +214,9 @@ mod tests {
     #[test]
     fn one_word_is_a_token() {
         assert_eq!(Token::read(b" a.b.c\r\n").map(|t| t.expose().to_owned()), Ok("a.b.c".into()));
-        assert_eq!(Token::read(b" \n"), Err("it is empty"));
-        assert_eq!(Token::read(b"a\nb"), Err("it is more than one word"));
-        assert_eq!(Token::read(b"\xff"), Err("it is not UTF-8"));
-        assert_eq!(Token::read(&vec![b'a'; MAX_TOKEN + 1]), Err("it is longer than 64 KiB"));
+        assert_eq!(Token::read(b" \n"), Err(InvalidToken::Empty));
+        assert_eq!(Token::read(b"a\nb"), Err(InvalidToken::SeveralWords));
+        assert_eq!(Token::read(b"\xff"), Err(InvalidToken::NotUtf8));
+        assert_eq!(Token::read(&vec![b'a'; MAX_TOKEN + 1]), Err(InvalidToken::TooLong));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`Toolbox`] answers the handshake, `ping`, `tools/list` and `tools/call`; whatever else a participant wants to answer is added
 //! by method. Deliberately absent: checking arguments against the schema. A tool reads its arguments into types of its own, and what
-//! does not fit is refused.
+//! does not fit is refused; with the feature `schemars` the schema is made from the type.
 
 mod call;
 
@@ -117,39 +117,44 @@ impl Toolbox {
         self
     }
 
-    /// Offers a tool whose arguments are read into a type before it runs. What does not fit is refused as invalid.
+    /// Offers a tool whose arguments are a type: the JSON Schema is made from it, and what does not fit is refused as invalid before the
+    /// tool runs. Needs the feature `schemars`.
     ///
     /// ```
-    /// # use salon_client::{Toolbox, ToolCall};
-    /// #[derive(serde::Deserialize)]
+    /// use salon_client::{Toolbox, ToolCall, ToolError};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
     /// struct Add {
+    ///     /// The first number
     ///     a: i64,
     ///     b: i64,
     /// }
     ///
-    /// let schema = serde_json::json!({"type": "object", "required": ["a", "b"]});
-    /// let tools = Toolbox::new("sums").typed_tool("add", "Adds", schema, |Add { a, b }, _: ToolCall| async move {
-    ///     let sum = a.checked_add(b).ok_or_else(|| salon_client::ToolError::failed("too large"))?;
+    /// async fn add(Add { a, b }: Add, _: ToolCall) -> Result<salon_client::mcp::ToolResult, ToolError> {
+    ///     let sum = a.checked_add(b).ok_or_else(|| ToolError::failed("too large"))?;
     ///     Ok(sum.to_string().into())
-    /// });
+    /// }
+    ///
+    /// let tools = Toolbox::new("sums").typed_tool("add", "Adds two numbers", add);
+    /// assert!(tools.tools()[0].input_schema.get().contains(r#""description":"The first number""#));
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the type is written as something else than a JSON object, such as a number: MCP has arguments by name only.
+    #[cfg(feature = "schemars")]
     #[must_use]
-    pub fn typed_tool<A, F, Fut>(
-        self,
-        name: impl Into<String>,
-        description: impl Into<String>,
-        schema: serde_json::Value,
-        run: F,
-    ) -> Self
+    pub fn typed_tool<A, F, Fut>(self, name: impl Into<String>, description: impl Into<String>, run: F) -> Self
     where
-        A: DeserializeOwned + Send + 'static,
+        A: DeserializeOwned + schemars::JsonSchema + Send + 'static,
         F: Fn(A, ToolCall) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<ToolResult, ToolError>> + Send + 'static,
     {
-        self.tool(name, description, schema, move |call| match call.arguments() {
+        self.add(Tool::typed::<A>(name, description), move |call| match call.arguments() {
             Ok(arguments) => run(arguments, call).boxed(),
             Err(error) => ready(Err(error)).boxed(),
-        })
+        });
+        self
     }
 
     /// Answers a method of one's own choice, such as `resources/list`. It takes precedence over what a toolbox answers by itself.

@@ -56,7 +56,7 @@ impl Outbox {
         {
             let room = self.room.clone();
             let mut publishing: Publishing = Box::pin(async move {
-                let outcome = room.publish(Outgoing { to, correlation, payload }).await;
+                let outcome = room.publish(Outgoing::new(payload).to(to).correlation(correlation)).await;
                 (what, outcome)
             });
             // Polled once, it has its place in the queue to the gateway, which has room for all that are in flight, before the next one is made.

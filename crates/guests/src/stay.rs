@@ -163,7 +163,7 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
                 Ok(envelope) => self.board.published(&what, envelope.id(), Instant::now()),
                 Err(PublishError::Refused(refusal)) => self.board.refused(&what, &refusal, Instant::now()),
                 // The stay in the room is over, which the events say as well.
-                Err(PublishError::Ended(_)) => {}
+                Err(_) => {}
             },
             report = self.reports.recv(), if has_room => {
                 let (lane, report) = report.expect("a sender is kept here");
@@ -173,7 +173,7 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
                 Some(Event::Envelope(envelope)) => self.board.heard(&envelope, Instant::now()),
                 Some(Event::Gap) => self.count_heads(),
                 // What waits to be published waits for that, and callers with it.
-                Some(Event::Outage(_) | Event::Recovered) => {}
+                Some(_) => {}
                 None => return Some(self.seat_lost().await),
             },
             () = sleep_until(due) => self.board.tick(Instant::now()),

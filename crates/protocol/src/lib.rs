@@ -33,3 +33,8 @@ pub use refusal::{Code, Refusal};
 pub use rpc::RpcError;
 pub use sameness::{Tally, canonical};
 pub use timestamp::Timestamp;
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeExamples;

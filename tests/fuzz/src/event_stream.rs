@@ -1,6 +1,6 @@
 //! The decoder of event streams, on any bytes a gateway or an MCP server could send, cut anywhere.
 
-use salon_client::sse::{Decoder, Event};
+use salon_client::internal::sse::{Decoder, Event};
 
 const LIMIT: usize = 512;
 

@@ -88,7 +88,7 @@ impl Caller {
         let params = json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": 1 } });
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
         let payload = to_raw_value(&message).map_err(|e| e.to_string())?;
-        let outgoing = Outgoing { to: vec![self.guest.clone()], correlation: None, payload };
+        let outgoing = Outgoing::new(payload).to([self.guest.clone()]);
         let asked = self.room.publish(outgoing).await.map_err(|e| e.to_string())?;
         let mut reports = Vec::new();
         while let Some(event) = self.events.next().await {

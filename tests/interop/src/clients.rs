@@ -266,7 +266,7 @@ async fn lists(parts: &[Value], guest: &Peer, at: At) -> Result<(), Failure> {
 
 /// The client was a participant like any other: it was there under its own name, and its calls are in the log.
 async fn seen(witness: &Room, client: Client) -> Result<(), Failure> {
-    let query = HistoryQuery { limit: Some(1000), ..HistoryQuery::default() };
+    let query = HistoryQuery::new().limit(1000);
     let envelopes = witness.history(&query).await.map_err(|e| e.to_string())?.envelopes;
     let presences = envelopes.iter().filter_map(|envelope| envelope.presence());
     let mine: Vec<_> = presences.filter(|presence| presence.participant.id.as_str() == ME).collect();

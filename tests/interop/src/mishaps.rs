@@ -88,7 +88,7 @@ pub(crate) async fn killed_gateway(installed: Installed) -> Result<(), Failure> 
     }
     let bob = within("the speaker to end", speaker).await?.map_err(|e| e.to_string())??;
 
-    let query = HistoryQuery { limit: Some(1000), ..HistoryQuery::default() };
+    let query = HistoryQuery::new().limit(1000);
     let history = ada.history(&query).await.map_err(|e| e.to_string())?;
     let kept: Vec<String> = history.envelopes.iter().rev().filter_map(chat).collect();
     if kept != expected {

@@ -95,7 +95,7 @@ impl Stage {
     }
 
     async fn publish(&self, to: Vec<ParticipantId>, payload: Box<RawValue>) -> EnvelopeId {
-        let publish = self.room.publish(Outgoing { to, correlation: None, payload });
+        let publish = self.room.publish(Outgoing::new(payload).to(to));
         within("a message to be stored", publish).await.unwrap().unwrap().id().clone()
     }
 

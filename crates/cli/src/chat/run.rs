@@ -217,8 +217,6 @@ impl Run {
     fn happened(&mut self, event: Event) {
         match event {
             Event::Gap => self.put(Input::Gap),
-            // The link tells.
-            Event::Outage(_) | Event::Recovered => {}
             Event::Envelope(envelope) => {
                 let presence = envelope.kind() == Kind::Presence;
                 self.put(Input::Envelope(envelope));
@@ -226,6 +224,8 @@ impl Run {
                     self.put(Input::Roster(self.room.roster()));
                 }
             }
+            // The link tells of an outage and of its end.
+            _ => {}
         }
     }
 
@@ -237,6 +237,7 @@ impl Run {
                 Connection::Lost { attempt, retry_in: Some(retry_in), why: why.to_string() }
             }
             Link::Ended(end) => Connection::Over(end.to_string()),
+            _ => return,
         };
         self.put(Input::Connection(connection));
         self.put(Input::Roster(self.room.roster()));
@@ -313,7 +314,8 @@ impl Run {
 }
 
 async fn load(room: &Room, before: Option<EnvelopeId>) -> Input {
-    let query = HistoryQuery { limit: Some(PAGE), before: before.as_ref().map(ToString::to_string), after: None };
+    let mut query = HistoryQuery::new().limit(PAGE);
+    query.before = before.as_ref().map(ToString::to_string);
     let page = room.history(&query).await.map_err(|error| error.to_string());
     let page = page
         .map(|page| Page { more: page.next.is_some(), envelopes: page.envelopes.into_iter().map(Arc::new).collect() });

@@ -168,7 +168,8 @@ async fn connect(args: ConnectArgs) -> Result<(), Trouble> {
     let client = args.access.reach().map_err(Trouble::usage)?.client;
     let who = args.access.identity(&client).await.map_err(Trouble::usage)?.participant;
     let token = client.token().await.map_err(Trouble::usage)?;
-    let entry = FramedEntry { topic: args.topic, capabilities: args.capability };
+    let mut entry = FramedEntry::new().capabilities(args.capability);
+    entry.topic = args.topic;
     let session = FramedSession::connect(address, &who, token.expose(), &entry).await;
     hand_over(format_args!("{}", session.map_err(|error| trouble(&error))?.id()))
 }
@@ -237,7 +238,7 @@ fn shown(message: &FramedMessage) -> String {
         #[serde(skip_serializing_if = "Option::is_none")]
         correlation_id: Option<&'a EnvelopeId>,
     }
-    let FramedMessage { id, sender, payload, timestamp, destination, kind, correlation_id } = message;
+    let FramedMessage { id, sender, payload, timestamp, destination, kind, correlation_id, .. } = message;
     let correlation_id = correlation_id.as_ref();
     let shown = Shown { id, sender, payload, timestamp: *timestamp, destination, kind, correlation_id };
     json::compact(&serde_json::to_string(&shown).expect("a message has only string keys"))
@@ -258,6 +259,6 @@ fn trouble(error: &FramedError) -> Trouble {
             told,
             "a session lasts for a minute after its last command, and as long as its token; `salon framed connect` begins another",
         ),
-        FramedError::Refused { .. } => Trouble::Coded(REFUSED, anyhow!("{told}")),
+        _ => Trouble::Coded(REFUSED, anyhow!("{told}")),
     }
 }

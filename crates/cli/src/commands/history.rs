@@ -96,7 +96,8 @@ pub(super) async fn gather(
     fits: impl Fn(&Envelope) -> bool,
 ) -> Result<Found, RestError> {
     let Wanted { most, before, after } = wanted;
-    let mut query = HistoryQuery { limit: Some(most.clamp(1, PAGE)), before, after };
+    let mut query = HistoryQuery::new().limit(most.clamp(1, PAGE));
+    (query.before, query.after) = (before, after);
     let (mut envelopes, mut looked_at, mut enabled) = (Vec::new(), 0, true);
     while envelopes.len() < most && looked_at < MOST_LOOKED_AT {
         let page = client.history(topic, &query).await?;

@@ -56,25 +56,26 @@ impl Asking<'_> {
             RestError::Token(error) => {
                 Trouble::usage(anyhow::anyhow!("there is no token: {}", safe::line(&error.to_string())))
             }
-            RestError::Unreachable { why, .. } => {
+            RestError::Unreachable { source, .. } => {
                 let hint = if place.is_loopback() {
                     "start one with `salon serve`, or name another with `--gateway` or `SALON_GATEWAY`"
                 } else {
                     "`salon doctor` looks for the cause"
                 };
-                let why = safe::line(&why.to_string());
+                let why = safe::line(&source.to_string());
                 Trouble::coded(UNREACHABLE, format_args!("the gateway at `{place}` cannot be reached: {why}"), hint)
             }
-            RestError::Unreadable { why, .. } => {
-                let why = safe::line(why);
+            RestError::Unreadable { source, .. } => {
+                let why = safe::line(&source.to_string());
                 let hint = "is it a Salon gateway? `salon doctor` tells more";
                 Trouble::coded(UNREACHABLE, format_args!("what answers at `{place}` is no gateway: {why}"), hint)
             }
             RestError::Refused(refusal) => self.refused(refusal),
+            error => Trouble::Coded(UNREACHABLE, anyhow::anyhow!("{}", safe::line(&error.to_string()))),
         }
     }
 
-    fn refused(&self, HttpRefusal { status, code, message }: &HttpRefusal) -> Trouble {
+    fn refused(&self, HttpRefusal { status, code, message, .. }: &HttpRefusal) -> Trouble {
         let message = safe::line(message);
         match (status, &**code, self.topic) {
             (401, ..) if let Some(data) = self.place.key() => {
@@ -101,9 +102,9 @@ impl Asking<'_> {
 pub(crate) fn other_scheme(place: &Place, error: &RestError) -> Option<String> {
     // The libraries have no better sign of it than what they say.
     let said = match error {
-        RestError::Unreachable { why, .. } => why.to_string(),
-        RestError::Unreadable { why, .. } => why.to_string(),
-        RestError::Token(_) | RestError::Refused(_) => return None,
+        RestError::Unreachable { source, .. } => source.to_string(),
+        RestError::Unreadable { source, .. } => source.to_string(),
+        _ => return None,
     };
     let other = match place.is_secure() {
         true if said.contains("InvalidContentType") => "http",

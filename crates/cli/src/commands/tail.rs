@@ -187,6 +187,8 @@ impl Follower<'_> {
                         read = screen.show(&envelope, Some(screen.began.elapsed()));
                     }
                 }
+                // What a later version of the library tells is no message.
+                Some(_) => {}
                 None => {
                     stream = self.come_back(&mut from, &mut returns, opened.elapsed()).await?;
                     opened = Instant::now();

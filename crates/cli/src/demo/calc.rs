@@ -50,11 +50,13 @@ pub(crate) fn tools() -> Toolbox {
     let sum = schema(json!({ "expression": { "type": "string" } }));
     let way = schema(json!({ "from": spot, "to": spot }));
     Toolbox::new("Calc")
-        .typed_tool("evaluate", "Computes + - * / and parentheses", sum, |Sum { expression }, _| async move {
+        .tool("evaluate", "Computes + - * / and parentheses", sum, |call| async move {
+            let Sum { expression } = call.arguments()?;
             let value = evaluate(&expression).map_err(ToolError::failed)?;
             done(value.to_string(), &json!({ "value": value }))
         })
-        .typed_tool("distance", "Steps between two spots of the grid", way, |Way { from, to }, _| async move {
+        .tool("distance", "Steps between two spots of the grid", way, |call| async move {
+            let Way { from, to } = call.arguments()?;
             let steps = from.steps_to(to);
             done(format!("{steps} steps"), &json!({ "steps": steps }))
         })

@@ -187,7 +187,9 @@ fn schema(properties: Value) -> Value {
 
 /// It worked: a sentence for people and an object for programs.
 fn done(text: String, data: &Value) -> Result<ToolResult, ToolError> {
-    Ok(ToolResult { structured: ToolResult::structured(data)?.structured, ..ToolResult::text_only(text) })
+    let mut result = ToolResult::structured(data)?;
+    result.content = ToolResult::text_only(text).content;
+    Ok(result)
 }
 
 /// Makes tokens for the demo's room.

@@ -111,9 +111,9 @@ impl Rover {
         let nothing = schema(json!({}));
         let [walking, standing, measured, charged] = std::array::from_fn(|_| self.clone());
         Toolbox::new("Rover")
-            .typed_tool("move", "Walks to a spot on the grid", spot, move |goal: Spot, call| {
+            .tool("move", "Walks to a spot on the grid", spot, move |call| {
                 let rover = walking.clone();
-                async move { rover.walk(goal, &call).await }
+                async move { rover.walk(call.arguments()?, &call).await }
             })
             .tool("position", "Where it is", nothing.clone(), move |_| {
                 let at = standing.body().at;

@@ -4,7 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_client::{Backoff, Client, Closed, RestError, SocketEvent, TextSocket};
+use salon_client::internal::{Closed, SocketEvent, TextSocket};
+use salon_client::{Backoff, Client, RestError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, sleep_until, timeout};
 
@@ -38,7 +39,7 @@ pub(super) struct Door {
 
 impl Door {
     pub(super) async fn open(&self) -> Result<TextSocket, RestError> {
-        self.client.text_socket(&self.path, super::SUBPROTOCOL).await
+        TextSocket::to_gateway(&self.client, &self.path, super::SUBPROTOCOL).await
     }
 
     async fn open_after(self, wait: Duration) -> Result<TextSocket, RestError> {

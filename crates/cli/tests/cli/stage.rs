@@ -171,7 +171,8 @@ fn tools(tell: mpsc::Sender<Working>) -> Toolbox {
     });
     let nothing = json!({ "type": "object", "properties": {} });
     Toolbox::new("Robot")
-        .typed_tool("move", "Goes somewhere", spot, |Spot { x, y }, call: ToolCall| async move {
+        .tool("move", "Goes somewhere", spot, |call: ToolCall| async move {
+            let Spot { x, y } = call.arguments()?;
             call.progress(1.0, Some(2.0), Some("half way")).await;
             Ok(format!("moved to ({x}, {y})").into())
         })

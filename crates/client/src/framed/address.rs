@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hyper::http::uri::Authority;
 
 use crate::gateway::{Dial, InvalidAddress, Tcp, Way, Wire};
+use crate::tls::Tls;
 
 /// Where a gateway listens for frames: `tcp://127.0.0.1:8788`, or `tls://chat.example:8788`.
 #[derive(Clone)]
@@ -40,17 +41,20 @@ impl FramedAddress {
             None => !is_local,
             Some(_) => return Err(invalid()),
         };
-        let tcp = Tcp { host, port, secure, roots: Vec::new(), protocols: &[] };
+        let tls =
+            if secure { Some(Tls::speaking(&[]).ok_or_else(|| InvalidAddress::NoTls(text.to_owned()))?) } else { None };
+        let tcp = Tcp { host, port, tls };
         let scheme = if secure { "tls" } else { "tcp" };
-        Ok(Self { text: format!("{scheme}://{authority}").into(), way: tcp.into() })
+        Ok(Self { text: format!("{scheme}://{authority}").into(), way: Way::Tcp(tcp) })
     }
 
     /// A gateway that is reached in a way of one's own.
     pub fn through(dial: impl Dial) -> Self {
-        Self { text: "tcp://localhost".into(), way: Way::through(dial) }
+        Self { text: "tcp://localhost".into(), way: Way::Own(Arc::new(dial)) }
     }
 
-    /// Trusts the certificates of a PEM file beside those the system trusts.
+    /// Trusts the certificates of a PEM file beside those the system trusts. Needs the feature `tls`.
+    #[cfg(feature = "tls")]
     pub fn trust_pem(mut self, pem: &[u8]) -> Result<Self, InvalidAddress> {
         self.way.trust_pem(pem)?;
         Ok(self)
@@ -81,9 +85,13 @@ mod tests {
         assert_eq!(read("127.0.0.1:8788"), "tcp://127.0.0.1:8788");
         assert_eq!(read("localhost:1"), "tcp://localhost:1");
         assert_eq!(read("[::1]:1"), "tcp://[::1]:1");
-        assert_eq!(read("chat.example:8788"), "tls://chat.example:8788");
         assert_eq!(read("tcp://chat.example:8788/"), "tcp://chat.example:8788");
-        assert_eq!(read("tls://127.0.0.1:8788"), "tls://127.0.0.1:8788");
+        if cfg!(feature = "tls") {
+            assert_eq!(read("chat.example:8788"), "tls://chat.example:8788");
+            assert_eq!(read("tls://127.0.0.1:8788"), "tls://127.0.0.1:8788");
+        } else {
+            assert!(read("chat.example:8788").starts_with("`chat.example:8788` needs TLS"));
+        }
         for wrong in ["", "localhost", "http://localhost:1", "tcp://:1", "a b:1", "tcp://x:99999"] {
             assert_eq!(
                 read(wrong),

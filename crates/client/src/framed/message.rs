@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 /// A message of the room, as the Multi-Component Protocol has it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct FramedMessage {
     /// Its id in the room.
     pub id: EnvelopeId,

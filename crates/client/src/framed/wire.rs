@@ -1,6 +1,7 @@
 //! Frames out and frames in: `[length][header][length][body]`, lengths in four bytes, big-endian.
 
 use std::io;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use salon_protocol::{ParticipantId, Timestamp};
@@ -111,7 +112,7 @@ impl Reply {
 
     /// What it says.
     pub(super) fn body<'a, T: Deserialize<'a>>(&'a self) -> Result<T, FramedError> {
-        serde_json::from_slice(&self.body).map_err(|error| FramedError::Unreadable(error.to_string()))
+        serde_json::from_slice(&self.body).map_err(|error| FramedError::Unreadable(Arc::new(error)))
     }
 }
 

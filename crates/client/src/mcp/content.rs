@@ -11,6 +11,7 @@ use super::fields::{required, value};
 
 /// One piece of content, for a model or a person to take in.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Content {
     /// Text.
     Text(Text),
@@ -128,6 +129,35 @@ value! {
         text: Option<String> = optional "text",
         /// Its bytes in base64, when it is not.
         blob: Option<String> = optional "blob",
+    }
+}
+
+impl Media {
+    /// Bytes in base64, and their media type.
+    pub fn new(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
+        Self { data: data.into(), mime_type: mime_type.into(), annotations: None, rest: Members::default() }
+    }
+}
+
+impl ResourceContents {
+    /// Text.
+    pub fn text(uri: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { text: Some(text.into()), ..Self::empty(uri.into()) }
+    }
+
+    /// Bytes in base64.
+    pub fn blob(uri: impl Into<String>, blob: impl Into<String>) -> Self {
+        Self { blob: Some(blob.into()), ..Self::empty(uri.into()) }
+    }
+
+    fn empty(uri: String) -> Self {
+        Self { uri, mime_type: None, text: None, blob: None, rest: Members::default() }
+    }
+}
+
+impl From<ResourceContents> for Embedded {
+    fn from(resource: ResourceContents) -> Self {
+        Self { resource, annotations: None, rest: Members::default() }
     }
 }
 

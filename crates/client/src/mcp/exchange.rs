@@ -10,6 +10,7 @@ use super::{Content, PromptMessage, Role};
 /// What is being completed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type")]
+#[non_exhaustive]
 pub enum Reference {
     /// An argument of a prompt.
     #[serde(rename = "ref/prompt")]
@@ -74,6 +75,7 @@ impl Elicitation {
 /// What a person did with a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ElicitationAction {
     /// Answered it.
     Accept,

@@ -104,6 +104,7 @@ macro_rules! value {
     ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $field:ident: $type:ty = $how:ident $key:literal,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone)]
+        #[non_exhaustive]
         pub struct $name {
             $($(#[$about])* pub $field: $type,)*
             /// Every other member, as it was written.

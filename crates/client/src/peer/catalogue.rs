@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 
 use super::{GREETING, read};
-use crate::{CallError, RequestOptions, Room, RpcError};
+use crate::{CallError, RequestOptions, ResultError, Room, RpcError};
 
 /// The longest list that is taken.
 const MAX_PAGES: usize = 100;
@@ -63,7 +63,7 @@ pub(super) async fn pages<T: DeserializeOwned>(
     room: &Room,
     peer: &ParticipantId,
     method: &str,
-    key: &str,
+    key: &'static str,
 ) -> Result<Arc<[T]>, CallError> {
     let mut items = Vec::new();
     let mut bytes = 0;
@@ -97,10 +97,10 @@ pub(super) async fn pages<T: DeserializeOwned>(
             break;
         }
     }
-    Err(CallError::Unreadable(format!("the answer to `{method}` does not end")))
+    Err(ResultError::Endless(method.into()).into())
 }
 
-fn raw_items(page: &Members, key: &str) -> Result<Vec<Box<RawValue>>, CallError> {
-    let items = page.get(key).ok_or_else(|| CallError::Unreadable(format!("`{key}` is missing")))?;
-    serde_json::from_str(items.get()).map_err(|error| CallError::Unreadable(format!("`{key}`: {error}")))
+fn raw_items(page: &Members, key: &'static str) -> Result<Vec<Box<RawValue>>, ResultError> {
+    let items = page.get(key).ok_or(ResultError::Missing(key))?;
+    Ok(serde_json::from_str(items.get())?)
 }

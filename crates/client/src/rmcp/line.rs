@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::method_of;
 use crate::mcp::empty_object;
 use crate::shared::lock;
-use crate::{Call, CallError, Outgoing, Progress, Request, RequestOptions, RoomRef, RpcError};
+use crate::{Call, CallError, Outgoing, Progress, PublishError, Request, RequestOptions, RoomRef, RpcError};
 
 /// How many messages wait for an rmcp service.
 const INBOX: usize = 256;
@@ -32,8 +32,18 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Why a message of an rmcp service did not get into the room.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{0}")]
-pub struct LineError(String);
+#[non_exhaustive]
+pub enum LineError {
+    /// It is not a JSON-RPC message.
+    #[error("{0}")]
+    Json(#[source] Arc<serde_json::Error>),
+    /// The participant is in the room no more.
+    #[error("the room was left")]
+    Left,
+    /// It was not published.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+}
 
 /// One conversation.
 pub(super) struct Line {
@@ -170,7 +180,7 @@ impl Line {
 
     /// Carries a message of the service into the room.
     pub(super) async fn send(self: Arc<Self>, message: serde_json::Result<String>) -> Result<(), LineError> {
-        let broken = |error: serde_json::Error| LineError(error.to_string());
+        let broken = |error: serde_json::Error| LineError::Json(Arc::new(error));
         let message = RawValue::from_string(message.map_err(broken)?).map_err(broken)?;
         match serde_json::from_str(message.get()).map_err(broken)? {
             Head { method: Some(method), id: Some(id), params, .. } => {
@@ -269,9 +279,9 @@ impl Line {
             let meant = state.asked.values().find(|asked| asked.token.as_ref().is_some_and(|t| t.get() == token.get()));
             meant.map(|asked| asked.envelope.clone())
         });
-        let Some(room) = self.room.upgrade() else { return Err(LineError("the room was left".into())) };
+        let Some(room) = self.room.upgrade() else { return Err(LineError::Left) };
         let outgoing = Outgoing { to: vec![self.peer.clone()], correlation, payload: message };
-        room.publish(outgoing).await.map(drop).map_err(|error| LineError(error.to_string()))
+        Ok(room.publish(outgoing).await.map(drop)?)
     }
 
     fn answer(&self, id: &RawValue, answer: Result<Box<RawValue>, RpcError>) {

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
 use super::refreshing::Kept;
-use super::{MAX_TOKEN, Token, TokenError, TokenProvider};
+use super::{InvalidToken, MAX_TOKEN, Token, TokenError, TokenProvider};
 
 /// How long a program may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -57,8 +57,8 @@ impl TokenCommand {
     }
 
     async fn ask(&self) -> Result<Token, TokenError> {
-        let failed = |why| TokenError::Command { program: self.name(), why: Arc::new(why) };
-        let wrong = |why| TokenError::NotFromCommand { program: self.name(), why };
+        let failed = |why| TokenError::Command { program: self.name(), source: Arc::new(why) };
+        let wrong = |why| TokenError::NotFromCommand { program: self.name(), source: why };
         let mut command = Command::new(&self.program);
         command.args(&self.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(failed)?;
@@ -69,7 +69,7 @@ impl TokenCommand {
         let read = async {
             // A program that writes too much must not be left waiting for somebody to read it: it is given up on at once.
             stdout.read_to_end(&mut token).await.map_err(failed)?;
-            if token.len() > MAX_TOKEN { Err(wrong("it is longer than 64 KiB")) } else { Ok(()) }
+            if token.len() > MAX_TOKEN { Err(wrong(InvalidToken::TooLong)) } else { Ok(()) }
         };
         let ((), stderr) = tokio::try_join!(read, async { last_words(stderr).await.map_err(failed) })?;
         let status = child.wait().await.map_err(failed)?;

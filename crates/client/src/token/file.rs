@@ -31,7 +31,7 @@ impl TokenFile {
     }
 
     async fn fetch(&self, refresh: bool) -> Result<Token, TokenError> {
-        let failed = |why| TokenError::File { path: self.path.clone(), why: Arc::new(why) };
+        let failed = |why| TokenError::File { path: self.path.clone(), source: Arc::new(why) };
         let file = tokio::fs::File::open(&self.path).await.map_err(failed)?;
         // Some file systems have no times; there the file is read each time.
         let modified = file.metadata().await.map_err(failed)?.modified().ok();
@@ -44,7 +44,7 @@ impl TokenFile {
         let mut bytes = Vec::new();
         // One more than a token may have, so that a longer one is seen to be longer.
         file.take(MAX_TOKEN as u64 + 1).read_to_end(&mut bytes).await.map_err(failed)?;
-        let token = Token::read(&bytes).map_err(|why| TokenError::NotInFile { path: self.path.clone(), why })?;
+        let token = Token::read(&bytes).map_err(|source| TokenError::NotInFile { path: self.path.clone(), source })?;
         *lock(&self.read) = modified.map(|at| (at, token.clone()));
         Ok(token)
     }

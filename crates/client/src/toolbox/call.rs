@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{json_of, read};
 use crate::mcp::{Elicitation, ElicitationAnswer, Sampling, SamplingAnswer, ToolResult, empty_object};
-use crate::{CallError, Request, RequestOptions, Room, RpcError};
+use crate::{CallError, Request, RequestOptions, ResultError, Room, RpcError};
 
 /// How long a person or a model may think.
 const THINKING: Duration = Duration::from_secs(10 * 60);
@@ -60,10 +60,10 @@ impl ToolCall {
     /// All arguments together.
     pub fn arguments<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
         if !self.arguments.get().starts_with('{') {
-            return Err(ToolError::invalid("the arguments must be an object"));
+            return Err(ToolError::invalid(format!("the arguments of `{}` must be an object", self.name)));
         }
         serde_json::from_str(self.arguments.get())
-            .map_err(|error| ToolError::invalid(format!("the arguments: {error}")))
+            .map_err(|error| ToolError::invalid(format!("the arguments of `{}` do not fit: {error}", self.name)))
     }
 
     /// All arguments, as they were written; an empty object when none were given.
@@ -114,7 +114,7 @@ impl ToolCall {
             ..RequestOptions::default()
         };
         let answer = self.room().request_with(self.caller(), method, params, options).await?.result().await?;
-        serde_json::from_str(answer.get()).map_err(|error| CallError::Unreadable(error.to_string()))
+        Ok(serde_json::from_str(answer.get()).map_err(ResultError::from)?)
     }
 }
 

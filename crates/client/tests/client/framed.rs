@@ -12,7 +12,7 @@ use crate::stage::{Scissors, client, entering, gateway, history, id, topic};
 const WAIT: Duration = Duration::from_secs(20);
 
 fn entry() -> FramedEntry {
-    FramedEntry { topic: Some(topic()), capabilities: vec!["lift".into()] }
+    FramedEntry::new().topic(topic()).capabilities(["lift"])
 }
 
 async fn connect(gateway: &salon_testkit::Gateway, address: FramedAddress) -> FramedSession {

@@ -151,7 +151,7 @@ async fn a_handshake_is_not_cancelled_when_its_first_asker_goes() {
         json!({"jsonrpc": "2.0", "id": number, "result": {"protocolVersion": "2025-06-18", "capabilities": {}}});
     let correlation = Some(asked.id().clone());
     let outgoing =
-        salon_client::Outgoing { to: vec![id("alice")], correlation, payload: to_raw_value(&answer).unwrap() };
+        salon_client::Outgoing::new(to_raw_value(&answer).unwrap()).to([id("alice")]).correlation(correlation);
     bob.publish(outgoing).await.unwrap();
     within("the handshake", asking).await.unwrap().unwrap().unwrap();
     assert_eq!(count(&alice, "alice", "initialize").await, 1);
@@ -326,7 +326,7 @@ async fn what_cannot_be_done_is_said_so() {
     let failed = peer.call_tool("say", &json!({"text": 7})).await.unwrap_err();
     assert!(code(failed).1.starts_with("the argument `text`: invalid type"));
     let failed = peer.call_tool("say", &json!(["text"])).await.unwrap_err();
-    assert_eq!(code(failed), (-32602, "the arguments must be an object".into()));
+    assert_eq!(code(failed), (-32602, "the arguments of `say` must be an object".into()));
     assert_eq!(code(peer.call_tool("refuse", &()).await.unwrap_err()), (-7, "not today".into()));
     assert_eq!(code(peer.request("no/such", &json!({})).await.unwrap_err()).0, -32601);
     assert_eq!(code(peer.request("initialize", &json!({})).await.unwrap_err()).0, -32602);
@@ -505,5 +505,45 @@ async fn a_tool_that_panics_or_waits_harms_only_itself() {
     drop(bob);
     let gone = within("the leave", waiting.result()).await.unwrap();
     assert!(matches!(gone, Err(CallError::Gone(_))), "{gone:?}");
+    gateway.stop().await.unwrap();
+}
+
+/// The arguments of a tool, from which its schema is made.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Book {
+    /// Where to go
+    place: String,
+    #[serde(default)]
+    seats: u8,
+}
+
+#[tokio::test]
+async fn a_typed_tool_has_a_schema_and_refuses_what_does_not_fit() {
+    let gateway = gateway().await;
+    let tools =
+        Toolbox::new("travel").typed_tool("book", "Books seats", |Book { place, seats }, call: ToolCall| async move {
+            Ok(format!("{seats} to {place} for {}", call.caller()).into())
+        });
+    let bob = entering(&gateway, "bob").offer(tools).join().await.unwrap();
+    let alice = entering(&gateway, "alice").join().await.unwrap();
+    let peer = alice.peer(&id("bob"));
+    let tool = peer.tool("book").await.unwrap().unwrap();
+    let schema: serde_json::Value = serde_json::from_str(tool.input_schema.get()).unwrap();
+    assert_eq!((&schema["type"], &schema["required"]), (&json!("object"), &json!(["place"])));
+    assert_eq!(schema["properties"]["place"], json!({"type": "string", "description": "Where to go"}));
+    let booked = peer.call_tool("book", &json!({"place": "Rome", "seats": 2})).await.unwrap();
+    assert_eq!(booked.text(), "2 to Rome for alice");
+    for (arguments, why) in [
+        (json!({"seats": 2}), "missing field `place`"),
+        (json!({"place": "Rome", "seats": 300}), "invalid value: integer `300`, expected u8"),
+        (json!(["Rome"]), "must be an object"),
+    ] {
+        let refused = peer.call_tool("book", &arguments).await;
+        let Err(CallError::Answered(RpcError { code: RpcError::INVALID_PARAMS, message, .. })) = refused else {
+            panic!("{refused:?}")
+        };
+        assert!(message.starts_with("the arguments of `book` ") && message.contains(why), "{message}");
+    }
+    drop(bob);
     gateway.stop().await.unwrap();
 }

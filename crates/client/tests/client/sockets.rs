@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use salon_client::{Client, Closed, Gateway, Refreshing, RestError, SocketEvent, StaticToken, TextSocket};
+use salon_client::internal::{Closed, SocketEvent, TextSocket};
+use salon_client::{Client, Gateway, Refreshing, RestError, StaticToken};
 use salon_testkit::{Token, within};
 
 use crate::stage::{Scissors, client, gateway};
@@ -34,7 +35,7 @@ async fn text_with(socket: &mut TextSocket, part: &str) -> Result<String, Closed
 #[tokio::test(flavor = "multi_thread")]
 async fn texts_go_both_ways_and_many_at_once() {
     let gateway = gateway().await;
-    let mut socket = client(&gateway, "alice").text_socket(PATH, SUBPROTOCOL).await.unwrap();
+    let mut socket = TextSocket::to_gateway(&client(&gateway, "alice"), PATH, SUBPROTOCOL).await.unwrap();
     assert!(text_with(&mut socket, r#""event":"welcome""#).await.is_ok());
     assert!(socket.is_idle());
     // More than the socket takes at once.
@@ -55,7 +56,7 @@ async fn texts_go_both_ways_and_many_at_once() {
 async fn what_is_refused_is_told() {
     let gateway = gateway().await;
     let refusal = |client: Client, path: &'static str, subprotocol: &'static str| async move {
-        match client.text_socket(path, subprotocol).await {
+        match TextSocket::to_gateway(&client, path, subprotocol).await {
             Err(RestError::Refused(refusal)) => format!("{} {}", refusal.status, refusal.code),
             other => format!("{other:?}"),
         }
@@ -83,7 +84,7 @@ async fn a_refused_token_is_replaced_once() {
         }
     });
     let address = Gateway::new(&format!("http://{}", gateway.address())).unwrap();
-    let mut socket = Client::new(address, tokens).text_socket(PATH, SUBPROTOCOL).await.unwrap();
+    let mut socket = TextSocket::to_gateway(&Client::new(address, tokens), PATH, SUBPROTOCOL).await.unwrap();
     assert!(text_with(&mut socket, "welcome").await.is_ok());
     assert_eq!(asked.load(Ordering::SeqCst), 2);
     drop(socket);
@@ -96,13 +97,13 @@ async fn an_end_says_why() {
     let scissors = Scissors::new(&gateway);
     let token = gateway.token(&Token::new("alice")).unwrap();
     let through = Client::new(Gateway::through(scissors.clone()), StaticToken::new(token));
-    let mut cut = through.text_socket(PATH, SUBPROTOCOL).await.unwrap();
+    let mut cut = TextSocket::to_gateway(&through, PATH, SUBPROTOCOL).await.unwrap();
     assert!(text_with(&mut cut, "welcome").await.is_ok());
     scissors.cut();
     let closed = text_with(&mut cut, "nothing").await.unwrap_err();
     assert_eq!(closed.code, None);
 
-    let mut told = client(&gateway, "bob").text_socket(PATH, SUBPROTOCOL).await.unwrap();
+    let mut told = TextSocket::to_gateway(&client(&gateway, "bob"), PATH, SUBPROTOCOL).await.unwrap();
     assert!(text_with(&mut told, "welcome").await.is_ok());
     // Read meanwhile, and hang up: a gateway that stops waits for that.
     let told = async move { text_with(&mut told, "nothing").await.unwrap_err() };

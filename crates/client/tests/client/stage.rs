@@ -49,7 +49,7 @@ pub(crate) async fn heard(events: &mut Events) -> Result<String, Failure> {
                     }
                 }
                 Some(Event::Gap) => return "(gap)".into(),
-                Some(Event::Outage(_) | Event::Recovered) => {}
+                Some(_) => {}
                 None => return "(over)".into(),
             }
         }
@@ -60,7 +60,7 @@ pub(crate) async fn heard(events: &mut Events) -> Result<String, Failure> {
 /// Every envelope of the topic, oldest first.
 pub(crate) async fn history(client: &Client) -> Vec<Envelope> {
     let mut all = Vec::new();
-    let mut query = salon_client::HistoryQuery { limit: Some(1000), ..Default::default() };
+    let mut query = salon_client::HistoryQuery::new().limit(1000);
     loop {
         let page = client.history(&topic(), &query).await.unwrap();
         all.extend(page.envelopes);

@@ -262,11 +262,35 @@ async fn rest_answers_without_a_seat() {
     assert_eq!(here.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["bob"]);
     let payload = serde_json::value::to_raw_value(&serde_json::json!({
         "jsonrpc": "2.0", "method": "notifications/chat/message", "params": { "text": "by post" } }));
-    let outgoing = salon_client::Outgoing { to: Vec::new(), correlation: None, payload: payload.unwrap() };
+    let outgoing = salon_client::Outgoing::new(payload.unwrap());
     let mut events = bob.events();
-    let (_, text) = salon_client::compose(&crate::stage::id("alice"), &outgoing);
+    let (_, text) = salon_client::internal::compose(&crate::stage::id("alice"), &outgoing);
     alice.publish(&topic(), text).await.unwrap();
     assert_eq!(heard(&mut events).await.unwrap(), "by post");
     assert_eq!(alice.health().await.unwrap().protocol, "mcp-x/v0");
+    gateway.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn events_are_a_stream() {
+    use futures_util::StreamExt;
+
+    let gateway = gateway().await;
+    let (alice, events) = entering(&gateway, "alice").join_listening().await.unwrap();
+    let lines = events.filter_map(|event| {
+        let Event::Envelope(envelope) = event else { panic!("nothing is missed: {event:?}") };
+        std::future::ready(envelope.chat().map(|chat| chat.text))
+    });
+    for text in ["one", "two", "three"] {
+        alice.say(text).await.unwrap();
+    }
+    // Taken as far as they are there, then waited for, then over.
+    let mut lines = Box::pin(lines);
+    let first: Vec<_> = within("two lines", lines.by_ref().take(2).collect()).await.unwrap();
+    assert_eq!(first, ["one", "two"]);
+    let rest = tokio::spawn(lines.collect::<Vec<_>>());
+    alice.say("four").await.unwrap();
+    alice.leave().await;
+    assert_eq!(within("the end", rest).await.unwrap().unwrap(), ["three", "four"]);
     gateway.stop().await.unwrap();
 }

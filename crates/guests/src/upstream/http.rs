@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode, Url, redirect};
-use salon_client::sse::{Decoder, Event};
+use salon_client::internal::sse::{Decoder, Event};
 use salon_dialects::mcp::Head;
 
 use super::frame::ErrorObject;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use salon_client::{SocketError, SocketEvent, TextSocket};
+use salon_client::internal::{SocketError, SocketEvent, TextSocket};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;

@@ -156,7 +156,7 @@ impl Caller {
     pub(crate) async fn answer(&self, correlation: Option<EnvelopeId>, payload: &str) -> EnvelopeId {
         let to = vec![ParticipantId::new("guest").unwrap()];
         let payload = RawValue::from_string(payload.into()).unwrap();
-        let publish = self.room.publish(Outgoing { to, correlation, payload });
+        let publish = self.room.publish(Outgoing::new(payload).to(to).correlation(correlation));
         within("a message to be stored", publish).await.unwrap().unwrap().id().clone()
     }
 

@@ -52,6 +52,7 @@ fn part(content: &Content) -> String {
         },
         Content::ResourceLink(link) => format!("[resource {}]", link.uri),
         Content::Other(raw) => json::compact(raw.get()),
+        known_later => json::compact(&serde_json::to_string(known_later).expect("content has only string keys")),
     }
 }
 

@@ -138,7 +138,7 @@ async fn call(
         let schema = schema.await.unwrap_or_else(|_| Err(failed(CallError::TimedOut)))?;
         let arguments = arguments(args, given, &schema).map_err(Trouble::usage)?;
         let params = Params { name: &args.tool, arguments: &arguments };
-        let options = RequestOptions { timeout: args.timeout.0, ..RequestOptions::default() };
+        let options = RequestOptions::new().timeout(args.timeout.0);
         peer.start("tools/call", &params, options).await.map_err(failed)
     };
     let mut call = tokio::select! { biased;
@@ -262,6 +262,7 @@ pub(super) fn failed(error: &CallError, participant: &ParticipantId, asking: &As
         CallError::Ended(End::Refused(error)) => asking.trouble(error),
         CallError::Ended(End::Replaced) => coded(REFUSED),
         CallError::Ended(_) => coded(UNREACHABLE),
+        _ => coded(PROTOCOL),
     }
 }
 

@@ -154,9 +154,9 @@ async fn healthy(client: &Client, place: &Place, report: &mut Report) -> bool {
             report.add(Finding::problem("tls", message, hint));
             return false;
         }
-        Err(RestError::Unreachable { why, .. }) if place.is_secure() => {
+        Err(RestError::Unreachable { source, .. }) if place.is_secure() => {
             let hint = "if its certificate is signed by an authority of your own, give that with `--ca`";
-            report.add(Finding::problem("tls", format!("no secure connection: {why}"), hint));
+            report.add(Finding::problem("tls", format!("no secure connection: {source}"), hint));
             return false;
         }
         Err(error) => {
@@ -176,7 +176,7 @@ async fn healthy(client: &Client, place: &Place, report: &mut Report) -> bool {
         let hint = "use https where the gateway has it; `salon serve --tls-cert` and `--tls-key` give it to one";
         report.add(Finding::warning("tls", "none: tokens and messages can be read on the way", hint));
     }
-    let Health { status, timestamp, uptime, protocol } = health;
+    let Health { status, timestamp, uptime, protocol, .. } = health;
     if protocol != PROTOCOL {
         let hint = "this `salon` and the gateway are of different times: bring the older one up to date";
         report.add(Finding::problem("protocol", format!("it speaks {protocol}, not {PROTOCOL}"), hint));
