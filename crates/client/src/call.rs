@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use salon_protocol::{Envelope, EnvelopeId, ParticipantId, RpcId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use crate::peer::Rounds;
 use crate::{CallError, ResultError, Room, RpcError};
 
 /// How long a call waits without hearing anything, unless told otherwise.
@@ -36,6 +38,10 @@ pub struct Progress {
 /// A request on its way. Dropping it before its answer cancels it.
 ///
 /// The time it may take is renewed by every report of progress; a callee that asks something back has ten minutes for it.
+///
+/// A participant of MCP 2026-07-28 asks back by answering `input_required`. The service that this participant offers answers its
+/// questions, and the request is sent again with the answers: [`id`](Self::id) and [`rpc_id`](Self::rpc_id) are then those of the newest
+/// request.
 pub struct Call {
     room: Room,
     id: EnvelopeId,
@@ -48,6 +54,10 @@ pub struct Call {
     /// The answer, when it came while progress was looked at.
     early: Option<Result<Box<RawValue>, CallError>>,
     over: bool,
+    /// How to go on when the answer asks for input; only requests of MCP 2026-07-28 have this.
+    rounds: Option<Box<Rounds>>,
+    /// The answers to the callee's questions, then the request that carries them.
+    next_round: Option<BoxFuture<'static, Result<Call, CallError>>>,
 }
 
 /// A sign that the callee is at work.
@@ -123,9 +133,27 @@ impl Call {
         let (telling, signs) = mpsc::channel(PROGRESS);
         let waiting = Waiting { callee: callee.clone(), number, answer, signs: telling };
         let deadline = deadline_in(timeout);
-        let call =
-            Self { room, id, number, callee, timeout, deadline, signs, answer: answered, early: None, over: false };
+        let call = Self {
+            room,
+            id,
+            number,
+            callee,
+            timeout,
+            deadline,
+            signs,
+            answer: answered,
+            early: None,
+            over: false,
+            rounds: None,
+            next_round: None,
+        };
         (call, waiting)
+    }
+
+    /// A call whose answer may ask for input first.
+    pub(crate) fn with_rounds(mut self, rounds: Rounds) -> Self {
+        self.rounds = Some(Box::new(rounds));
+        self
     }
 
     /// The envelope that carries the request.
@@ -146,6 +174,19 @@ impl Call {
     /// The next report of progress; `None` when there is an answer, or none in time. Either is then [`result`](Self::result).
     pub async fn progress(&mut self) -> Option<Progress> {
         while self.early.is_none() {
+            if let Some(next_round) = &mut self.next_round {
+                let next = tokio::select! { biased;
+                    next = next_round => next,
+                    () = tokio::time::sleep_until(self.deadline) => Err(CallError::TimedOut),
+                };
+                self.next_round = None;
+                match next {
+                    // What is replaced has been answered, so dropping it sends nothing.
+                    Ok(next) => *self = next,
+                    Err(error) => self.early = Some(Err(error)),
+                }
+                continue;
+            }
             tokio::select! { biased;
                 Some(sign) = self.signs.recv() => match sign {
                     Sign::Progress(progress) => {
@@ -154,11 +195,22 @@ impl Call {
                     }
                     Sign::AskedBack => self.deadline = deadline_in(self.timeout.max(ASKED_BACK)),
                 },
-                answer = &mut self.answer => self.early = Some(answer.unwrap_or(Err(CallError::Cancelled))),
+                answer = &mut self.answer => self.answered(answer.unwrap_or(Err(CallError::Cancelled))),
                 () = tokio::time::sleep_until(self.deadline) => self.early = Some(Err(CallError::TimedOut)),
             }
         }
         None
+    }
+
+    fn answered(&mut self, answer: Result<Box<RawValue>, CallError>) {
+        let question = self.rounds.take().zip(answer.as_ref().ok());
+        match question.and_then(|(rounds, answer)| rounds.next(&self.room, &self.callee, &self.id, answer)) {
+            Some(next_round) => {
+                self.deadline = deadline_in(self.timeout.max(ASKED_BACK));
+                self.next_round = Some(next_round);
+            }
+            None => self.early = Some(answer),
+        }
     }
 
     /// Waits for the answer.

@@ -243,6 +243,15 @@ pub enum CallError {
     /// The arguments cannot be written as JSON, so nothing was sent.
     #[error("the arguments cannot be written as JSON: {0}")]
     InvalidArguments(#[source] Arc<serde_json::Error>),
+    /// The participant asked something before it would answer, and this participant did not answer that.
+    #[error("the participant asked for `{method}`, which was not answered: {error}")]
+    NoInput {
+        /// What was asked.
+        method: String,
+        /// What this participant's service said to it.
+        #[source]
+        error: RpcError,
+    },
     /// The answer does not have the shape MCP gives it.
     #[error("the answer cannot be read: {0}")]
     Unreadable(#[from] ResultError),
@@ -264,6 +273,7 @@ impl CallError {
             Self::TimedOut => ErrorKind::TimedOut,
             Self::Cancelled => ErrorKind::Cancelled,
             Self::InvalidArguments(_) => ErrorKind::Invalid,
+            Self::NoInput { .. } => ErrorKind::Refused,
             Self::Unreadable(_) => ErrorKind::Malformed,
             Self::Missed => ErrorKind::Unreachable,
             Self::Ended(_) => ErrorKind::Ended,
@@ -312,6 +322,12 @@ pub enum ResultError {
     /// A list has more pages, items or bytes than are read, or its cursor leads to itself.
     #[error("the answer to `{0}` does not end")]
     Endless(String),
+    /// It asks for input again and again, or for very much at once.
+    #[error("the answer to `{0}` asks for too much input")]
+    TooMuchInput(String),
+    /// A subscription was answered before it was acknowledged.
+    #[error("it ended the subscription at once")]
+    NotSubscribed,
 }
 
 impl From<serde_json::Error> for ResultError {

@@ -106,6 +106,7 @@
 //! - **A call never hangs.** It ends with its answer, when the other participant leaves, or when nothing was heard in time; progress renews
 //!   the time. Dropping a call cancels it.
 //! - **One handshake** is made with each participant, at the first request, however many tasks ask. Lists are kept until they change.
+//!   Participants that speak only MCP 2026-07-28, which has no handshake, are called in that revision.
 //! - **Nothing grows without bound:** queues, lists, tasks. A listener that falls behind reads the history.
 //! - **JSON passes as it was written.** Payloads are raw: large numbers, the order of keys and unknown members survive.
 //!

@@ -2,10 +2,12 @@
 //!
 //! A [`Peer`] is a name and a room: making one costs nothing and sends nothing. The handshake happens at the first question, once, however
 //! many tasks ask at the same time. What was learnt is kept until the participant says that it changed, leaves, or begins anew.
+//! [`modern`] speaks to participants that have no handshake.
 
 mod calling;
 mod catalogue;
 mod directory;
+mod modern;
 mod subscription;
 
 use std::fmt;
@@ -16,17 +18,20 @@ use salon_protocol::{EnvelopeId, ParticipantId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::mcp::{
     Completion, Initialized, LogLevel, Prompt, PromptResult, Reference, Resource, ResourceContents, ResourceTemplate,
     Tool,
 };
+use crate::shared::lock;
 use crate::{Call, CallError, RequestOptions, ResultError, Room};
 
 pub use calling::{CallTool, RunningTool};
-use directory::Acquaintance;
+use catalogue::FetchedList;
 pub(crate) use directory::Directory;
+use directory::{Acquaintance, Handshake};
+pub(crate) use modern::Rounds;
 pub use subscription::Subscription;
 
 /// How long a participant may take to say what it is and what it has. Programs answer that, not people.
@@ -50,6 +55,9 @@ const GREETING: Duration = Duration::from_secs(15);
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A participant that speaks only MCP 2026-07-28, which has no handshake, is asked as that revision has it; nothing else differs for the
+/// caller.
 ///
 /// It holds its [`Room`], and so keeps this participant there.
 #[derive(Clone)]
@@ -78,12 +86,13 @@ impl Peer {
         &self.room
     }
 
-    /// What it said in the handshake, which is made when it has not been.
+    /// What it said in the handshake, which is made when it has not been. Of a participant of MCP 2026-07-28 this is its answer to
+    /// `server/discover`.
     pub async fn server(&self) -> Result<Arc<Initialized>, CallError> {
-        self.meet().await.map(|(_, server)| server)
+        self.meet().await.map(|(_, handshake)| handshake.server)
     }
 
-    /// Every tool it offers. Kept until it says that they changed.
+    /// Every tool it offers. Kept until it says that they changed; one of MCP 2026-07-28 says with each list how long it may be kept.
     pub async fn tools(&self) -> Result<Arc<[Tool]>, CallError> {
         // Asked even of those who named no such capability: tools are what rooms are for, and not everybody is so exact.
         let (known, _) = self.meet().await?;
@@ -104,8 +113,8 @@ impl Peer {
 
     /// Every resource it offers. Kept until it says that they changed.
     pub async fn resources(&self) -> Result<Arc<[Resource]>, CallError> {
-        let (known, server) = self.meet().await?;
-        if !server.offers("resources") {
+        let (known, handshake) = self.meet().await?;
+        if !handshake.server.offers("resources") {
             return Ok(Arc::default());
         }
         known.resources.get(|| self.pages("resources/list", "resources")).await
@@ -113,8 +122,8 @@ impl Peer {
 
     /// Every resource template it offers. Kept until it says that its resources changed.
     pub async fn resource_templates(&self) -> Result<Arc<[ResourceTemplate]>, CallError> {
-        let (known, server) = self.meet().await?;
-        if !server.offers("resources") {
+        let (known, handshake) = self.meet().await?;
+        if !handshake.server.offers("resources") {
             return Ok(Arc::default());
         }
         known.templates.get(|| self.pages("resources/templates/list", "resourceTemplates")).await
@@ -134,15 +143,19 @@ impl Peer {
         Subscription::begin(self, uri).await
     }
 
-    /// No longer wants to be told when a resource changes, wherever in this program that was wanted.
+    /// No longer wants to be told when a resource changes, wherever in this program that was wanted. A participant of MCP 2026-07-28 is
+    /// told by dropping the [`Subscription`] instead, so nothing is sent to it here.
     pub async fn unsubscribe(&self, uri: &str) -> Result<(), CallError> {
+        if self.meet().await?.1.is_modern {
+            return Ok(());
+        }
         self.request("resources/unsubscribe", &json!({ "uri": uri })).await.map(drop)
     }
 
     /// Every prompt it offers. Kept until it says that they changed.
     pub async fn prompts(&self) -> Result<Arc<[Prompt]>, CallError> {
-        let (known, server) = self.meet().await?;
-        if !server.offers("prompts") {
+        let (known, handshake) = self.meet().await?;
+        if !handshake.server.offers("prompts") {
             return Ok(Arc::default());
         }
         known.prompts.get(|| self.pages("prompts/list", "prompts")).await
@@ -167,13 +180,22 @@ impl Peer {
         self.ask::<Completed>("completion/complete", &params).await.map(|completed| completed.completion)
     }
 
-    /// Asks to be sent log messages that matter at least this much; they come as `notifications/message`.
+    /// Asks to be sent log messages that matter at least this much; they come as `notifications/message`. A participant of MCP 2026-07-28
+    /// is asked with every later request.
     pub async fn set_log_level(&self, level: LogLevel) -> Result<(), CallError> {
+        let (known, handshake) = self.meet().await?;
+        if handshake.is_modern {
+            *lock(&known.log_level) = Some(level);
+            return Ok(());
+        }
         self.request("logging/setLevel", &json!({ "level": level })).await.map(drop)
     }
 
-    /// Asks for a sign of life. Makes no handshake.
+    /// Asks for a sign of life. Makes no handshake. MCP 2026-07-28 has no `ping`, so there it is `server/discover`.
     pub async fn ping(&self) -> Result<(), CallError> {
+        if modern::is_only_modern(&self.room, &self.id) {
+            return modern::discover(&self.room, &self.id).await.map(drop);
+        }
         let options = RequestOptions { timeout: GREETING, progress: false, ..RequestOptions::default() };
         self.room.request_with(&self.id, "ping", &json!({}), options).await?.result().await.map(drop)
     }
@@ -190,8 +212,13 @@ impl Peer {
         params: &(impl Serialize + ?Sized),
         options: RequestOptions,
     ) -> Result<Call, CallError> {
-        self.server().await?;
-        self.room.request_with(&self.id, method, params, options).await
+        let (known, handshake) = self.meet().await?;
+        if !handshake.is_modern {
+            return self.room.request_with(&self.id, method, params, options).await;
+        }
+        let params = to_raw_value(params).map_err(CallError::invalid_arguments)?;
+        let log_level = *lock(&known.log_level);
+        modern::start(self, method, &params, log_level, options).await
     }
 
     /// Tells it something, after the handshake.
@@ -205,15 +232,20 @@ impl Peer {
         read(&self.request(method, params).await?)
     }
 
-    async fn pages<T: DeserializeOwned>(&self, method: &'static str, key: &'static str) -> Result<Arc<[T]>, CallError> {
-        catalogue::pages(&self.room, &self.id, method, key).await
+    async fn pages<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        key: &'static str,
+    ) -> Result<FetchedList<T>, CallError> {
+        let (_, handshake) = self.meet().await?;
+        catalogue::pages(self, handshake.is_modern, method, key).await
     }
 
-    /// Shakes hands unless that was done, and hands out what is known since.
-    async fn meet(&self) -> Result<(Arc<Acquaintance>, Arc<Initialized>), CallError> {
+    /// Performs the MCP handshake unless that was done, and hands out what is known since.
+    async fn meet(&self) -> Result<(Arc<Acquaintance>, Handshake), CallError> {
         let known = self.room.shared().directory.of(self.room.id(), &self.id);
-        let server = known.server(&self.room, &self.id).await?;
-        Ok((known, server))
+        let handshake = known.handshake(&self.room, &self.id).await?;
+        Ok((known, handshake))
     }
 }
 
@@ -233,7 +265,7 @@ struct Named<'a> {
 
 /// Arguments as JSON; nothing stands for none.
 fn arguments_of(arguments: &(impl Serialize + ?Sized)) -> Result<Option<Box<RawValue>>, CallError> {
-    let raw = serde_json::value::to_raw_value(arguments).map_err(CallError::invalid_arguments)?;
+    let raw = to_raw_value(arguments).map_err(CallError::invalid_arguments)?;
     Ok((raw.get() != "null").then_some(raw))
 }
 

@@ -171,8 +171,7 @@ impl Room {
     pub(crate) fn begin(mut entering: Entering, opened: Opened) -> (Self, Events) {
         let service = entering.take_service(&opened.id);
         let directed = entering.wish.directed;
-        let directory =
-            Directory::new(service.as_ref().map(|service| service.declares()), entering.discovery, entering.greetings);
+        let directory = Directory::new(service.as_ref(), entering.discovery, entering.greetings);
         let shared = Arc::new(Shared::new(entering.client, entering.topic, directed, directory, &opened));
         let (orders, taken) = mpsc::channel(ORDERS);
         // Not from 1: connections that share a seat must not use each other's ids.

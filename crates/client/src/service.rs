@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use salon_protocol::{Code, Envelope, Kind, Message, ParticipantId, Presence, PresenceEvent, RpcId, rpc};
+use salon_protocol::{Code, Envelope, EnvelopeId, Kind, Message, ParticipantId, Presence, PresenceEvent, RpcId, rpc};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -57,6 +57,24 @@ pub struct Request {
 }
 
 impl Request {
+    /// A question that came inside an answer (MCP 2026-07-28, `input_required`), as the request it would have been. `None` when its
+    /// parameters make no valid envelope.
+    pub(crate) fn from_answer(
+        room: &Room,
+        from: &ParticipantId,
+        call: &EnvelopeId,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Option<Self> {
+        let id = RpcId::String(call.as_str().into());
+        let payload = rpc::request(id.to_raw(), method, params);
+        let (to, correlation) = (vec![room.id().clone()], Some(call.clone()));
+        let (_, text) = crate::compose(from, &Outgoing { to, correlation, payload });
+        let envelope = Arc::new(Envelope::restore(text).ok()?);
+        let cancelled = room.shared().leave.child_token();
+        Some(Self { room: room.lend(), envelope, id, method: method.into(), cancelled })
+    }
+
     /// Who asks.
     pub fn from(&self) -> &ParticipantId {
         self.envelope.from()
@@ -245,15 +263,22 @@ fn cancelled_id(envelope: &Envelope) -> Option<RpcId> {
     RpcId::parse(params.id.get())
 }
 
+/// What a service answers, also when it panics.
+pub(crate) async fn attempt(
+    work: impl Future<Output = Result<Box<RawValue>, RpcError>>,
+) -> Result<Box<RawValue>, RpcError> {
+    let outcome = AssertUnwindSafe(work).catch_unwind().await;
+    outcome.unwrap_or_else(|_| Err(RpcError::internal("the participant failed at this")))
+}
+
 /// Does the work and publishes its outcome, unless it is not wanted any more.
 async fn answer(request: Request, work: impl Future<Output = Result<Box<RawValue>, RpcError>>) -> Key {
     let key = (request.from().clone(), request.id.clone());
     let outcome = tokio::select! { biased;
         // MCP wants no answer to what was cancelled.
         () = request.cancelled.cancelled() => return key,
-        outcome = AssertUnwindSafe(work).catch_unwind() => outcome,
+        outcome = attempt(work) => outcome,
     };
-    let outcome = outcome.unwrap_or_else(|_| Err(RpcError::internal("the participant failed at this")));
     if let Err(PublishError::Refused(refusal)) = publish(&request, &outcome).await {
         tracing::debug!(%refusal, "an answer was refused");
         if matches!(refusal.code, Code::TooLarge | Code::TooDeep) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use salon_protocol::{Envelope, Kind, McpVersion, Members, Message, ParticipantId, PresenceEvent};
 use serde_json::json;
@@ -11,8 +11,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use super::catalogue::Listing;
-use super::{GREETING, read};
-use crate::mcp::{Initialized, Prompt, Resource, ResourceTemplate, Tool, empty_object};
+use super::{GREETING, modern, read};
+use crate::mcp::{Initialized, LogLevel, Prompt, Resource, ResourceTemplate, Tool, empty_object};
 use crate::shared::lock;
 use crate::{CallError, Discovery, RequestOptions, Room, Service};
 
@@ -25,20 +25,33 @@ pub(crate) struct Directory {
     pub(crate) greetings: Semaphore,
     met: Mutex<HashMap<ParticipantId, Arc<Acquaintance>>>,
     stand_ins: Mutex<HashMap<ParticipantId, Arc<dyn Service>>>,
+    /// The room's own service, which its dispatcher keeps; nothing where requests are answered by hand.
+    service: Option<Weak<dyn Service>>,
 }
 
 impl Directory {
-    pub(crate) fn new(declares: Option<Box<RawValue>>, discovery: Discovery, at_once: usize) -> Self {
+    pub(crate) fn new(service: Option<&Arc<dyn Service>>, discovery: Discovery, at_once: usize) -> Self {
         // More than the semaphore can count is as good as any number.
         let at_once = at_once.clamp(1, Semaphore::MAX_PERMITS);
         Self {
-            declares: declares.unwrap_or_else(empty_object),
+            declares: service.map_or_else(empty_object, |service| service.declares()),
             discovery,
             at_once,
             greetings: Semaphore::new(at_once),
             met: Mutex::default(),
             stand_ins: Mutex::default(),
+            service: service.map(Arc::downgrade),
         }
+    }
+
+    /// What this participant, as an MCP client, lets those it calls ask of it.
+    pub(super) fn declares(&self) -> &RawValue {
+        &self.declares
+    }
+
+    /// Who answers what a participant asks of its caller.
+    pub(super) fn answering(&self, peer: &ParticipantId, method: &str) -> Option<Arc<dyn Service>> {
+        self.stand_in(peer, method).or_else(|| self.service.as_ref()?.upgrade())
     }
 
     /// Who answers what a participant asks of its caller, where that is not the room's own service.
@@ -119,7 +132,15 @@ impl fmt::Debug for Directory {
     }
 }
 
-type Greeting = Result<Arc<Initialized>, CallError>;
+type Greeting = Result<Handshake, CallError>;
+
+/// What a participant said of itself, and how it is spoken to since.
+#[derive(Clone)]
+pub(super) struct Handshake {
+    pub(super) server: Arc<Initialized>,
+    /// It speaks only revisions without a handshake, so every request says who asks.
+    pub(super) is_modern: bool,
+}
 
 /// One of the others, from a handshake to the moment it leaves or begins anew.
 pub(crate) struct Acquaintance {
@@ -130,6 +151,8 @@ pub(crate) struct Acquaintance {
     pub(super) resources: Listing<Resource>,
     pub(super) templates: Listing<ResourceTemplate>,
     pub(super) prompts: Listing<Prompt>,
+    /// The log lines that requests of MCP 2026-07-28 ask for.
+    pub(super) log_level: Mutex<Option<LogLevel>>,
 }
 
 impl Acquaintance {
@@ -141,6 +164,7 @@ impl Acquaintance {
             resources: Listing::default(),
             templates: Listing::default(),
             prompts: Listing::default(),
+            log_level: Mutex::default(),
         }
     }
 
@@ -165,7 +189,7 @@ impl Acquaintance {
     }
 
     /// What the participant said in the handshake, which is begun unless it was. One that failed is begun again.
-    pub(super) async fn server(self: &Arc<Self>, room: &Room, peer: &ParticipantId) -> Greeting {
+    pub(super) async fn handshake(self: &Arc<Self>, room: &Room, peer: &ParticipantId) -> Greeting {
         let mut greeting = {
             let mut greeting = self.greeting();
             match &*greeting {
@@ -185,7 +209,10 @@ impl Acquaintance {
     fn begin(self: Arc<Self>, room: Room, peer: ParticipantId) -> watch::Receiver<Option<Greeting>> {
         let (tell, told) = watch::channel(None);
         tokio::spawn(async move {
-            let outcome = shake_hands(&room, &peer).await.map(Arc::new);
+            let is_modern = modern::is_only_modern(&room, &peer);
+            let outcome =
+                if is_modern { modern::discover(&room, &peer).await } else { shake_hands(&room, &peer).await };
+            let outcome = outcome.map(|server| Handshake { server: Arc::new(server), is_modern });
             if let Err(error) = &outcome {
                 tracing::debug!(%peer, %error, "no handshake");
                 room.shared().directory.forget(&peer, &self);
@@ -204,15 +231,17 @@ fn is_of_use(greeting: &watch::Receiver<Option<Greeting>>) -> bool {
     }
 }
 
-async fn shake_hands(room: &Room, peer: &ParticipantId) -> Result<Initialized, CallError> {
+/// What this participant, as an MCP client, says it is.
+pub(super) fn client_info(room: &Room) -> serde_json::Value {
     let name = room.roster().into_iter().find(|one| one.id == *room.id()).and_then(|me| me.name);
+    json!({ "name": name.as_deref().unwrap_or(room.id().as_str()), "version": env!("CARGO_PKG_VERSION") })
+}
+
+async fn shake_hands(room: &Room, peer: &ParticipantId) -> Result<Initialized, CallError> {
     let mut params = Members::default();
     params.set("protocolVersion", McpVersion::HANDSHAKES[0]);
     params.set("capabilities", &room.shared().directory.declares);
-    params.set(
-        "clientInfo",
-        &json!({ "name": name.as_deref().unwrap_or(room.id().as_str()), "version": env!("CARGO_PKG_VERSION") }),
-    );
+    params.set("clientInfo", &client_info(room));
     // The time is kept here: a call that keeps it by itself would cancel.
     let options = RequestOptions { timeout: GREETING * 2, progress: false, ..RequestOptions::default() };
     let mut call = room.request_with(peer, "initialize", &params, options).await?;

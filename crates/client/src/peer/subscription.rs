@@ -5,27 +5,34 @@ use std::fmt;
 use salon_protocol::{Envelope, Message, ParticipantId};
 use serde_json::json;
 
-use super::Peer;
-use crate::{CallError, Event, Events};
+use super::{Peer, modern};
+use crate::{Call, CallError, Event, Events};
 
 /// Tells when a resource of a participant changes. Made by [`Peer::subscribe`].
 ///
 /// Dropping it only stops listening: others in this program may listen too, and the participant knows them as one. Use
-/// [`Peer::unsubscribe`] when nobody does any more.
+/// [`Peer::unsubscribe`] when nobody does any more. With a participant of MCP 2026-07-28 each subscription is its own, and dropping it ends it.
 pub struct Subscription {
     events: Events,
     me: ParticipantId,
     peer: ParticipantId,
     uri: String,
+    /// The request that keeps it open, with a participant of MCP 2026-07-28.
+    listening: Option<Call>,
 }
 
 impl Subscription {
     pub(super) async fn begin(peer: &Peer, uri: &str) -> Result<Self, CallError> {
         // The handshake first, so that what is heard from here on belongs to this meeting.
-        peer.server().await?;
-        let events = peer.room().events();
-        peer.request("resources/subscribe", &json!({ "uri": uri })).await?;
-        Ok(Self { events, me: peer.room().id().clone(), peer: peer.id().clone(), uri: uri.into() })
+        let (_, handshake) = peer.meet().await?;
+        let mut events = peer.room().events();
+        let listening = if handshake.is_modern {
+            Some(modern::listen(peer, uri, &mut events).await?)
+        } else {
+            peer.request("resources/subscribe", &json!({ "uri": uri })).await?;
+            None
+        };
+        Ok(Self { events, me: peer.room().id().clone(), peer: peer.id().clone(), uri: uri.into(), listening })
     }
 
     /// The resource.
@@ -37,7 +44,17 @@ impl Subscription {
     /// when the stay in the room is over: it has then forgotten that anybody wanted to know.
     pub async fn changed(&mut self) -> Option<String> {
         loop {
-            let Event::Envelope(envelope) = self.events.next().await? else { return None };
+            let event = match &mut self.listening {
+                Some(listening) => tokio::select! { biased;
+                    event = self.events.next() => event?,
+                    progress = listening.progress() => match progress {
+                        Some(_) => continue,
+                        None => return None,
+                    },
+                },
+                None => self.events.next().await?,
+            };
+            let Event::Envelope(envelope) = event else { return None };
             if envelope.presence().is_some_and(|presence| presence.participant.id == self.peer) {
                 return None;
             }

@@ -4,6 +4,7 @@
 mod examples;
 mod framed;
 mod gathering;
+mod modern;
 mod outages;
 mod peers;
 #[cfg(feature = "rmcp")]
