@@ -12,8 +12,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
-  tidy [--verbose]     check the crate graph, unused dependencies, file sizes, docs/conformance.md, links and
-                       smells (--verbose also lists files above 400 lines)
+  tidy [--verbose]     check the crate graph, unused dependencies, minimum Rust versions, file sizes,
+                       docs/conformance.md, links and smells (--verbose also lists files above 400 lines)
   features             compile each package with no features and with each feature alone
   changed              print the packages with changed files, as arguments of cargo
   fuzz [--seconds N] [TARGET…]

@@ -49,6 +49,15 @@ impl Metadata {
             .map_err(|error| format!("cargo metadata is not understood: {error}"))
     }
 
+    /// What the workspace's lock file says of every package, with every feature, in the shape that a check wants.
+    pub(crate) fn resolved<T: serde::de::DeserializeOwned>() -> Result<T, String> {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["metadata", "--format-version", "1", "--all-features", "--locked", "--manifest-path"]);
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        serde_json::from_slice(&output(cargo.arg(manifest))?)
+            .map_err(|error| format!("cargo metadata is not understood: {error}"))
+    }
+
     /// The workspace this program was built from.
     pub(crate) fn here() -> Result<Self, String> {
         Self::of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))

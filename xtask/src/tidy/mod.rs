@@ -4,6 +4,7 @@
 mod conformance;
 mod graph;
 mod links;
+mod msrv;
 mod size;
 mod smells;
 mod source;
@@ -93,6 +94,7 @@ pub(crate) fn run(verbose: bool) -> Result<(), String> {
     findings.extend(smells::check(&tree));
     findings.extend(links::check(&tree));
     findings.extend(unused::check(&metadata, &tree));
+    findings.extend(msrv::check(&Metadata::resolved()?, &tree));
     findings.sort();
     if verbose {
         for (path, lines) in size::long(&tree) {
