@@ -9,8 +9,8 @@ mod tree;
 
 use std::fmt;
 
-use jsonschema::PatternOptions;
 use jsonschema::error::{ValidationError, ValidationErrorKind};
+use salon_dialects::json_schema;
 use salon_protocol::Members;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -195,11 +195,8 @@ impl Schema {
         if !self.whole.is_object() {
             return Ok(());
         }
-        let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
-        let options = options.should_validate_formats(formats);
-        let Ok(validator) = options.build(&self.whole) else { return Ok(()) };
-        let told = validator.iter_errors(&value).take(MOST_TOLD).map(|error| self.mistake(&error));
-        let told: Vec<String> = told.collect();
+        let mistakes = json_schema::mistakes(&self.whole, &value, formats, MOST_TOLD);
+        let told: Vec<String> = mistakes.iter().map(|error| self.mistake(error)).collect();
         if told.is_empty() { Ok(()) } else { Err(Unfit(told)) }
     }
 

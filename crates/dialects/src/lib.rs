@@ -5,6 +5,7 @@
 
 mod base64;
 pub mod framed;
+pub mod json_schema;
 pub mod machine;
 pub mod mcp;
 pub mod mcpx;
