@@ -51,6 +51,7 @@ impl Served {
         }
     }
 
+    #[cfg(feature = "nats")]
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), Failure> {
         self.process.signal(signal)
     }

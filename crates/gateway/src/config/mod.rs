@@ -16,7 +16,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use salon_log::context::Bounds;
 use salon_log::{Durability, RetentionRules};
 use salon_protocol::TopicName;
 
@@ -297,7 +296,7 @@ impl Config {
             retention: self.retention.clone(),
             fingerprint,
             timings: self.timings.nats,
-            context_bounds: Bounds::default(),
+            context_bounds: salon_log::context::Bounds::default(),
         })
     }
 
