@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command for people at a terminal")]
 
 mod changed;
+mod dist;
 mod features;
 mod fuzz;
 mod metadata;
@@ -28,7 +29,8 @@ fn main() -> ExitCode {
         ["features"] => features::run(),
         ["changed"] => changed::run(),
         ["fuzz", campaign @ ..] => fuzz::Campaign::parse(campaign).and_then(|campaign| campaign.run()),
-        _ => Err(USAGE.into()),
+        ["dist", options @ ..] => dist::run(options),
+        _ => Err(format!("{USAGE}\n{}", dist::USAGE)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,6 +16,8 @@ pub(crate) struct Metadata {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) version: String,
     pub(crate) manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
     #[serde(default)]
@@ -56,6 +58,11 @@ impl Metadata {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         serde_json::from_slice(&output(cargo.arg(manifest))?)
             .map_err(|error| format!("cargo metadata is not understood: {error}"))
+    }
+
+    pub(crate) fn version_of(&self, name: &str) -> Result<String, String> {
+        let package = self.packages.iter().find(|package| package.name == name);
+        package.map(|package| package.version.clone()).ok_or_else(|| format!("the workspace has no `{name}`"))
     }
 
     /// The workspace this program was built from.

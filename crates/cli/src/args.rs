@@ -78,6 +78,12 @@ pub(crate) enum Command {
         /// Which shell
         shell: Shell,
     },
+    /// Write the manual pages (man 1) of all commands into a folder
+    #[command(hide = true)]
+    Man {
+        /// Folder, which must be there
+        folder: PathBuf,
+    },
     /// Print the description of the REST endpoints (OpenAPI, JSON)
     #[command(hide = true)]
     Openapi,

@@ -66,6 +66,8 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "salon", &mut script);
             hand_over(format_args!("{}", String::from_utf8_lossy(&script).trim_end()))
         }
+        Command::Man { folder } => clap_mangen::generate_to(Cli::command(), &folder)
+            .map_err(|error| Trouble::failed(anyhow!("`{}` cannot be written: {error}", folder.display()))),
         Command::Openapi => hand_over(format_args!("{}", salon_gateway::openapi())),
     };
     match done {

@@ -61,6 +61,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("utoipa", &["salon-gateway"]),
     ("clap", &["salon-cli"]),
     ("clap_complete", &["salon-cli"]),
+    ("clap_mangen", &["salon-cli"]),
     ("rusqlite", &["salon-log"]),
     ("async-nats", &["salon-log"]),
     ("anyhow", &["salon-cli", "bench", "test-servers"]),

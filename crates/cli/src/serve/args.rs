@@ -40,7 +40,10 @@ One of several that share their rooms on NATS, each with the same auth.key in it
   salon serve --log nats://nats-1:4222,nats://nats-2:4222,nats://nats-3:4222
 
 What would be served, without serving it:
-  salon serve --check")]
+  salon serve --check
+
+Whether the gateway that runs with these settings answers:
+  salon serve --health")]
 pub(crate) struct ServeArgs {
     /// Address to listen on [default: 127.0.0.1:8787]
     #[arg(long, value_name = "ADDR", env = "SALON_LISTEN", hide_env = true)]
@@ -56,6 +59,9 @@ pub(crate) struct ServeArgs {
     /// Check everything a start would need, say what would be served, and end
     #[arg(long)]
     pub(crate) check: bool,
+    /// Ask the gateway that runs with these settings for its health, and end: 0 when it is healthy, 1 when not
+    #[arg(long, conflicts_with_all = ["check", "open"])]
+    pub(crate) health: bool,
     /// Wait seconds where a gateway waits for tens of them, so that tests need not: leases, retries, idle streams
     #[arg(long, hide = true)]
     pub(crate) test_timings: bool,

@@ -3,6 +3,7 @@
 mod args;
 mod browser;
 mod check;
+mod health;
 mod logging;
 pub(crate) mod variables;
 
@@ -35,6 +36,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
     }
     let filter = logging::filter(&config.log_filter)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Trouble::failed)?;
+    if args.health {
+        return runtime.block_on(health::run(&config));
+    }
     if args.check {
         let plan = args.sources().plan(&config, &Answers::default()).map_err(Trouble::usage)?;
         return runtime.block_on(check::run(&config, file.as_deref(), &plan));

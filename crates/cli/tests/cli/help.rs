@@ -3,7 +3,11 @@ use salon_testkit::run;
 use crate::salon::Home;
 
 fn told(arguments: &str) -> String {
-    run(Home::new().told(arguments))
+    told_at(&Home::new(), arguments)
+}
+
+fn told_at(home: &Home, arguments: &str) -> String {
+    run(home.told(arguments))
 }
 
 #[test]
@@ -123,6 +127,17 @@ fn completions_know_the_commands() {
         let told = told(&format!("completions {shell}"));
         assert!(told.contains(sign) && told.contains("max-message") && told.ends_with("exit: 0"), "{shell}");
     }
+}
+
+#[test]
+fn manual_pages_are_written_for_every_command() {
+    let home = Home::new();
+    assert_eq!(told_at(&home, "man ."), "exit: 0");
+    let page = |name: &str| std::fs::read_to_string(home.path().join(name)).expect("a page");
+    assert!(page("salon.1").contains("salon\\-serve(1)"), "{}", page("salon.1"));
+    assert!(page("salon-serve.1").contains("\\-\\-max\\-message"));
+    assert!(page("salon-framed-send.1").starts_with(".ie"));
+    assert!(told_at(&home, "man missing").contains("error: `missing` cannot be written"));
 }
 
 #[test]

@@ -21,6 +21,21 @@ fn it_serves_until_told_to_stop() {
 }
 
 #[test]
+fn its_health_can_be_asked_for() {
+    let home = Home::new();
+    run(async {
+        let running = home.serve("").await;
+        let health = format!("serve --health --listen {}", running.address);
+        let told = home.told(&health).await;
+        assert_eq!(told, format!("http://{}/health is healthy\nexit: 0", running.address));
+        running.signal(Signal::TERM);
+        assert_eq!(running.end().await.code, Some(0));
+        let told = home.told(&health).await;
+        assert!(told.contains("/health` is not healthy") && told.ends_with("exit: 1"), "{told}");
+    });
+}
+
+#[test]
 fn a_token_made_beside_it_opens_its_door() {
     let home = Home::new();
     run(async {
