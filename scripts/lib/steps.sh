@@ -18,7 +18,7 @@ step() {
   printf '==> %s: %d s\n' "$name" "$seconds"
 }
 
-# Starts a command whose result a later `join_step` waits for. Its output is printed there.
+# Starts a command whose result a later `join_background` waits for. Its output is printed there.
 background_step() {
   local name=$1 log=$2
   shift 2
@@ -38,7 +38,7 @@ join_background() {
 }
 
 # Prints the three slowest steps and appends all of them to a file of tab-separated values:
-# start time, commit, mode, step, seconds.
+# end time of the run, commit, mode, step, seconds.
 finish_steps() {
   local mode=$1 file=$2 commit when
   commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)

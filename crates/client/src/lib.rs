@@ -80,7 +80,7 @@
 //!
 //! The directory `examples` has this agent, a coordinator that gathers answers, and a person at a terminal whom agents can ask.
 //!
-//! [`Events`] is a `futures_core::Stream` as well, for those who combine streams.
+//! [`Events`] also implements `futures_core::Stream`.
 //!
 //! # Features
 //!
@@ -101,10 +101,10 @@
 //!
 //! # Guarantees
 //!
-//! - **Nothing is missed or delivered twice.** A lost connection is made again after a growing, random wait, and resumes after the last
+//! - **Nothing is missed or delivered twice.** The client reconnects with exponential backoff and jitter, and resumes after the last
 //!   envelope received; what the topic no longer keeps is an [`Event::Gap`]. What was being published is published once.
-//! - **A call never hangs.** It ends with its answer, when the other participant leaves, or when nothing was heard in time; progress renews
-//!   the time. Dropping a call cancels it.
+//! - **A call never hangs.** It ends with its answer, when the other participant leaves, or at its timeout; every progress notification
+//!   restarts the timeout. Dropping a call cancels it.
 //! - **One handshake** is made with each participant, at the first request, however many tasks ask. Lists are kept until they change.
 //!   Participants that speak only MCP 2026-07-28, which has no handshake, are called in that revision.
 //! - **Nothing grows without bound:** queues, lists, tasks. A listener that falls behind reads the history.

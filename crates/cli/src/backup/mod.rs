@@ -53,9 +53,9 @@ pub(crate) struct BackupArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Stop the gateway first, and run this as its user. FILE is checked before anything is replaced.
+Stop the gateway first. Run this as the gateway's user, or as root. FILE is checked before anything is replaced.
 
-  salon restore /backup/salon.tar --data /var/lib/salon
+  salon restore /backup/salon.tar --data /var/lib/salon --force
   age -d -i KEY /backup/salon.tar.age | salon restore -")]
 pub(crate) struct RestoreArgs {
     /// File that `salon backup` made, or `-` for standard input

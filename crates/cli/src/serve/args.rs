@@ -28,7 +28,7 @@ const TUNING: &str = "Memory and times";
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Every flag is also a variable (--max-message is SALON_MAX_MESSAGE) and a key of salon.toml.
-Flags outweigh variables, variables outweigh the file.
+Flags override variables, variables override the file.
 
 On this machine, data in the usual place, and a browser that is signed in:
   salon serve --open
@@ -59,7 +59,7 @@ pub(crate) struct ServeArgs {
     /// Check everything a start would need, say what would be served, and end
     #[arg(long)]
     pub(crate) check: bool,
-    /// Ask the gateway that runs with these settings for its health, and end: 0 when it is healthy, 1 when not
+    /// Health check: ask the gateway that runs with these settings for /health, and exit with 0 if it is healthy, 1 if not
     #[arg(long, conflicts_with_all = ["check", "open"])]
     pub(crate) health: bool,
     /// Wait seconds where a gateway waits for tens of them, so that tests need not: leases, retries, idle streams
