@@ -228,10 +228,4 @@ mod tests {
         let Err(error @ InvalidAddress::Certificate(_)) = trusting(broken) else { panic!("it is no certificate") };
         assert!(error.source().is_some());
     }
-
-    #[cfg(not(feature = "tls"))]
-    #[test]
-    fn an_address_that_needs_tls_is_refused_where_there_is_none() {
-        assert!(read("https://a.example").starts_with("`https://a.example` needs TLS"));
-    }
 }

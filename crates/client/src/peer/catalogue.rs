@@ -96,7 +96,8 @@ pub(super) async fn pages<T: DeserializeOwned>(
         let answer = match peer.start(method, &params, options).await?.result().await {
             // It has none, and says so in another way.
             Err(CallError::Answered(RpcError { code: RpcError::METHOD_NOT_FOUND, .. })) => {
-                return Ok(FetchedList { items: Arc::default(), until: None });
+                // A modern participant does not announce later that it has some.
+                return Ok(FetchedList { items: Arc::default(), until: is_modern.then(Instant::now) });
             }
             answer => answer?,
         };

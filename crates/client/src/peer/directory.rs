@@ -211,7 +211,7 @@ impl Acquaintance {
         tokio::spawn(async move {
             let is_modern = modern::is_only_modern(&room, &peer);
             let outcome =
-                if is_modern { modern::discover(&room, &peer).await } else { shake_hands(&room, &peer).await };
+                if is_modern { modern::discover(&room, &peer).await } else { perform_handshake(&room, &peer).await };
             let outcome = outcome.map(|server| Handshake { server: Arc::new(server), is_modern });
             if let Err(error) = &outcome {
                 tracing::debug!(%peer, %error, "no handshake");
@@ -237,7 +237,7 @@ pub(super) fn client_info(room: &Room) -> serde_json::Value {
     json!({ "name": name.as_deref().unwrap_or(room.id().as_str()), "version": env!("CARGO_PKG_VERSION") })
 }
 
-async fn shake_hands(room: &Room, peer: &ParticipantId) -> Result<Initialized, CallError> {
+async fn perform_handshake(room: &Room, peer: &ParticipantId) -> Result<Initialized, CallError> {
     let mut params = Members::default();
     params.set("protocolVersion", McpVersion::HANDSHAKES[0]);
     params.set("capabilities", &room.shared().directory.declares);

@@ -242,10 +242,14 @@ pub(super) async fn listen(peer: &Peer, uri: &str, events: &mut Events) -> Resul
     }
 }
 
+/// The longest a list is kept, whatever its `ttlMs` says: that is another participant's number, and a clock cannot add all of them.
+const MAX_LIST_AGE: Duration = Duration::from_secs(60 * 60);
+
 /// How long a list may be kept: `ttlMs`, and not at all where that is missing.
 pub(super) fn lifetime(page: &Members) -> Duration {
     let ttl = page.get("ttlMs").and_then(|raw| serde_json::from_str::<f64>(raw.get()).ok());
-    ttl.and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok()).unwrap_or_default()
+    let seconds = ttl.map(|millis| (millis / 1000.0).min(MAX_LIST_AGE.as_secs_f64()));
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default()
 }
 
 /// Parameters that say who asks.
@@ -314,6 +318,10 @@ mod tests {
         assert_eq!(lifetime(r#"{"ttlMs":1500}"#), Duration::from_millis(1500));
         for none in ["{}", r#"{"ttlMs":0}"#, r#"{"ttlMs":-1}"#, r#"{"ttlMs":"1"}"#] {
             assert_eq!(lifetime(none), Duration::ZERO, "{none}");
+        }
+        for huge in [r#"{"ttlMs":1e22}"#, r#"{"ttlMs":1e300}"#] {
+            assert_eq!(lifetime(huge), MAX_LIST_AGE, "{huge}");
+            assert!(std::time::Instant::now().checked_add(lifetime(huge)).is_some());
         }
     }
 }
