@@ -7,7 +7,14 @@ typos_version=1.51.1
 openapi_validator=openapi-spec-validator==0.9.0
 
 as_root() {
-  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    printf 'error: `%s` needs root, and there is no sudo\n\nhint: run this as root\n' "$*" >&2
+    return 1
+  fi
 }
 
 # Installs the apt packages of the commands that are missing.

@@ -13,7 +13,9 @@ mod ways;
 use libtest_mimic::Arguments;
 
 fn main() -> std::process::ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Trials wait for sockets and disks more than they compute. Nextest ignores this, and runs each in a process of its own.
+    arguments.test_threads.get_or_insert(4);
     let trials = [
         engine::trials(),
         forgetting::trials(),

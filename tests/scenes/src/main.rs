@@ -25,7 +25,9 @@ use libtest_mimic::{Arguments, Trial};
 use salon_testkit::{Engine, nats, scene};
 
 fn main() -> std::process::ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Trials wait for sockets and disks more than they compute. Nextest ignores this, and runs each in a process of its own.
+    arguments.test_threads.get_or_insert(8);
     let files = scene_files(Path::new(env!("CARGO_MANIFEST_DIR")));
     assert!(files.len() > 50, "the scenes are missing");
     let mut trials: Vec<Trial> = Vec::new();

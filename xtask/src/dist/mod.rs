@@ -124,8 +124,16 @@ fn pack(releases: &[Release<'_>]) -> Result<Vec<(String, Vec<u8>)>, String> {
 /// Writes the files and their checksums, in the form that `sha256sum --check` reads.
 fn write(folder: &Path, packed: &[(String, Vec<u8>)]) -> Result<(), String> {
     let failed = |error| format!("{}: {error}", folder.display());
-    // What an earlier run left would not be in the checksums.
+    // What an earlier run left would not be in the checksums. A folder that no run has written is somebody's.
     if folder.exists() {
+        let is_ours = folder.join("SHA256SUMS").is_file();
+        let is_empty = fs::read_dir(folder).map_err(failed)?.next().is_none();
+        if !is_ours && !is_empty {
+            return Err(format!(
+                "error: {} is not empty and holds no packages\n\nhint: name a new folder with --out",
+                folder.display()
+            ));
+        }
         fs::remove_dir_all(folder).map_err(failed)?;
     }
     fs::create_dir_all(folder).map_err(failed)?;

@@ -9,7 +9,9 @@ mod salon;
 use libtest_mimic::Arguments;
 
 fn main() -> std::process::ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Three gateways, three NATS servers and forty clients are enough for two cores, and two of these scenes run at a time.
+    arguments.test_threads.get_or_insert(2);
     let trials = faults::trials().into_iter().chain(gateways::trials());
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }

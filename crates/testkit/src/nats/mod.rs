@@ -22,10 +22,10 @@ const MISSING: &str = "there is no nats-server here; `scripts/nats-server` insta
 /// Where the program is, if it is installed.
 fn found() -> Option<PathBuf> {
     let named = env::var_os("SALON_NATS_SERVER").map(PathBuf::from);
-    let target = env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), PathBuf::from);
-    let installed = target.join("nats/bin/nats-server");
-    named.or_else(|| installed.is_file().then_some(installed))
+    // <target>/<profile>/deps/<this test>
+    let target = env::current_exe().ok().and_then(|test| test.ancestors().nth(3).map(Path::to_owned));
+    let installed = target.map(|target| target.join("nats/bin/nats-server")).filter(|program| program.is_file());
+    named.or(installed)
 }
 
 /// Whether tests without the program are ignored: it is not installed, and nobody said that it must be.
