@@ -24,6 +24,9 @@ pub(crate) struct Package {
     pub(crate) targets: Vec<Target>,
     #[serde(default)]
     pub(crate) features: BTreeMap<String, Vec<String>>,
+    /// The registries it may be published to: absent for any, empty for none.
+    #[serde(default)]
+    pub(crate) publish: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize)]
