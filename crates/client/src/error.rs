@@ -123,10 +123,10 @@ pub enum ReplyError {
     #[error("{0}")]
     Transport(#[source] Arc<dyn Error + Send + Sync>),
     /// A connection to a room did not begin with a welcome.
-    #[error("the first frame was no welcome")]
+    #[error("the first frame was not a welcome")]
     NoWelcome,
     /// What was asked for as an event stream is something else.
-    #[error("it is no event stream")]
+    #[error("it is not an event stream")]
     NoEventStream,
 }
 
@@ -311,7 +311,7 @@ pub enum ResultError {
     #[error("{0}")]
     Json(#[source] Arc<serde_json::Error>),
     /// It is something else than an object.
-    #[error("it is no object")]
+    #[error("it is not an object")]
     NotAnObject,
     /// It is no JSON-RPC response.
     #[error("it has neither a result nor an error")]

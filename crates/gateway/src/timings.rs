@@ -1,4 +1,4 @@
-//! Times that are no settings: nobody who runs a gateway gains by changing them, and tests must not wait for them.
+//! Fixed timings; not configurable: no operator gains by changing them, and tests must not wait for them.
 
 use std::time::Duration;
 

@@ -1,12 +1,13 @@
 //! Making a backup: the log is copied, everything is measured, then all of it is written to one file.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use salon_log::sqlite::{self, CopyError, DATABASE, OpenError};
+use uuid::Uuid;
 
 use super::archive::{self, ArchiveError};
 use super::manifest::{ArchivedFile, BackupManifest, DATA_FILES, LogFacts};
@@ -45,10 +46,11 @@ pub(super) fn run(args: &BackupArgs, progress: &mut PercentLine<'_>) -> Result<(
     }
 }
 
-/// Where a backup goes. What is not finished is removed when this is dropped.
+/// Where a backup goes, and where it is made: a directory with a random name that only this user can enter, removed when this is dropped.
 struct Target {
     /// None is standard output.
     file: Option<PathBuf>,
+    workspace: PathBuf,
     /// The copy of the log, while the rest is made.
     copy: PathBuf,
     /// The backup, until it is whole.
@@ -57,7 +59,6 @@ struct Target {
 
 impl Target {
     fn of(args: &BackupArgs) -> Result<Self, Trouble> {
-        let process = std::process::id();
         if is_standard(&args.file) {
             if io::stdout().is_terminal() {
                 return Err(Trouble::coded(
@@ -66,8 +67,7 @@ impl Target {
                     "redirect it: `salon backup - > FILE`",
                 ));
             }
-            let copy = std::env::temp_dir().join(format!(".salon-backup.{process}.{DATABASE}"));
-            return Ok(Self { file: None, partial: copy.with_extension("partial"), copy });
+            return Self::with_workspace(None, std::env::temp_dir().join(format!("salon-backup-{}", Uuid::new_v4())));
         }
         let file = &args.file;
         let Some(name) = file.file_name().filter(|_| !file.is_dir()) else {
@@ -77,20 +77,20 @@ impl Target {
             let told = format!("`{}` is there already", file.display());
             return Err(Trouble::coded(2, told, "choose another name, or replace it with `--force`"));
         }
-        let beside = |suffix: &str| file.with_file_name(format!(".{}.{process}.{suffix}", name.display()));
-        Ok(Self { copy: beside(DATABASE), partial: beside("partial"), file: Some(file.clone()) })
+        // Beside the file, so that the finished backup can be renamed to it.
+        let workspace = file.with_file_name(format!(".{}.{}", name.display(), Uuid::new_v4()));
+        Self::with_workspace(Some(file.clone()), workspace)
+    }
+
+    fn with_workspace(file: Option<PathBuf>, workspace: PathBuf) -> Result<Self, Trouble> {
+        DirBuilder::new().mode(0o700).create(&workspace).map_err(|error| unwritable(&workspace, &error))?;
+        Ok(Self { file, copy: workspace.join(DATABASE), partial: workspace.join("partial"), workspace })
     }
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // None of them is there after a backup to the end, but for the copy.
-        for suffix in ["", "-journal", "-wal", "-shm"] {
-            let mut name = self.copy.clone().into_os_string();
-            name.push(suffix);
-            let _ = fs::remove_file(name);
-        }
-        let _ = fs::remove_file(&self.partial);
+        let _ = fs::remove_dir_all(&self.workspace);
     }
 }
 
@@ -127,27 +127,30 @@ fn write(
             archive::pack(&mut out, &manifest, now, open, &mut watch)?;
             let finished = out.into_inner().map_err(io::IntoInnerError::into_error).and_then(|out| out.sync_all());
             finished.and_then(|()| fs::rename(&target.partial, file)).map_err(failed)?;
-            sync_directory(file.parent()).map_err(failed)?;
+            File::open(directory_of(file)).and_then(|directory| directory.sync_all()).map_err(failed)?;
         }
     }
     Ok(manifest)
 }
 
-/// Makes the names in a directory last. The parent of a bare file name is the empty path, which stands for here.
-fn sync_directory(directory: Option<&Path>) -> io::Result<()> {
-    let here = directory.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(here)?.sync_all()
+/// The parent of a bare file name is the empty path, which cannot be opened.
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn uncopied(error: CopyError, target: &Target) -> Trouble {
     match error {
         CopyError::Cancelled => cancelled(),
         CopyError::Open(OpenError::Files { path, source }) if path == target.copy => {
-            let beside = target.copy.parent().unwrap_or(Path::new(""));
-            Trouble::failed(anyhow!("nothing can be written to `{}`: {source}", beside.display()))
+            unwritable(&target.workspace, &source)
         }
         CopyError::Open(error) => Trouble::failed(error),
     }
+}
+
+fn unwritable(workspace: &Path, error: &io::Error) -> Trouble {
+    let directory = directory_of(workspace);
+    Trouble::failed(anyhow!("nothing can be written to `{}`: {error}", directory.display()))
 }
 
 fn unwritten(target: &Target, error: &ArchiveError) -> Trouble {

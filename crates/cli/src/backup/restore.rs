@@ -1,10 +1,11 @@
 //! Restoring: the backup is unpacked and checked in a directory of its own, and only then moved to where the gateway looks.
 //!
 //! Invariant: a data directory is never opened while it is part old, part new. From the first file that is moved to the last, a file says
-//! so (`UNFINISHED_RESTORE`), and whoever opens the directory refuses. Everything stays on one file system, which may be a mount of its own.
+//! so (`UNFINISHED_RESTORE`), and the process that opens the directory refuses. Everything stays on one file system, which may be a mount of
+//! its own.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,13 @@ use crate::{clock, hand_over};
 const STAGING: &str = "restore-staging";
 
 /// What makes a directory one that holds data. The audit trail does not: it is never replaced.
-const REPLACED: &[&str] = &[DATABASE, "log.db-wal", "log.db-shm", KEY_FILE, SIGN_OUTS_FILE, UNFINISHED_RESTORE];
+///
+/// SQLite would roll a journal that an old log left back into the new one.
+const REPLACED: &[&str] =
+    &[DATABASE, "log.db-wal", "log.db-shm", "log.db-journal", KEY_FILE, SIGN_OUTS_FILE, UNFINISHED_RESTORE];
+
+/// What the names of directories with replaced data begin with.
+const REPLACED_PREFIX: &str = "replaced-";
 
 pub(super) fn run(args: &RestoreArgs, progress: &mut PercentLine<'_>) -> Result<(), Trouble> {
     let data = data_directory(&args.places)?;
@@ -78,7 +85,7 @@ fn failed(data: &Path, error: io::Error) -> Trouble {
     Trouble::failed(anyhow!("`{}` cannot be used: {error}", data.display()))
 }
 
-/// Gives a file to the owner of the data directory: whoever restores may be root, and the gateway must be able to open it.
+/// Gives a file to the owner of the data directory: the user who restores may be root, and the gateway must be able to open it.
 fn give(path: &Path, owner: &fs::Metadata) -> io::Result<()> {
     let now = fs::metadata(path)?;
     if (now.uid(), now.gid()) == (owner.uid(), owner.gid()) {
@@ -91,7 +98,7 @@ fn give(path: &Path, owner: &fs::Metadata) -> io::Result<()> {
 struct Staging(PathBuf);
 
 impl Staging {
-    /// Makes it anew: what an interrupted restore has left is of no use.
+    /// Recreates it: what an interrupted restore has left is of no use.
     fn new(data: &Path) -> io::Result<Self> {
         let path = data.join(STAGING);
         match fs::remove_dir_all(&path) {
@@ -129,8 +136,12 @@ impl Staging {
         present: &[&str],
     ) -> anyhow::Result<Option<PathBuf>> {
         let owner = fs::metadata(data)?;
-        for file in &manifest.files {
-            let path = self.0.join(&file.name);
+        let mut names: Vec<&str> = manifest.files.iter().map(|file| &*file.name).collect();
+        if self.keep_sign_outs(data, present)? && !names.contains(&SIGN_OUTS_FILE) {
+            names.push(SIGN_OUTS_FILE);
+        }
+        for name in &names {
+            let path = self.0.join(name);
             give(&path, &owner)?;
             File::open(&path)?.sync_all()?;
         }
@@ -139,10 +150,10 @@ impl Staging {
         let here = File::open(data)?;
         here.sync_all()?;
         let replaced = move_away(data, present, &owner)?;
-        for file in &manifest.files {
-            let (from, to) = (self.0.join(&file.name), data.join(&file.name));
-            // The trail of what happened here since is worth more than that of the backup.
-            if file.name != AUDIT_FILE || !to.exists() {
+        for name in names {
+            let (from, to) = (self.0.join(name), data.join(name));
+            // The trail of what happened here since overrides that of the backup.
+            if name != AUDIT_FILE || !to.exists() {
                 fs::rename(from, to)?;
             }
         }
@@ -150,6 +161,38 @@ impl Staging {
         fs::remove_file(&marker)?;
         here.sync_all()?;
         Ok(replaced)
+    }
+
+    /// Adds the sign-outs of the old data to those of the backup, or the cookies that were signed out since would be valid again. Hands out
+    /// whether there were any.
+    ///
+    /// The gateway merges the lines when it starts, and drops those that have expired. They are kept even if the old key is another one:
+    /// at worst, somebody has to sign in again.
+    fn keep_sign_outs(&self, data: &Path, present: &[&str]) -> io::Result<bool> {
+        let mut places = vec![data.to_owned()];
+        // An interrupted restore may have moved the old file away, and its own staging is gone.
+        if present.contains(&UNFINISHED_RESTORE) {
+            for entry in fs::read_dir(data)? {
+                let entry = entry?;
+                if entry.file_name().as_encoded_bytes().starts_with(REPLACED_PREFIX.as_bytes()) {
+                    places.push(entry.path());
+                }
+            }
+        }
+        // The gateway never makes a symbolic link there. Root must not copy the target of one to a file of the gateway's user.
+        let files = places.into_iter().map(|place| place.join(SIGN_OUTS_FILE));
+        let files: Vec<_> = files.filter(|path| fs::symlink_metadata(path).is_ok_and(|file| file.is_file())).collect();
+        if files.is_empty() {
+            return Ok(false);
+        }
+        let staged = self.0.join(SIGN_OUTS_FILE);
+        let mut staged = OpenOptions::new().append(true).create(true).mode(0o600).open(staged)?;
+        for file in files {
+            // The last line before may be there in part.
+            staged.write_all(b"\n")?;
+            io::copy(&mut File::open(file)?, &mut staged)?;
+        }
+        Ok(true)
     }
 }
 
@@ -166,7 +209,7 @@ fn move_away(data: &Path, present: &[&str], owner: &fs::Metadata) -> io::Result<
         return Ok(None);
     }
     let time = clock::now().to_string().replace(':', "-");
-    let replaced = data.join(format!("replaced-{time}"));
+    let replaced = data.join(format!("{REPLACED_PREFIX}{time}"));
     DirBuilder::new().mode(0o700).create(&replaced)?;
     give(&replaced, owner)?;
     for name in present {

@@ -194,6 +194,38 @@ fn a_backup_goes_through_a_pipe() {
 }
 
 #[test]
+fn a_backup_to_a_pipe_is_made_in_a_private_directory() {
+    let home = Home::new();
+    run(async {
+        let running = home.serve("--rate-limit 0").await;
+        let token = home.token(TOPIC, "alice").await;
+        // More than a pipe holds, so that the backup waits until the directory was looked at.
+        for number in 0..200 {
+            say(running.address, &token, &format!("e{number}")).await;
+        }
+        let mut command = home.command("sh");
+        let look = r#"head -c 1 >/dev/null; stat -c "%a %n" "$TMPDIR"/salon-backup-*; cat >/dev/null"#;
+        command.args(["-c", &format!(r#""$0" backup - | {{ {look}; }}"#), BINARY]);
+        let ran = finish(command).await;
+        let (mode, path) = ran.stdout.trim().split_once(' ').unwrap_or_else(|| panic!("{}", ran.stderr));
+        assert_eq!(mode, "700", "{path}");
+        assert!(ran.stderr.starts_with("Backed up 1 topic, 200 entries"), "{}", ran.stderr);
+        assert!(!Path::new(path).exists(), "it is removed");
+        stop(running).await;
+    });
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_to_is_named() {
+    let home = Home::new();
+    run(async {
+        backed_up(&home, 1).await;
+        let told = home.told("backup missing/b.tar").await;
+        assert_eq!(told, "error: nothing can be written to `missing`: No such file or directory (os error 2)\nexit: 1");
+    });
+}
+
+#[test]
 fn a_file_that_is_there_is_replaced_only_when_told() {
     let home = Home::new();
     run(async {
@@ -353,6 +385,86 @@ fn a_restore_that_was_interrupted_is_told_and_done_again() {
         assert_eq!(code, Some(0), "{stderr}");
         let running = home.serve("").await;
         assert_eq!(history(running.address, &token).await, ["e0"]);
+        stop(running).await;
+    });
+}
+
+/// What the gateway answers to the browser that has a cookie.
+async fn session(address: SocketAddr, method: &str, cookie: &str) -> u16 {
+    let call = Call::new(method, "/v0/session").header("Origin", format!("http://{address}"));
+    let call = call.header("Sec-Fetch-Site", "same-origin").header("Cookie", cookie);
+    call.send(address).await.expect("an answer").status
+}
+
+/// Signs in, as a browser does, and hands out the cookie.
+async fn sign_in(address: SocketAddr, token: &str) -> String {
+    let call = Call::new("POST", "/v0/session").header("Origin", format!("http://{address}"));
+    let call = call.header("Sec-Fetch-Site", "same-origin").body(json!({ "token": token }).to_string());
+    let answer = call.send(address).await.expect("an answer");
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    let set = answer.header("set-cookie").expect("a cookie");
+    set.split(';').next().expect("a value").to_owned()
+}
+
+#[test]
+fn a_sign_out_after_the_backup_outlasts_the_restore() {
+    let home = Home::new();
+    run(async {
+        let running = home.serve("").await;
+        let token = home.token(TOPIC, "alice").await;
+        let (first, second) = (sign_in(running.address, &token).await, sign_in(running.address, &token).await);
+        let stays = sign_in(running.address, &token).await;
+        assert_eq!(session(running.address, "DELETE", &first).await, 204);
+        assert_eq!(home.salon("backup b.tar").await.code, Some(0));
+        assert_eq!(session(running.address, "DELETE", &second).await, 204);
+        stop(running).await;
+        let kept = data(&home).join("signed-out.jsonl");
+        let aside = home.path().join("aside");
+        fs::rename(&kept, &aside).expect("moved");
+        assert_eq!(home.salon("backup without.tar").await.code, Some(0));
+        fs::rename(&aside, &kept).expect("moved back");
+
+        for (backup, is_interrupted) in [("b.tar", false), ("without.tar", false), ("b.tar", true)] {
+            if is_interrupted {
+                let replaced = data(&home).join("replaced-interrupted");
+                fs::create_dir(&replaced).expect("made");
+                fs::rename(&kept, replaced.join("signed-out.jsonl")).expect("moved");
+                fs::write(data(&home).join("restore-unfinished"), "").expect("written");
+            }
+            let Ran { code, stderr, .. } = home.salon(&format!("restore {backup} --force")).await;
+            assert_eq!(code, Some(0), "{stderr}");
+            assert_eq!(mode(&kept), 0o600);
+            // Only what this restore replaced may give the next one its sign-outs.
+            for name in names(&data(&home)).iter().filter(|name| name.starts_with("replaced-")) {
+                fs::remove_dir_all(data(&home).join(name)).expect("removed");
+            }
+            let running = home.serve("").await;
+            let found = [
+                session(running.address, "GET", &first).await,
+                session(running.address, "GET", &second).await,
+                session(running.address, "GET", &stays).await,
+            ];
+            assert_eq!(found, [401, 401, 200], "{backup}, interrupted: {is_interrupted}");
+            stop(running).await;
+        }
+    });
+}
+
+#[test]
+fn a_rollback_journal_of_the_old_log_is_moved_away() {
+    let home = Home::new();
+    run(async {
+        let token = backed_up(&home, 2).await;
+        fs::write(data(&home).join("log.db-journal"), "of the old log").expect("written");
+        let told = home.told("restore b.tar").await;
+        assert!(told.contains("`log.db-journal`"), "{told}");
+        let Ran { code, stderr, .. } = home.salon("restore b.tar --force").await;
+        assert_eq!(code, Some(0), "{stderr}");
+        let replaced = names(&data(&home)).into_iter().find(|name| name.starts_with("replaced-")).expect("kept");
+        assert!(names(&data(&home).join(replaced)).contains(&"log.db-journal".to_owned()));
+        assert!(!data(&home).join("log.db-journal").exists());
+        let running = home.serve("").await;
+        assert_eq!(history(running.address, &token).await, ["e0", "e1"]);
         stop(running).await;
     });
 }

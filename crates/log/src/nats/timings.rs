@@ -91,7 +91,7 @@ impl Timings {
         ping_interval: seconds(1),
     };
 
-    /// How long a consumer may be silent before it is made anew.
+    /// How long a consumer may be silent before it is recreated.
     pub(super) fn consumer_silence(&self) -> Duration {
         self.idle_heartbeat * 5 / 2
     }

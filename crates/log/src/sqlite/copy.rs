@@ -4,12 +4,14 @@
 //! has the log open neither waits nor notices. Deliberately absent: `VACUUM INTO`, which may renumber rows, and everything in a data
 //! directory that is not the log.
 
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::{DATABASE, OpenError, journal, private, schema};
+use super::{DATABASE, OpenError, journal, schema};
 
 /// How many pages are copied between two reports of progress: 4 MiB.
 const STEP_PAGES: i32 = 1024;
@@ -40,11 +42,13 @@ pub enum CopyError {
 
 /// Copies the log in a directory, whether or not a process has it open, to a file that must not exist yet. Everything acknowledged
 /// before the call is in the copy. `progress` is called with the bytes done and the bytes in total, and may end the copy with `false`.
-pub fn copy(
-    directory: &Path,
-    target: &Path,
-    mut progress: impl FnMut(u64, u64) -> bool,
-) -> Result<LogSummary, CopyError> {
+pub fn copy(directory: &Path, target: &Path, progress: impl FnMut(u64, u64) -> bool) -> Result<LogSummary, CopyError> {
+    copy_pages(directory, target, progress)?;
+    Ok(summarize(target)?)
+}
+
+/// Copies without checking. The read transaction ends with this function: while it is open, the write-ahead log only grows.
+fn copy_pages(directory: &Path, target: &Path, mut progress: impl FnMut(u64, u64) -> bool) -> Result<(), CopyError> {
     let source = directory.join(DATABASE);
     let reading = |error| schema::refine(&source, error);
     let writing = |error| schema::refine(target, error);
@@ -52,7 +56,9 @@ pub fn copy(
     schema::identify(&from, &source)?;
     // The first read begins the transaction, and the backup goes on within it: without one it would start over at every commit.
     from.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema").map_err(reading)?;
-    private(target).map_err(|error| OpenError::Files { path: target.into(), source: error })?;
+    // Exclusive: a file or a symbolic link that somebody else put there is neither written to nor followed.
+    let created = File::options().write(true).create_new(true).mode(0o600).open(target);
+    created.map_err(|error| OpenError::Files { path: target.into(), source: error })?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut to = Connection::open_with_flags(target, flags).map_err(writing)?;
     // The copy is thrown away when it does not come to its end.
@@ -67,10 +73,10 @@ pub fn copy(
             }
         }
     }
+    drop(from);
     // A log is in two files while it is written to; a copy is in one.
     to.execute_batch("PRAGMA journal_mode = DELETE").map_err(writing)?;
-    drop(to);
-    Ok(summarize(target)?)
+    Ok(())
 }
 
 /// One step. In a write-ahead log nobody keeps a reader waiting, so a lock is an error like others.
@@ -135,7 +141,7 @@ pub fn renew_epoch(path: &Path) -> Result<(), OpenError> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::super::tests::{directory, quick, writing};
     use super::super::{Options, Sqlite};
@@ -203,6 +209,24 @@ mod tests {
         log.trim_now().await;
         let copied = copy(&data.0, &elsewhere.0.join("copy.db"), |_, _| false);
         assert!(matches!(copied, Err(CopyError::Cancelled)), "{copied:?}");
+    }
+
+    #[test]
+    fn a_file_or_a_link_that_is_there_already_is_not_written_to() {
+        let (data, elsewhere) = (directory(), directory());
+        drop(Sqlite::open(&data.0, quick()).expect("made"));
+        let (file, link) = (elsewhere.0.join("file"), elsewhere.0.join("link"));
+        fs::write(&file, "").expect("written");
+        let dangling = elsewhere.0.join("dangling");
+        symlink(&file, &link).expect("linked");
+        symlink(elsewhere.0.join("nothing"), &dangling).expect("linked");
+        for target in [&file, &link, &dangling] {
+            let copied = copy(&data.0, target, |_, _| true);
+            let Err(CopyError::Open(OpenError::Files { path, source })) = copied else { panic!("{copied:?}") };
+            assert_eq!((&path, source.kind()), (target, std::io::ErrorKind::AlreadyExists));
+        }
+        assert_eq!(fs::read(&file).expect("read"), b"");
+        assert!(!elsewhere.0.join("nothing").exists());
     }
 
     #[tokio::test]
