@@ -30,6 +30,10 @@ test('every call is a bar in the lane of whom it was put to, and runs on while i
 
   const end = () => page.locator('.tl-bar[data-state="running"]').getAttribute('aria-label');
   assert.match(await end() ?? '', /planner to rover: return_home, running/);
+  // A running bar has its label inside: the pointer must reach the bar through it.
+  await page.locator('.tl-bar[data-state="running"] text').waitFor();
+  await page.locator('.tl-bar[data-state="running"] .body').hover();
+  await page.locator('.tl-details', { hasText: 'return_home' }).waitFor();
   const handshakes = page.getByRole('toolbar', { name: 'Timeline' }).getByLabel('Handshakes');
   await handshakes.check();
   await page.getByText(/^2\d calls$/).waitFor();
