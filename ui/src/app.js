@@ -23,8 +23,8 @@ import { Watched } from './model/watched.js';
 /** How many older envelopes are asked for at once. */
 const PAGE = 200;
 /** How many pages are looked through for one envelope. */
-const MOST_PAGES = 50;
-const MOST_TOASTS = 4;
+const MAX_PAGES = 50;
+const MAX_TOASTS = 4;
 const TOAST_TIME = 6000;
 
 /**
@@ -349,7 +349,7 @@ export class Salon extends Watched {
     const { visit } = this;
     if (!visit) return;
     if (this.route.view === 'timeline') this.go({ view: 'room', topic: visit.room.topic });
-    for (let pages = 0; !visit.room.itemOf(envelopeId) && pages < MOST_PAGES; pages += 1) {
+    for (let pages = 0; !visit.room.itemOf(envelopeId) && pages < MAX_PAGES; pages += 1) {
       if (!(await this.older()) || this.visit !== visit) break;
     }
     if (this.visit !== visit) return;
@@ -403,7 +403,7 @@ export class Salon extends Watched {
    */
   say(text, tone = 'info', about) {
     const toast = { key: this.revision, text, tone, about };
-    this.toasts = [...this.toasts.slice(1 - MOST_TOASTS), toast];
+    this.toasts = [...this.toasts.slice(1 - MAX_TOASTS), toast];
     setTimeout(() => this.unsay(toast), TOAST_TIME);
     this.changed();
   }

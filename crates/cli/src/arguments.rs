@@ -19,10 +19,10 @@ pub(crate) use self::field::Field;
 use self::tree::{Argument, Tree};
 
 /// How many mistakes are told at once.
-const MOST_TOLD: usize = 4;
+const MAX_TOLD: usize = 4;
 
 /// How deep the alternatives of a property are looked into for its types.
-const MOST_NESTED: usize = 4;
+const MAX_NESTED: usize = 4;
 
 /// What arguments must look like: the `inputSchema` of a tool, or the `requestedSchema` of a question.
 #[derive(Debug, Clone, Default)]
@@ -99,7 +99,7 @@ impl Schema {
     fn compose<T: AsRef<str>>(&self, pairs: &[T]) -> Result<String, Unfit> {
         let mut given = Tree::default();
         let taken = pairs.iter().map(|pair| given.put(self.pair(pair.as_ref())?));
-        let mistakes: Vec<_> = taken.filter_map(Result::err).take(MOST_TOLD).collect();
+        let mistakes: Vec<_> = taken.filter_map(Result::err).take(MAX_TOLD).collect();
         if mistakes.is_empty() { Ok(given.json()) } else { Err(Unfit(mistakes)) }
     }
 
@@ -174,7 +174,7 @@ impl Schema {
     /// What a reference within the schema leads to; everything else is what it is.
     fn follow<'a>(&'a self, property: &'a Value) -> &'a Value {
         let mut at = property;
-        for _ in 0..MOST_NESTED {
+        for _ in 0..MAX_NESTED {
             let reference = at["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
             match reference.and_then(|pointer| self.whole.pointer(pointer)) {
                 Some(next) => at = next,
@@ -195,7 +195,7 @@ impl Schema {
         if !self.whole.is_object() {
             return Ok(());
         }
-        let mistakes = json_schema::mistakes(&self.whole, &value, formats, MOST_TOLD);
+        let mistakes = json_schema::mistakes(&self.whole, &value, formats, MAX_TOLD);
         let told: Vec<String> = mistakes.iter().map(|error| self.mistake(error)).collect();
         if told.is_empty() { Ok(()) } else { Err(Unfit(told)) }
     }

@@ -23,7 +23,7 @@ use crate::{Entering, Gateway, RestError, Token, TokenProvider};
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 /// The longest answer that is read. A page of history is about a megabyte, twice over.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 type Wiring = TokioIo<Box<dyn Wire>>;
 
@@ -270,7 +270,7 @@ impl Client {
         let (mut sender, connection) = self.connect().await?;
         let answering = async {
             let (head, body) = sender.send_request(request).await.map_err(io::Error::other)?.into_parts();
-            let body = Limited::new(body, MOST_BYTES).collect().await.map_err(io::Error::other)?;
+            let body = Limited::new(body, MAX_BYTES).collect().await.map_err(io::Error::other)?;
             Ok((head.status, body.to_bytes()))
         };
         tokio::pin!(answering);

@@ -16,7 +16,7 @@ use crate::shared::{Link, Shared};
 use crate::{HistoryQuery, RestError};
 
 /// The longest stretch of history that is read to catch up, in bytes of envelopes.
-const MOST_CATCHING_UP: usize = 64 << 20;
+const MAX_CATCHING_UP: usize = 64 << 20;
 
 /// How long to wait before a page that could not be had is asked for again.
 const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
@@ -229,7 +229,7 @@ impl Reader {
                 missed.reverse();
                 return Ok(Some(missed));
             }
-            if bytes > MOST_CATCHING_UP {
+            if bytes > MAX_CATCHING_UP {
                 return Ok(None);
             }
         }

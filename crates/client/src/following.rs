@@ -19,7 +19,7 @@ use crate::{Client, Event, RestError};
 const SILENCE: Duration = Duration::from_secs(45);
 
 /// The longest event that is read: more than any gateway lets a participant send.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 /// A topic's event stream. Reading it makes nobody a participant.
 ///
@@ -78,10 +78,10 @@ impl Client {
             () = &mut connection => answering.await,
         };
         let (head, body) = answer.map_err(|error| self.unreachable(io::Error::other(error)))?.into_parts();
-        let mut following = Following { body, connection: Some(connection), decoder: Decoder::new(MOST_BYTES) };
+        let mut following = Following { body, connection: Some(connection), decoder: Decoder::new(MAX_BYTES) };
         if !head.status.is_success() {
             let mut told = Vec::new();
-            while let Some(chunk) = following.chunk().await.filter(|_| told.len() < MOST_BYTES) {
+            while let Some(chunk) = following.chunk().await.filter(|_| told.len() < MAX_BYTES) {
                 told.extend_from_slice(&chunk);
             }
             return Err(crate::client::refusal(head.status, &told).into());

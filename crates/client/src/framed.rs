@@ -32,7 +32,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const ANSWER_TIME: Duration = Duration::from_secs(15);
 
 /// How often a request is tried.
-const MOST_TRIES: u32 = 5;
+const MAX_TRIES: u32 = 5;
 
 /// Between two tries.
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(200), cap: Duration::from_secs(5) };
@@ -283,7 +283,7 @@ impl FramedSession {
                     self.line = Some(line);
                     return Ok(reply);
                 }
-                Err(Failed::Lost(_)) if tries + 1 < MOST_TRIES => {
+                Err(Failed::Lost(_)) if tries + 1 < MAX_TRIES => {
                     tokio::time::sleep(BACKOFF.delay(tries, rand::random())).await;
                     tries += 1;
                 }

@@ -9,8 +9,8 @@ use crate::Event;
 use crate::shared::lock;
 
 /// How much is kept. Whoever is further behind reads the history.
-const MOST_EVENTS: usize = 1024;
-const MOST_BYTES: usize = 8 << 20;
+const MAX_EVENTS: usize = 1024;
+const MAX_BYTES: usize = 8 << 20;
 
 /// The newest events.
 pub(crate) struct Ring {
@@ -53,7 +53,7 @@ impl Ring {
         let mut kept = lock(&self.kept);
         kept.bytes += size(&event);
         kept.events.push_back(event);
-        while kept.events.len() > MOST_EVENTS || (kept.bytes > MOST_BYTES && kept.events.len() > 1) {
+        while kept.events.len() > MAX_EVENTS || (kept.bytes > MAX_BYTES && kept.events.len() > 1) {
             if let Some(oldest) = kept.events.pop_front() {
                 kept.bytes -= size(&oldest);
                 kept.first += 1;

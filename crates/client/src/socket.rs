@@ -28,7 +28,7 @@ use crate::outbox::Outbox;
 use crate::{Client, RestError};
 
 /// The longest frame that is read: more than any gateway lets a participant send.
-const MOST_FRAME: usize = 256 << 20;
+const MAX_FRAME: usize = 256 << 20;
 
 /// Where a gateway says how long a message may be.
 const LIMIT_HEADER: &str = "salon-message-limit";
@@ -250,8 +250,8 @@ pub(crate) async fn upgrade(
 fn config() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(16 << 10)
-        .max_message_size(Some(MOST_FRAME))
-        .max_frame_size(Some(MOST_FRAME))
+        .max_message_size(Some(MAX_FRAME))
+        .max_frame_size(Some(MAX_FRAME))
 }
 
 /// Where a URL leads, and the request that asks for a WebSocket there.

@@ -23,7 +23,7 @@ use crate::auth::Grant;
 const WAITING: usize = 8192;
 
 /// How many attempts to come in and refusals are kept of one second.
-const MOST_A_SECOND: u32 = 500;
+const MAX_A_SECOND: u32 = 500;
 
 /// The longest reason that is kept, in characters.
 const MAX_REASON_CHARS: usize = 256;
@@ -146,7 +146,7 @@ impl Trail {
             *budget = (second, 0);
         }
         budget.1 += 1;
-        budget.1 <= MOST_A_SECOND
+        budget.1 <= MAX_A_SECOND
     }
 }
 

@@ -24,10 +24,10 @@ use crate::permissions::Permissions;
 use crate::ui::Ui;
 
 /// The longest page of history.
-pub(crate) const MOST_HISTORY: usize = 1000;
+pub(crate) const MAX_HISTORY: usize = 1000;
 
 /// The longest message even where the limit is switched off: the log takes nothing near a gigabyte.
-pub(crate) const MOST_MESSAGE: usize = 256 << 20;
+pub(crate) const MAX_MESSAGE: usize = 256 << 20;
 
 /// A running gateway.
 pub(crate) struct Gateway {

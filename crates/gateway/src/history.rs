@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use salon_log::{MOST_PAGE_BYTES, Span, TopicLog};
+use salon_log::{MAX_PAGE_BYTES, Span, TopicLog};
 use salon_protocol::{Code, Entry, EnvelopeId, Refusal, Timestamp, TopicName};
 use salon_rooms::{resolve, unreadable};
 use serde_json::value::RawValue;
@@ -46,7 +46,7 @@ pub(crate) async fn read(log: &dyn TopicLog, topic: &TopicName, window: Window<'
     let surplus = entries.len().saturating_sub(window.limit);
     entries.drain(..surplus);
     let next =
-        entries.first().filter(|_| surplus > 0 || bytes >= MOST_PAGE_BYTES).map(|entry| entry.envelope.id().clone());
+        entries.first().filter(|_| surplus > 0 || bytes >= MAX_PAGE_BYTES).map(|entry| entry.envelope.id().clone());
     Ok(Page { entries, next })
 }
 

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::nodes::Nodes;
 
 /// How many calls of one participant in one topic are remembered; then its oldest is not.
-const MOST_NOTED: usize = 1024;
+const MAX_NOTED: usize = 1024;
 
 /// How long a call is remembered: longer than anybody waits for one that has not even begun.
 const LIFETIME: Duration = Duration::from_secs(120);
@@ -246,7 +246,7 @@ impl Held {
             *noted = noted.iter().filter(|known| granted.contains(known)).cloned().collect();
             return;
         }
-        if caller.noted.len() == MOST_NOTED {
+        if caller.noted.len() == MAX_NOTED {
             caller.forget_oldest();
         }
         caller.calls.insert(request.clone(), granted);
@@ -425,7 +425,7 @@ mod tests {
         let permissions = Arc::new(Permissions::default());
         let now = Instant::now();
         let held = permissions.hold(&room(), &alice(), &words(&["drive"]));
-        for at in 0..=MOST_NOTED {
+        for at in 0..=MAX_NOTED {
             held.note_at(&id(&format!("m{at}")), now);
         }
         assert_eq!(*held.of(&alice(), &id("m0")), words(&[]));
@@ -443,7 +443,7 @@ mod tests {
         let permissions = Arc::new(Permissions::among_nodes(true));
         let now = Instant::now();
         let held = permissions.hold(&room(), &alice(), &[]);
-        for at in 0..=MOST_NOTED {
+        for at in 0..=MAX_NOTED {
             held.note_at(&id(&format!("m{at}")), now);
         }
         let noted = |at: usize| permissions.noted(&room(), &alice(), &id(&format!("m{at}")));

@@ -1,6 +1,6 @@
 //! Following the context of a topic: fed by the engine with every change once it is kept.
 //!
-//! A change is a few words, never a value. Whoever is too slow for [`MOST_WAITING`] of them is told that some were missed, and can
+//! A change is a few words, never a value. Whoever is too slow for [`MAX_WAITING`] of them is told that some were missed, and can
 //! read.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use crate::context::{Change, Changed, Changes};
 
 /// How many changes wait for one who follows.
-const MOST_WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 
 /// Everybody who follows.
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl Feeds {
         }
         // Whoever has gone does not say so.
         state.by_topic.retain(|_, feed| feed.receiver_count() > 0);
-        let feed = state.by_topic.entry(topic.clone()).or_insert_with(|| broadcast::Sender::new(MOST_WAITING));
+        let feed = state.by_topic.entry(topic.clone()).or_insert_with(|| broadcast::Sender::new(MAX_WAITING));
         Box::pin(stream::unfold(feed.subscribe(), |mut line| async {
             match line.recv().await {
                 Ok(changed) => Some((changed, line)),

@@ -14,17 +14,17 @@ use salon_protocol::{ParticipantId, Timestamp, TopicName};
 use crate::ReadError;
 
 /// The longest value, in bytes.
-pub const MOST_VALUE_BYTES: usize = 64 * 1024;
+pub const MAX_VALUE_BYTES: usize = 64 * 1024;
 /// The longest key, in characters.
-pub const MOST_KEY_CHARS: usize = 256;
+pub const MAX_KEY_CHARS: usize = 256;
 /// The longest id of a tool, in characters.
-pub const MOST_TOOL_CHARS: usize = 128;
+pub const MAX_TOOL_CHARS: usize = 128;
 /// How many versions of a key are kept: the newest.
-pub const MOST_VERSIONS: u64 = 100;
+pub const MAX_VERSIONS: u64 = 100;
 /// How many keys a scope has, those included that were deleted and are still remembered.
-pub const MOST_KEYS: u64 = 10_000;
+pub const MAX_KEYS: u64 = 10_000;
 /// How many tools have a scope in a topic.
-pub const MOST_TOOLS: u64 = 1000;
+pub const MAX_TOOLS: u64 = 1000;
 
 /// How many keys a scope has and how many tools a topic. Every gateway has the default; tests of an engine with slow writes have less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { keys: MOST_KEYS, tools: MOST_TOOLS }
+        Self { keys: MAX_KEYS, tools: MAX_TOOLS }
     }
 }
 
@@ -50,9 +50,9 @@ impl Default for Bounds {
 /// 3. A write that expects a version is done only if that is the newest; 0 is expected of a key that does not exist, or not any more. Of
 ///    several that expect the same, one is done.
 /// 4. A write with the cause of one that is among the kept versions of its key is that one: it changes nothing, and is told its version.
-/// 5. Of a key the newest [`MOST_VERSIONS`] are kept.
-/// 6. A scope has at most [`MOST_KEYS`] keys. Where a new one finds no place, the key that was deleted longest ago is forgotten; where
-///    none was deleted, the new one is refused. Likewise for [`MOST_TOOLS`] and tools of which every key is deleted.
+/// 5. Of a key the newest [`MAX_VERSIONS`] are kept.
+/// 6. A scope has at most [`MAX_KEYS`] keys. Where a new one finds no place, the key that was deleted longest ago is forgotten; where
+///    none was deleted, the new one is refused. Likewise for [`MAX_TOOLS`] and tools of which every key is deleted.
 /// 7. Topics, scopes and keys are apart: nothing that is done to one is seen in another. They outlive the topic's entries.
 /// 8. Whoever follows is told of every change from the call on, in order, or that some were missed.
 /// 9. Nothing is acknowledged that is not kept; after a failed write, or when closed, every write is refused.
@@ -64,7 +64,7 @@ pub trait ContextStore: Send + Sync + 'static {
     fn get(&self, address: &Address, version: Option<u64>) -> BoxFuture<'static, Result<Option<Version>, ReadError>>;
 
     /// The versions of a key below one, or all, newest first: up to `limit`, and no more once they have
-    /// [`crate::MOST_PAGE_BYTES`] of text.
+    /// [`crate::MAX_PAGE_BYTES`] of text.
     fn history(
         &self,
         address: &Address,
@@ -175,16 +175,16 @@ pub enum WriteError {
         current: u64,
     },
     /// The value is too long.
-    #[error("the value has {bytes} bytes, and the limit is {MOST_VALUE_BYTES}")]
+    #[error("the value has {bytes} bytes, and the limit is {MAX_VALUE_BYTES}")]
     TooLarge {
         /// How long it is.
         bytes: usize,
     },
     /// The scope has no place for another key.
-    #[error("the scope has {MOST_KEYS} keys, which is the limit")]
+    #[error("the scope has {MAX_KEYS} keys, which is the limit")]
     TooManyKeys,
     /// The topic has no place for another tool.
-    #[error("{MOST_TOOLS} tools have a scope in this topic, which is the limit")]
+    #[error("{MAX_TOOLS} tools have a scope in this topic, which is the limit")]
     TooManyTools,
     /// The store takes nothing any more.
     #[error("the log has stopped: {0}")]
@@ -315,12 +315,12 @@ macro_rules! name {
 name!(
     /// A key: 1 to 256 characters that are not control characters.
     Key,
-    MOST_KEY_CHARS
+    MAX_KEY_CHARS
 );
 name!(
     /// A tool's id: 1 to 128 characters that are not control characters.
     ToolId,
-    MOST_TOOL_CHARS
+    MAX_TOOL_CHARS
 );
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub trait TopicLog: Send + Sync + 'static {
     /// Appends an envelope. Resolves when it is durable and readable; dropping the future does not undo it.
     fn append(&self, topic: &TopicName, envelope: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>>;
 
-    /// Reads up to `limit` entries, always oldest first, and no more once they have [`MOST_PAGE_BYTES`] of text: a page that ends
+    /// Reads up to `limit` entries, always oldest first, and no more once they have [`MAX_PAGE_BYTES`] of text: a page that ends
     /// there or at its limit may not be the last.
     fn read(
         &self,
@@ -103,7 +103,7 @@ pub trait TopicLog: Send + Sync + 'static {
 }
 
 /// How many bytes of text end a page, whatever its limit. One entry fits into any page.
-pub const MOST_PAGE_BYTES: usize = 1 << 20;
+pub const MAX_PAGE_BYTES: usize = 1 << 20;
 
 /// How many topics a log on NATS may have by default. Not part of `nats`, because every build reads the same configuration.
 pub const DEFAULT_MAX_TOPICS: u64 = 500;

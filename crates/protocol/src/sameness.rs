@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::Members;
 
 /// How deep a value is taken apart. A room carries no deeper ones; what is deeper is compared as it is written.
-const MOST_LEVELS: usize = 128;
+const MAX_LEVELS: usize = 128;
 
 /// A value in the one form that all values have that are the same, and no other. For comparing, not for parsing.
 pub fn canonical(value: &RawValue) -> String {
@@ -24,7 +24,7 @@ pub fn canonical(value: &RawValue) -> String {
 fn write(value: &RawValue, level: usize, out: &mut String) {
     let text = value.get();
     match text.as_bytes().first() {
-        Some(b'{' | b'[') if level == MOST_LEVELS => out.push_str(text),
+        Some(b'{' | b'[') if level == MAX_LEVELS => out.push_str(text),
         Some(b'{') => {
             let members = Members::parse(text).unwrap_or_default();
             let sorted: BTreeMap<&str, &RawValue> = members.iter().collect();

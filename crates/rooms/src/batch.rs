@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 use salon_protocol::Entry;
 
 /// The most bytes of text in one batch of several entries.
-const MOST_BYTES: usize = 128 * 1024;
+const MAX_BYTES: usize = 128 * 1024;
 
 /// The most entries in one batch.
-const MOST_ENTRIES: usize = 1024;
+const MAX_ENTRIES: usize = 1024;
 
 /// Entries in the log's order, with nothing between them.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Batch {
             let fails = fails_calls(&entry);
             bytes += entry.envelope.text().len();
             pending.push(entry);
-            if fails || bytes >= MOST_BYTES || pending.len() >= MOST_ENTRIES || at + 1 == count {
+            if fails || bytes >= MAX_BYTES || pending.len() >= MAX_ENTRIES || at + 1 == count {
                 let entries = std::mem::take(&mut pending).into_boxed_slice();
                 batches.push(Arc::new(Self { entries, bytes, fails_calls: fails, encoded: OnceLock::new() }));
                 bytes = 0;

@@ -19,7 +19,7 @@ use crate::room::{Room, Visit};
 const PAGE: usize = 128;
 
 /// How long a cursor that was live may go on reading from the log before it counts as too slow.
-const MOST_LAG: Duration = Duration::from_secs(60);
+const MAX_LAG: Duration = Duration::from_secs(60);
 
 /// How long a cursor waits before it asks a log again that was out of reach.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -287,7 +287,7 @@ impl Cursor {
             }
             // The host has nowhere to reconnect from.
             None if self.bell.interest.deliver != Deliver::Named
-                && self.behind_since.is_some_and(|since| since.elapsed() > MOST_LAG) =>
+                && self.behind_since.is_some_and(|since| since.elapsed() > MAX_LAG) =>
             {
                 return Err(CloseReason::TooSlow);
             }

@@ -32,7 +32,7 @@ pub(crate) struct Call {
 }
 
 /// How many unanswered requests of one caller are remembered.
-const MOST_OF_ONE: usize = 1000;
+const MAX_OF_ONE: usize = 1000;
 
 #[derive(Debug, Default)]
 struct Caller {
@@ -115,7 +115,7 @@ impl Fold {
         let made = self.callers.entry(caller.clone()).or_default();
         made.open += 1;
         made.asked.push_back(request.clone());
-        let too_many = made.open > MOST_OF_ONE;
+        let too_many = made.open > MAX_OF_ONE;
         self.calls.insert(request, Call { caller: caller.clone(), callee, id, asked, failed, answering: false });
         if too_many {
             self.forget_oldest_of(&caller);
@@ -230,16 +230,16 @@ mod tests {
         let standing = Standing { head: Position::start(1), present: Vec::new(), unanswered: Vec::new() };
         let mut fold = Fold::restore(&standing);
         fold.ask(open("alice", 0));
-        for number in 0..3 * MOST_OF_ONE as u64 {
+        for number in 0..3 * MAX_OF_ONE as u64 {
             fold.ask(open("mallory", number));
         }
         let knows = |fold: &mut Fold, id: &str| fold.call_mut(&EnvelopeId::new(id).expect("an id")).is_some();
         assert!(knows(&mut fold, "alice-0"));
         assert!(!knows(&mut fold, "mallory-0"));
         assert!(knows(&mut fold, "mallory-2999"));
-        assert_eq!(fold.calls.len(), MOST_OF_ONE + 1);
+        assert_eq!(fold.calls.len(), MAX_OF_ONE + 1);
         for number in 0..20 {
-            for other in 0..MOST_OF_ONE as u64 {
+            for other in 0..MAX_OF_ONE as u64 {
                 fold.ask(open(&format!("crowd-{number}"), other));
             }
         }

@@ -14,7 +14,7 @@ use crate::registry::Rooms;
 use crate::room::Room;
 
 /// How many entries a room takes from its log before it tells anybody of them.
-const MOST_AT_ONCE: usize = 1024;
+const MAX_AT_ONCE: usize = 1024;
 
 /// How long a room waits for more comings and goings before it tells of them: when a hundred people enter at once, each of them
 /// would otherwise be told of each of the others by a write of its own.
@@ -143,7 +143,7 @@ async fn take_all(room: &Room, first: Option<Result<Tailed, ReadError>>, tail: &
             Some(Err(error)) => return Err(error),
             None => return Err(ReadError::Failed("the log has ended".into())),
         }
-        if waiting.len() >= MOST_AT_ONCE {
+        if waiting.len() >= MAX_AT_ONCE {
             break;
         }
         match tail.next().now_or_never() {

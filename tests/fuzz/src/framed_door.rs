@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_dialects::framed::{
-    Decoder, Framed, MOST_HEADER, Options, Route, encode, refuse, refuse_header, route, split,
+    Decoder, Framed, MAX_HEADER, Options, Route, encode, refuse, refuse_header, route, split,
 };
 use salon_dialects::{Action, Dialect, Event, Frame, History, Joined, Opening, Stamps, StreamId, Ticket};
 use salon_protocol::{
@@ -50,7 +50,7 @@ fn hear_wire(pieces: u8, bytes: &[u8]) {
                     assert_eq!(at_once.next_frame().ok().flatten().as_deref(), Some(&*frame));
                     taken += frame.len();
                     let (header, body) = split(&frame).expect("what is decoded is a whole frame");
-                    assert!(header.len() <= MOST_HEADER && body.len() <= LIMITS.message);
+                    assert!(header.len() <= MAX_HEADER && body.len() <= LIMITS.message);
                     assert_eq!(*encode(header, body), *frame, "a frame is encoded in one way");
                     door.hears(1, &frame, now);
                 }

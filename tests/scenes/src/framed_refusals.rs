@@ -15,7 +15,7 @@ use crate::tables::{Case, Logs, check_all, trial};
 const LIMIT: u32 = 4096;
 
 /// The limit of a header, in bytes.
-const MOST_HEADER: u32 = 64 << 10;
+const MAX_HEADER: u32 = 64 << 10;
 
 /// What becomes of the connection.
 #[derive(Clone, Copy, PartialEq)]
@@ -120,12 +120,12 @@ fn lengths() -> Vec<Refused> {
         refused("no bytes at all", announced(0, b"", 0, b""), 400, "invalid_json", Then::GoesOn),
         refused(
             "a header one byte below the limit",
-            frame(&padded(MOST_HEADER - 1), b"{}"),
+            frame(&padded(MAX_HEADER - 1), b"{}"),
             401,
             "unauthorized",
             Then::GoesOn,
         ),
-        refused("a header at the limit", frame(&padded(MOST_HEADER), b"{}"), 401, "unauthorized", Then::GoesOn),
+        refused("a header at the limit", frame(&padded(MAX_HEADER), b"{}"), 401, "unauthorized", Then::GoesOn),
         refused(
             "a header in little-endian",
             [&length.to_le_bytes(), &small[..], &[2, 0, 0, 0], b"{}"].concat(),
@@ -159,7 +159,7 @@ fn lengths() -> Vec<Refused> {
         .saying(big_endian),
     ];
     for (name, announced_length) in
-        [("one byte over the limit", MOST_HEADER + 1), ("0x7FFFFFFF", 0x7fff_ffff), ("0xFFFFFFFF", u32::MAX)]
+        [("one byte over the limit", MAX_HEADER + 1), ("0x7FFFFFFF", 0x7fff_ffff), ("0xFFFFFFFF", u32::MAX)]
     {
         let bytes = announced_length.to_be_bytes().to_vec();
         table.push(refused(format!("a header of {name}"), bytes, 400, "too_large", Then::Ends).saying(big_endian));

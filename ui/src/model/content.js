@@ -6,7 +6,7 @@ import { isObject } from './schema.js';
 
 /** @typedef {{columns: string[], rows: unknown[][]}} Table a cell is undefined where a row has nothing under that name */
 
-const MOST_COLUMNS = 16;
+const MAX_COLUMNS = 16;
 
 /** @param {unknown} value @returns {value is Record<string, unknown>} */
 const isRecord = (value) => isObject(value) && !(value instanceof RawJson);
@@ -45,7 +45,7 @@ export function tablesOf(value) {
 function listTable(list) {
   if (list.length === 0 || !list.every(isRecord)) return undefined;
   const columns = [...new Set(list.flatMap((row) => Object.keys(row)))];
-  if (columns.length === 0 || columns.length > MOST_COLUMNS) return undefined;
+  if (columns.length === 0 || columns.length > MAX_COLUMNS) return undefined;
   return { columns, rows: list.map((row) => columns.map((column) => (Object.hasOwn(row, column) ? row[column] : undefined))) };
 }
 

@@ -5,7 +5,7 @@
  */
 
 import { Exact, exactNumber, parseExact, put, stringifyExact } from './exact.js';
-import { MOST_PARTS, isLong, isObject } from './schema.js';
+import { MAX_PARTS, isLong, isObject } from './schema.js';
 import { at, canonical, newCost, problem, same, validate } from './validate.js';
 
 /** @typedef {import('./schema.js').Shape} Shape */
@@ -34,9 +34,9 @@ export const NONE = -1;
 export const NULL = -2;
 
 /** How many fields are made at once, and how deep those go that nobody asked for. */
-const MOST_DRAFTS = 500;
+const MAX_DRAFTS = 500;
 const DEEPEST_UNASKED = 3;
-const MOST_CHARS = 200_000;
+const MAX_CHARS = 200_000;
 const LONGEST_SPREAD = 2000;
 /** So many options to choose from are as much to draw as a field. */
 const OPTIONS_OF_DRAFT = 10;
@@ -44,7 +44,7 @@ const OPTIONS_OF_DRAFT = 10;
 let ids = 0;
 
 /** @returns {Budget} */
-const newBudget = () => ({ left: MOST_DRAFTS, chars: MOST_CHARS, cost: newCost() });
+const newBudget = () => ({ left: MAX_DRAFTS, chars: MAX_CHARS, cost: newCost() });
 
 /** Nothing was filled in; not the same as null. */
 export const ABSENT = Symbol('absent');
@@ -196,7 +196,7 @@ export function withVariant(shape, draft, index, value = ABSENT, budget = newBud
  * @returns {Draft} with one entry more, unless there are as many as a form can have
  */
 export function withEntry(shape, draft) {
-  return draft.parts.length >= MOST_PARTS ? draft : { ...draft, parts: [...draft.parts, draftOf(shape.item())] };
+  return draft.parts.length >= MAX_PARTS ? draft : { ...draft, parts: [...draft.parts, draftOf(shape.item())] };
 }
 
 /**

@@ -31,7 +31,7 @@ export const KINDS = [
 export const EVERYTHING = { people: [], kinds: [], method: '', text: '' };
 
 /** How much of one envelope is searched. */
-const MOST_SEARCHED = 64 * 1024;
+const MAX_SEARCHED = 64 * 1024;
 
 /**
  * @param {Filter} filter
@@ -123,7 +123,7 @@ function searched(envelope) {
   if (text === undefined) {
     /** @type {string[]} */
     const words = [envelope.from, ...envelope.to];
-    let left = MOST_SEARCHED;
+    let left = MAX_SEARCHED;
     const { jsonrpc, id, ...rest } = envelope.payload ?? {};
     /** @type {unknown[]} */
     const open = [chatText(envelope) ?? rest];

@@ -14,9 +14,9 @@
  *   | {type:'table', align:string[], head:Inline[][], rows:Inline[][][]}} Block
  */
 
-const MOST_LEVELS = 8;
-const MOST_FRAMES = 24;
-const MOST_COLUMNS = 24;
+const MAX_LEVELS = 8;
+const MAX_FRAMES = 24;
+const MAX_COLUMNS = 24;
 
 const HEADING = /^ {0,3}(#{1,6})(?:[ \t]|$)/;
 const FENCE = /^( {0,3})(`{3,}|~{3,})/;
@@ -61,7 +61,7 @@ function blocks(lines, level, meter) {
       at += 1;
       continue;
     }
-    const taken = level < MOST_LEVELS ? block(lines, at, level, meter, paragraph.length > 0) : null;
+    const taken = level < MAX_LEVELS ? block(lines, at, level, meter, paragraph.length > 0) : null;
     if (taken) {
       flush();
       out.push(taken.block);
@@ -161,7 +161,7 @@ function table(lines, at, meter) {
   meter.steps += lines[at].length + lines[at + 1].length;
   const align = cells(lines[at + 1]).map(alignment);
   const head = cells(lines[at]);
-  if (align.includes('') || align.length !== head.length || align.length > MOST_COLUMNS) return null;
+  if (align.includes('') || align.length !== head.length || align.length > MAX_COLUMNS) return null;
   const rows = [];
   let next = at + 2;
   for (; next < lines.length && lines[next].includes('|'); next += 1) {
@@ -290,7 +290,7 @@ class Inlines {
     }
     if (char === '`') return this.code(plain);
     if (char === '[' || (char === '!' && text[at + 1] === '[')) {
-      if (this.frames.length > MOST_FRAMES) return null;
+      if (this.frames.length > MAX_FRAMES) return null;
       this.put(plain);
       const mark = char === '[' ? '[' : '![';
       this.frames.push({ mark, children: [] });
@@ -401,7 +401,7 @@ class Inlines {
       const type = char === '~' ? 'del' : frame.mark.length === 2 ? 'strong' : 'em';
       this.push({ type, children: frame.children });
     }
-    if (opens && left > 0 && frames.length <= MOST_FRAMES) {
+    if (opens && left > 0 && frames.length <= MAX_FRAMES) {
       if (left > 1) frames.push({ mark: char + char, children: [] });
       if (left !== 2) frames.push({ mark: char, children: [] });
     } else {

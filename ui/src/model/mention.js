@@ -3,7 +3,7 @@
 /** @typedef {import('./types.js').Person} Person */
 
 /** How many are offered. */
-const MOST_OFFERED = 8;
+const MAX_OFFERED = 8;
 
 /**
  * The mention that is being written at the cursor.
@@ -28,7 +28,7 @@ export function offered(people, typed, me) {
     return b.startsWith(wanted) ? 1 : a.includes(wanted) || b.includes(wanted) ? 2 : 3;
   };
   return [...people].filter((person) => person.present && person.id !== me && rank(person) < 3)
-    .sort((a, b) => rank(a) - rank(b) || a.id.localeCompare(b.id)).slice(0, MOST_OFFERED);
+    .sort((a, b) => rank(a) - rank(b) || a.id.localeCompare(b.id)).slice(0, MAX_OFFERED);
 }
 
 /** The text with the mention completed, and the cursor after it. @param {string} text @param {number} cursor @param {string} id */

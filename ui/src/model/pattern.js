@@ -15,8 +15,8 @@
 
 const LONGEST_PATTERN = 500;
 const LONGEST_TEXT = 500;
-const MOST_STATES = 1000;
-const MOST_KEPT = 200;
+const MAX_STATES = 1000;
+const MAX_KEPT = 200;
 /** How many states count as one step of what a check may cost. */
 const STATES_OF_STEP = 20;
 
@@ -30,7 +30,7 @@ const programs = new Map();
 function programOf(pattern) {
   if (pattern.length > LONGEST_PATTERN) return undefined;
   if (!programs.has(pattern)) {
-    if (programs.size >= MOST_KEPT) programs.clear();
+    if (programs.size >= MAX_KEPT) programs.clear();
     programs.set(pattern, compiled(pattern));
   }
   return programs.get(pattern);
@@ -90,7 +90,7 @@ function build(whole) {
   /** @type {State[]} */
   const states = [];
   const add = (/** @type {State} */ state) => {
-    if (states.length >= MOST_STATES) throw new RangeError('too many states');
+    if (states.length >= MAX_STATES) throw new RangeError('too many states');
     return states.push(state) - 1;
   };
   /** @param {Node} node @param {number} next @returns {number} where it begins */

@@ -7,7 +7,7 @@ import { clean, isolated, likeness } from './names.js';
 /** @typedef {import('./types.js').Envelope} Envelope */
 
 /** How many of those who left are remembered. */
-const MOST_ABSENT = 2000;
+const MAX_ABSENT = 2000;
 
 /** @typedef {Map<string, Person>} People */
 
@@ -64,9 +64,9 @@ export function introduced(people, told) {
 
 /** @param {People} people */
 function forget(people) {
-  if (people.size <= MOST_ABSENT * 2) return;
+  if (people.size <= MAX_ABSENT * 2) return;
   const absent = [...people.values()].filter((person) => !person.present);
-  for (const { id } of absent.slice(0, Math.max(0, absent.length - MOST_ABSENT))) {
+  for (const { id } of absent.slice(0, Math.max(0, absent.length - MAX_ABSENT))) {
     unbears(people, id, likenessesOf(people).of.get(id));
     unbears(people, id, likeness(id));
     likenessesOf(people).of.delete(id);

@@ -19,7 +19,7 @@ import { Watched } from './watched.js';
  * @property {(answer: boolean) => void} settle
  */
 
-const MOST_ALLOWED = 1000;
+const MAX_ALLOWED = 1000;
 
 /**
  * @param {string} pattern `*` stands for any characters
@@ -104,7 +104,7 @@ export class Rights extends Watched {
   /** @param {Allowed} call */
   allow({ participant, tool }) {
     if (this.allowedBy({ participant, tool }) === 'person') return;
-    this.allowed = [...this.allowed.slice(1 - MOST_ALLOWED), { participant, tool }];
+    this.allowed = [...this.allowed.slice(1 - MAX_ALLOWED), { participant, tool }];
     this.save();
   }
 
@@ -148,7 +148,7 @@ export class Rights extends Watched {
       const kept = JSON.parse(this.store?.getItem(this.key) ?? '[]');
       if (!Array.isArray(kept)) return [];
       return kept.filter((one) => typeof one?.participant === 'string' && typeof one?.tool === 'string')
-        .map(({ participant, tool }) => ({ participant, tool })).slice(-MOST_ALLOWED);
+        .map(({ participant, tool }) => ({ participant, tool })).slice(-MAX_ALLOWED);
     } catch {
       // Not ours, or a browser that keeps nothing: then nothing is allowed.
       return [];

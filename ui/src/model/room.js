@@ -12,15 +12,15 @@ import { Watched } from './watched.js';
 /** @typedef {import('./types.js').Person} Person */
 
 /** How many envelopes are kept while the person reads along. */
-const MOST_KEPT = 20_000;
+const MAX_KEPT = 20_000;
 /** How many the person may have loaded by scrolling up. */
-const MOST_LOADED = 50_000;
+const MAX_LOADED = 50_000;
 /** How many characters of envelopes are kept. */
-const MOST_CHARS = 64 * 1024 * 1024;
+const MAX_CHARS = 64 * 1024 * 1024;
 /** How many envelopes one folded row takes. */
-const MOST_FOLDED = 500;
+const MAX_FOLDED = 500;
 /** How many refusals are remembered. */
-const MOST_REFUSALS = 1000;
+const MAX_REFUSALS = 1000;
 
 /** The room. Views read its fields and never write them. */
 export class RoomModel extends Watched {
@@ -147,7 +147,7 @@ export class RoomModel extends Watched {
 
   /** Whether no more of the past is taken. */
   get isFull() {
-    return this.envelopes.size >= MOST_LOADED || this.chars >= MOST_CHARS;
+    return this.envelopes.size >= MAX_LOADED || this.chars >= MAX_CHARS;
   }
 
   /** @param {Item} item @param {Envelope} envelope */
@@ -173,7 +173,7 @@ export class RoomModel extends Watched {
     if (envelope.payload?.event !== 'error') return;
     if (envelope.correlationId !== undefined && this.envelopes.has(envelope.correlationId)) {
       this.refusals.set(envelope.correlationId, envelope);
-      if (this.refusals.size > MOST_REFUSALS) this.refusals.delete(this.refusals.keys().next().value ?? '');
+      if (this.refusals.size > MAX_REFUSALS) this.refusals.delete(this.refusals.keys().next().value ?? '');
       this.touch(this.pairing.refuse(envelope));
     } else if (envelope.payload.code === 'not_found') {
       this.gap();
@@ -192,11 +192,11 @@ export class RoomModel extends Watched {
   }
 
   trim() {
-    const most = this.attending ? MOST_KEPT : MOST_LOADED;
+    const most = this.attending ? MAX_KEPT : MAX_LOADED;
     // Folding anew costs something, so not for every single envelope.
-    if (this.envelopes.size <= most * 1.1 && this.chars <= MOST_CHARS * 1.1) return;
+    if (this.envelopes.size <= most * 1.1 && this.chars <= MAX_CHARS * 1.1) return;
     for (const [id, envelope] of this.envelopes) {
-      if (this.envelopes.size <= most && this.chars <= MOST_CHARS) break;
+      if (this.envelopes.size <= most && this.chars <= MAX_CHARS) break;
       this.envelopes.delete(id);
       this.gaps.delete(id);
       this.refusals.delete(id);
@@ -292,7 +292,7 @@ export class RoomModel extends Watched {
     for (let at = this.items.length - 1; at >= 0; at -= 1) {
       const item = this.items[at];
       if (item.type !== 'presence' && item.type !== 'handshake') return undefined;
-      if (item.type === type) return item.envelopes.length < MOST_FOLDED ? item : undefined;
+      if (item.type === type) return item.envelopes.length < MAX_FOLDED ? item : undefined;
     }
     return undefined;
   }

@@ -35,11 +35,11 @@ import { clip } from './text.js';
 
 /** Deeper than this a form helps nobody. */
 const DEEPEST = 10;
-const MOST_HOPS = 16;
+const MAX_HOPS = 16;
 /** More members, options, alternatives or entries than this are no form any more: the field is one for JSON. */
-export const MOST_PARTS = 200;
+export const MAX_PARTS = 200;
 /** What following references and folding `allOf` may cost. */
-const MOST_WORK = 100_000;
+const MAX_WORK = 100_000;
 /** Words of a stranger's, which a reference can bring to many places. */
 const LONGEST_TITLE = 200;
 const LONGEST_DESCRIPTION = 2000;
@@ -57,7 +57,7 @@ const OPEN_WORDS = ['additionalProperties', 'patternProperties', 'propertyNames'
 export const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof RawJson);
 
 /** @returns {Work} */
-export const newWork = () => ({ left: MOST_WORK });
+export const newWork = () => ({ left: MAX_WORK });
 
 /**
  * @param {any} root the schema that the reference stands in
@@ -96,7 +96,7 @@ function unescapePart(part) {
 export function flatten(schema, root, work, hops = 0) {
   work.left -= 1;
   if (schema === true) return {};
-  if (!isObject(schema) || hops > MOST_HOPS || work.left < 0) return undefined;
+  if (!isObject(schema) || hops > MAX_HOPS || work.left < 0) return undefined;
   if (typeof schema.$ref === 'string') {
     const { $ref, ...beside } = schema;
     work.left -= $ref.length;
@@ -106,7 +106,7 @@ export function flatten(schema, root, work, hops = 0) {
   }
   if (!Array.isArray(schema.allOf)) return schema;
   const { allOf, ...rest } = schema;
-  if (allOf.length > MOST_PARTS) return undefined;
+  if (allOf.length > MAX_PARTS) return undefined;
   /** @type {Record<string, any> | undefined} */
   let whole = {};
   for (const part of allOf) {
@@ -173,7 +173,7 @@ function optionsOf(schema, root, work) {
 }
 
 /** @param {unknown} list @returns {list is unknown[]} too much of something for a form */
-export const isLong = (list) => Array.isArray(list) && list.length > MOST_PARTS;
+export const isLong = (list) => Array.isArray(list) && list.length > MAX_PARTS;
 
 /**
  * @param {unknown} value
@@ -307,7 +307,7 @@ function settleType(shape, schema, type) {
     shape.kind = 'number';
     shape.integer = type === 'integer';
   }
-  if (type === 'object' && isObject(schema.properties) && Object.keys(schema.properties).length <= MOST_PARTS) {
+  if (type === 'object' && isObject(schema.properties) && Object.keys(schema.properties).length <= MAX_PARTS) {
     const required = new Set(Array.isArray(schema.required) ? schema.required : []);
     shape.kind = 'object';
     shape.members = once(() => Object.entries(schema.properties).map(([key, member]) => (

@@ -3,7 +3,7 @@
 /** How many hues there are for names. */
 const HUES = 8;
 /** How many participants' hues are remembered. */
-const MOST_HUES = 4096;
+const MAX_HUES = 4096;
 /** @type {Map<string, number>} */
 const hues = new Map();
 
@@ -17,7 +17,7 @@ export function hueOf(id) {
   let sum = 7;
   for (let at = 0; at < id.length; at += 1) sum = (sum * 31 + id.charCodeAt(at)) >>> 0;
   const wanted = ((sum ^ (sum >>> 15)) >>> 0) % HUES;
-  if (hues.size >= MOST_HUES) return wanted;
+  if (hues.size >= MAX_HUES) return wanted;
   const used = Array(HUES).fill(0);
   for (const hue of hues.values()) used[hue] += 1;
   const fewest = Math.min(...used);

@@ -13,12 +13,12 @@ import { clip, count } from './text.js';
 
 /** @typedef {{steps: {left: number}, work: import('./schema.js').Work}} Cost what checking may still cost; beyond it everything passes */
 
-const MOST_STEPS = 20_000;
-const MOST_DEPTH = 100;
+const MAX_STEPS = 20_000;
+const MAX_DEPTH = 100;
 const LONGEST_SHOWN = 200;
 
 /** @returns {Cost} */
-export const newCost = () => ({ steps: { left: MOST_STEPS }, work: newWork() });
+export const newCost = () => ({ steps: { left: MAX_STEPS }, work: newWork() });
 
 /**
  * @param {any} schema
@@ -46,7 +46,7 @@ export function validate(schema, value, root = schema, pointer = '', cost = newC
 function walk(walk_, schema, value, pointer) {
   const { steps, work } = walk_.cost;
   steps.left -= 1;
-  if (steps.left < 0 || walk_.depth > MOST_DEPTH) return;
+  if (steps.left < 0 || walk_.depth > MAX_DEPTH) return;
   const inner = { ...walk_, depth: walk_.depth + 1 };
   if (schema === false) {
     note(walk_.errors, pointer, 'is not allowed here');
@@ -123,7 +123,7 @@ export function at(pointer, key) {
  * @param {{left: number}} [steps] what patterns may cost
  * @returns {string | undefined}
  */
-export function problem(schema, value, steps = { left: MOST_STEPS }) {
+export function problem(schema, value, steps = { left: MAX_STEPS }) {
   const types = typesOf(schema);
   if (types.length > 0 && 'type' in schema && !types.some((type) => hasType(value, type))) return `must be ${article(types)}`;
   if ('const' in schema || Array.isArray(schema.enum) || schema.uniqueItems === true) {

@@ -37,8 +37,8 @@ const KINDS = {
   prompts: { method: 'prompts/list', member: 'prompts', capability: 'prompts' },
 };
 
-const MOST_PAGES = 64;
-const MOST_ITEMS = 4096;
+const MAX_PAGES = 64;
+const MAX_ITEMS = 4096;
 
 /** @returns {List} */
 const unread = () => ({ items: [], state: 'unread', stale: false, cut: false });
@@ -125,11 +125,11 @@ export class Catalogue extends Watched {
         cursor = typeof page?.nextCursor === 'string' ? page.nextCursor : undefined;
         pages += 1;
         // The first pages are shown at once; a list that is read again changes in one go.
-        if (first) list.items = items.slice(0, MOST_ITEMS);
+        if (first) list.items = items.slice(0, MAX_ITEMS);
         if (first && cursor !== undefined) this.changed();
-      } while (cursor !== undefined && pages < MOST_PAGES && items.length < MOST_ITEMS);
-      const cut = cursor !== undefined || items.length > MOST_ITEMS;
-      Object.assign(list, { items: items.slice(0, MOST_ITEMS), state: 'read', cut });
+      } while (cursor !== undefined && pages < MAX_PAGES && items.length < MAX_ITEMS);
+      const cut = cursor !== undefined || items.length > MAX_ITEMS;
+      Object.assign(list, { items: items.slice(0, MAX_ITEMS), state: 'read', cut });
     } catch (error) {
       Object.assign(list, { state: 'failed', error: why(error) });
     }

@@ -24,7 +24,7 @@ import { Watched } from '../model/watched.js';
 /** How many envelopes the first welcome brings. */
 const FIRST_PAGE = 100;
 /** How many may wait for their echo. */
-const MOST_WAITING = 200;
+const MAX_WAITING = 200;
 /** How many heartbeats may fail to come before the gateway is gone. */
 const MISSED = 2.5;
 /** How often they come from a gateway that does not say. */
@@ -144,7 +144,7 @@ export class Connection extends Watched {
   send(draft) {
     const id = draft.id ?? newId();
     if (this.outbox.has(id)) return Promise.reject(new Refused('id_conflict', 'This is being sent already.'));
-    if (this.outbox.size >= MOST_WAITING) return Promise.reject(new Refused('rate_limited', 'Too much waits to be sent.'));
+    if (this.outbox.size >= MAX_WAITING) return Promise.reject(new Refused('rate_limited', 'Too much waits to be sent.'));
     if (this.state.name === 'closed') return Promise.reject(new Refused('closing', 'The room was left.'));
     const text = written(id, this.room.me, this.platform.now(), draft);
     if (this.room.longest !== undefined && bytes(text) > this.room.longest) {

@@ -36,11 +36,11 @@ const WITHOUT_HANDSHAKE = '2026-07-28';
 /** How long somebody may take for the handshake. */
 const HANDSHAKE_TIME = 15_000;
 /** How often one call may come back for more input. */
-const MOST_ROUNDS = 10;
+const MAX_ROUNDS = 10;
 /** How many requests to the person may be open. */
-const MOST_SERVED = 100;
+const MAX_SERVED = 100;
 /** How much a call may want to know at once, and what it may ask for. */
-const MOST_INPUTS = 16;
+const MAX_INPUTS = 16;
 const INPUTS = ['elicitation/create', 'sampling/createMessage', 'roots/list'];
 const CLIENT = { name: 'salon-web', title: 'Salon in a browser', version: '1' };
 
@@ -134,7 +134,7 @@ export class Peer {
       const answer = await this.ask(to, method, stateless ? { ...given, _meta: this.introduction(given?._meta) } : given, how);
       const { result } = exactPayload(answer);
       if (result?.resultType !== 'input_required') return how.exact ? result : answer.payload.result;
-      if (round >= MOST_ROUNDS) throw new RpcError(-32000, `${to} asks for input again and again`);
+      if (round >= MAX_ROUNDS) throw new RpcError(-32000, `${to} asks for input again and again`);
       given = { ...params, inputResponses: await this.inputs(answer, how) };
       if (result.requestState !== undefined) given.requestState = result.requestState;
     }
@@ -298,7 +298,7 @@ export class Peer {
       await reply({ error: { code: -32601, message: `a person in a browser does not know ${method}` } });
       return;
     }
-    if (this.serving.size >= MOST_SERVED) {
+    if (this.serving.size >= MAX_SERVED) {
       await reply({ error: { code: -32000, message: 'too many questions are open' } });
       return;
     }
@@ -369,7 +369,7 @@ export class Peer {
     const wanted = Object.entries(exactPayload(answer).result?.inputRequests ?? {});
     // Without this it could have a call that was confirmed once made again and again.
     if (wanted.length === 0) throw new RpcError(-32000, `${from} asks for input and does not say which`);
-    if (wanted.length > MOST_INPUTS) throw new RpcError(-32000, `${from} asks for too much at once`);
+    if (wanted.length > MAX_INPUTS) throw new RpcError(-32000, `${from} asks for too much at once`);
     // If one fails the others are not asked any more.
     const abort = new AbortController();
     const given = () => abort.abort(how.signal?.reason);

@@ -48,10 +48,10 @@ export const CLIENT_CAPABILITIES = { sampling: {}, elicitation: { form: {}, url:
  * @property {boolean} read whether it was in the panel
  */
 
-const MOST_ASKS = 64;
-const MOST_ASKS_OF_ONE = 16;
-const MOST_NOTES = 50;
-const MOST_WITHDRAWN = 3;
+const MAX_ASKS = 64;
+const MAX_ASKS_OF_ONE = 16;
+const MAX_NOTES = 50;
+const MAX_WITHDRAWN = 3;
 const KEEP_ALIVE_MS = 15_000;
 /** Tabs of one person do not speak all at the same moment: each begins some time within this. */
 const APART_MS = 1000;
@@ -276,7 +276,7 @@ export class Person extends Watched {
    */
   put({ from, envelope, signal, progress }, question) {
     if (this.muted.has(from)) throw new RpcError(-32000, MUTED);
-    const full = this.asks.length >= MOST_ASKS || this.asks.filter((ask) => ask.from === from).length >= MOST_ASKS_OF_ONE;
+    const full = this.asks.length >= MAX_ASKS || this.asks.filter((ask) => ask.from === from).length >= MAX_ASKS_OF_ONE;
     if (full) throw new RpcError(-32000, 'the person has too many questions to answer; ask again later');
     return new Promise((resolve, reject) => {
       const stop = this.keepAlive(envelope.id, progress);
@@ -345,8 +345,8 @@ export class Person extends Watched {
   note(from, text, type) {
     const id = (this.counted += 1);
     // What is only told for the record does not pile up.
-    const old = type === 'withdrawn' ? this.notes.filter((note) => note.type === 'withdrawn').slice(0, 1 - MOST_WITHDRAWN) : [];
-    this.notes = [...this.notes.filter((note) => !old.includes(note)).slice(1 - MOST_NOTES), { id, from, at: this.now(), text, type, seen: false, read: false }];
+    const old = type === 'withdrawn' ? this.notes.filter((note) => note.type === 'withdrawn').slice(0, 1 - MAX_WITHDRAWN) : [];
+    this.notes = [...this.notes.filter((note) => !old.includes(note)).slice(1 - MAX_NOTES), { id, from, at: this.now(), text, type, seen: false, read: false }];
     this.changed();
     return id;
   }

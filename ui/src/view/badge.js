@@ -5,7 +5,7 @@ import { useRevision, useSalon } from '../app.js';
 import { AskIcon } from './icons.js';
 
 /** How many notes that came together are told one by one; the others are only counted. */
-const MOST_TOLD = 3;
+const MAX_TOLD = 3;
 
 /**
  * How many questions are open, and the way to them. Says so when one comes.
@@ -30,7 +30,7 @@ export function AskBadge(props) {
   useEffect(() => {
     if (!note) return;
     if (salon.panel?.panel !== 'asks') {
-      const unseen = person.notes.filter(({ seen, type }) => !seen && type === 'shown').slice(-MOST_TOLD);
+      const unseen = person.notes.filter(({ seen, type }) => !seen && type === 'shown').slice(-MAX_TOLD);
       for (const each of unseen) salon.say(`${fullName(room.people, each.from)} shows you: ${clip(each.text.replace(/\s+/g, ' '), 200)}`);
     }
     person.mark('seen', note.id);

@@ -18,8 +18,8 @@ const MARKS = { running: '●', done: '✓', failed: '✗', cancelled: '⊘' };
 const WORDS = { running: 'running', done: 'done', failed: 'failed', cancelled: 'cancelled' };
 
 /** How many sub-calls and notices are shown before somebody asks for more. */
-const MOST_INNER = 5;
-const MOST_NOTICES = 100;
+const MAX_INNER = 5;
+const MAX_NOTICES = 100;
 
 /**
  * A call with its answer: who asked whom for what, how far it is or how it ended, and all of it once unfolded.
@@ -112,7 +112,7 @@ function SubCalls({ call }) {
   const [all, setAll] = useState(false);
   const calls = threadsOf(salon.room).calls.get(call.id) ?? [];
   if (calls.length === 0) return null;
-  const shown = all ? calls : calls.slice(0, MOST_INNER);
+  const shown = all ? calls : calls.slice(0, MAX_INNER);
   return html`
     <ul class="sub-calls" aria-label="calls made because of it">
       ${shown.map((sub) => html`
@@ -154,12 +154,12 @@ function Details({ call }) {
 /** @param {{notices: Envelope[]}} props */
 function Notices({ notices }) {
   const salon = useSalon();
-  const left = notices.length - MOST_NOTICES;
+  const left = notices.length - MAX_NOTICES;
   return html`
     <section aria-label="Meanwhile"><h4>Meanwhile</h4>
       ${left > 0 && html`<p class="faint">${count(left, 'earlier notice')} not shown</p>`}
       <ol class="notices">
-        ${notices.slice(-MOST_NOTICES).map((notice) => html`
+        ${notices.slice(-MAX_NOTICES).map((notice) => html`
           <li key=${notice.id}>
             <time datetime=${notice.ts}>${clockSeconds(notice.at)}</time>
             <button type="button" class="link" onClick=${() => salon.open({ panel: 'inspector', id: notice.id })}>

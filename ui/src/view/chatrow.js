@@ -11,9 +11,9 @@ import { Name, Who } from './who.js';
 /** @typedef {import('../model/types.js').ChatItem} ChatItem */
 
 /** How many replies are drawn before somebody asks for more. */
-const MOST_REPLIES = 50;
+const MAX_REPLIES = 50;
 /** How deep replies are drawn within each other; the rest is one click away. */
-const MOST_NESTED = 6;
+const MAX_NESTED = 6;
 
 /**
  * A chat message: who said what, what it replies to, and the replies it got.
@@ -45,7 +45,7 @@ export function ChatRow({ item, nested = 0 }) {
         </header>
         ${nested === 0 && html`<${ReplyTo} id=${repliesTo(envelope)} />`}
         <${Markdown} text=${text} plain=${!markdown} />
-        ${replies > 0 && nested < MOST_NESTED && html`
+        ${replies > 0 && nested < MAX_NESTED && html`
           <button type="button" class="more" aria-expanded=${open} onClick=${toggle}>
             ${open ? 'Hide' : 'Show'} ${count(replies, 'reply', 'replies')}
           </button>`}
@@ -58,13 +58,13 @@ export function ChatRow({ item, nested = 0 }) {
 /** @param {{id: string, nested: number}} props */
 function Replies({ id, nested }) {
   const { room } = useSalon();
-  const [most, setMost] = useState(MOST_REPLIES);
+  const [most, setMost] = useState(MAX_REPLIES);
   const replies = threadsOf(room).replies.get(id) ?? [];
   return html`
     <div class="replies">
       ${replies.slice(0, most).map((item) => html`<${ChatRow} key=${item.id} item=${item} nested=${nested} />`)}
       ${replies.length > most && html`
-        <button type="button" class="more" onClick=${() => setMost(most + MOST_REPLIES)}>${count(replies.length - most, 'more reply', 'more replies')}</button>`}
+        <button type="button" class="more" onClick=${() => setMost(most + MAX_REPLIES)}>${count(replies.length - most, 'more reply', 'more replies')}</button>`}
     </div>`;
 }
 

@@ -11,7 +11,7 @@ import { Name } from './who.js';
 /** @typedef {import('../app.js').Salon} Salon */
 
 /** To how many a message can be addressed by choosing; others are named in it. */
-const MOST_OFFERED = 200;
+const MAX_OFFERED = 200;
 
 /** What was being written in each room, so that going to the timeline and back loses nothing. @type {WeakMap<object, string>} */
 const drafts = new WeakMap();
@@ -69,7 +69,7 @@ export function Composer() {
     }
   };
 
-  const others = presentPeople(room.people).filter((person) => person.id !== room.me && person.id !== GATEWAY).slice(0, MOST_OFFERED);
+  const others = presentPeople(room.people).filter((person) => person.id !== room.me && person.id !== GATEWAY).slice(0, MAX_OFFERED);
   return html`
     <form class="composer" aria-label="Write a message" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); void send(); }}>
       <${ReplyBar} />

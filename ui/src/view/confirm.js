@@ -8,7 +8,7 @@ import { Name } from './who.js';
 
 /** @typedef {import('../model/rights.js').Pending} Pending */
 
-const MOST_SHOWN = 20_000;
+const MAX_SHOWN = 20_000;
 /** A key that is held, or a second click, must not answer a question that nobody has read. */
 const PAUSE_MS = 400;
 
@@ -58,9 +58,9 @@ function Question({ pending }) {
           in your name, and everybody in the room will see it.</p>
         ${warnings.map((warning) => html`<p class="warning" key=${warning}>${warning}</p>`)}
         <h3>Arguments</h3>
-        <pre class="code" tabindex="0" aria-label="arguments">${clip(shown, MOST_SHOWN)}</pre>
-        ${shown.length > MOST_SHOWN && html`
-          <p class="warning">Not shown here, but sent: ${count(shown.length - MOST_SHOWN, 'more character')}.</p>`}
+        <pre class="code" tabindex="0" aria-label="arguments">${clip(shown, MAX_SHOWN)}</pre>
+        ${shown.length > MAX_SHOWN && html`
+          <p class="warning">Not shown here, but sent: ${count(shown.length - MAX_SHOWN, 'more character')}.</p>`}
         <label class="check"><input type="checkbox" checked=${always}
           onChange=${(/** @type {any} */ event) => setAlways(event.currentTarget.checked)} />
           <span>Allow in this room: do not ask again for <code>${clip(tool, 120)}</code> of ${participant}</span></label>

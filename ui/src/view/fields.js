@@ -6,7 +6,7 @@
 import { html } from '../../vendor/ui.js';
 import { NONE, NULL, filledIn, withEntry, withVariant } from '../model/draft.js';
 import { Exact } from '../model/exact.js';
-import { MOST_PARTS } from '../model/schema.js';
+import { MAX_PARTS } from '../model/schema.js';
 import { clip } from '../model/text.js';
 import { at } from '../model/validate.js';
 
@@ -272,8 +272,8 @@ function List(props) {
         path=${[...path, index]} errors=${errors} onChange=${onChange} name=${`${shape.item().title || name} ${index + 1}`}
         action=${html`<button type="button" class="small" onClick=${() => remove(index)}>
           Remove<span class="unseen"> ${name} ${index + 1}</span></button>`} />`)}
-    ${draft.parts.length >= MOST_PARTS && html`<p class="aside">More entries than these can only be written as JSON.</p>`}
-    <button type="button" class="small" id=${`${id}-add`} disabled=${draft.parts.length >= MOST_PARTS} onClick=${add}>
+    ${draft.parts.length >= MAX_PARTS && html`<p class="aside">More entries than these can only be written as JSON.</p>`}
+    <button type="button" class="small" id=${`${id}-add`} disabled=${draft.parts.length >= MAX_PARTS} onClick=${add}>
       Add<span class="unseen"> to ${name}</span></button>
   <//>`;
 }

@@ -9,7 +9,7 @@ import { useRevision, useSalon } from '../app.js';
 const chosen = new WeakMap();
 
 /** How many participants can be chosen from. */
-const MOST_CHOICES = 100;
+const MAX_CHOICES = 100;
 
 /** Chooses what the transcript and the timeline show, and says how much that hides. */
 export function Filters() {
@@ -62,10 +62,10 @@ export function Filters() {
               onChange=${(/** @type {any} */ kinds) => change({ kinds })} />`)}
         </fieldset>
         <fieldset><legend>Participant</legend>
-          ${[...new Set([...filter.people, ...found.people.slice(0, MOST_CHOICES)])].map((id) => html`
+          ${[...new Set([...filter.people, ...found.people.slice(0, MAX_CHOICES)])].map((id) => html`
             <${Choice} key=${id} label=${id} value=${id} list=${filter.people}
               onChange=${(/** @type {any} */ people) => change({ people })} />`)}
-          ${found.people.length > MOST_CHOICES && html`<span class="faint">and ${found.people.length - MOST_CHOICES} more: write the id into the field above</span>`}
+          ${found.people.length > MAX_CHOICES && html`<span class="faint">and ${found.people.length - MAX_CHOICES} more: write the id into the field above</span>`}
         </fieldset>
         <label class="filter-method">Method or tool
           <input list="filter-methods" value=${filter.method} placeholder="any"

@@ -8,7 +8,7 @@ import { useRevision, useSalon } from '../app.js';
 /** @typedef {import('../model/types.js').Envelope} Envelope */
 
 /** How much of an envelope is drawn; the whole of it can still be copied. */
-const MOST_SHOWN = 200_000;
+const MAX_SHOWN = 200_000;
 
 /**
  * One envelope as it travelled, and what belongs to it.
@@ -53,7 +53,7 @@ export function Inspector({ envelopeId }) {
         <span class="spring"></span>
         <button type="button" onClick=${copy}>Copy</button>
       </div>
-      <pre class="envelope" ref=${text} tabindex="0" aria-label="The envelope">${clip(shown, MOST_SHOWN)}</pre>
+      <pre class="envelope" ref=${text} tabindex="0" aria-label="The envelope">${clip(shown, MAX_SHOWN)}</pre>
     </div>
   `;
 }

@@ -4,7 +4,7 @@ import { clip } from '../model/text.js';
 
 /** How many members of one object or list are shown at first, and how many each time somebody asks for more. */
 const PAGE = 50;
-const MOST_TEXT = 2000;
+const MAX_TEXT = 2000;
 
 /**
  * A JSON value as a tree that opens level by level. Numbers may be `Exact`, so that every digit is shown.
@@ -53,10 +53,10 @@ function Leaf({ value }) {
     const type = value === null ? 'null' : value instanceof Exact ? 'number' : typeof value;
     return html`<span class=${`json-${type}`}>${String(value)}</span>`;
   }
-  const long = value.length > MOST_TEXT && !all;
+  const long = value.length > MAX_TEXT && !all;
   return html`
-    <span class="json-string" dir="auto">${JSON.stringify(long ? clip(value, MOST_TEXT) : value)}</span>
+    <span class="json-string" dir="auto">${JSON.stringify(long ? clip(value, MAX_TEXT) : value)}</span>
     ${long && html`
-      <button type="button" class="more" onClick=${() => setAll(true)}>${value.length - MOST_TEXT} more characters</button>`}
+      <button type="button" class="more" onClick=${() => setAll(true)}>${value.length - MAX_TEXT} more characters</button>`}
   `;
 }

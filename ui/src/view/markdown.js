@@ -8,7 +8,7 @@ import { useSalon } from '../app.js';
 /** @typedef {import('../model/markdown.js').Inline} Inline */
 
 /** How many characters are shown before somebody asks for more; a long text must not hold up the page. */
-const MOST_SHOWN = 12_000;
+const MAX_SHOWN = 12_000;
 
 /**
  * What somebody wrote: Markdown, or plain text with its links and mentions. Made of elements and text, never of markup.
@@ -16,14 +16,14 @@ const MOST_SHOWN = 12_000;
  */
 export function Markdown({ text, plain = false }) {
   const [all, setAll] = useState(false);
-  const long = text.length > MOST_SHOWN;
-  const shown = long && !all ? text.slice(0, MOST_SHOWN) : text;
+  const long = text.length > MAX_SHOWN;
+  const shown = long && !all ? text.slice(0, MAX_SHOWN) : text;
   const tree = useMemo(() => (plain ? parsePlain(shown).map(inline) : parse(shown).map(block)), [shown, plain]);
   return html`
     <div class=${plain ? 'prose plain' : 'prose'} dir="auto">${tree}</div>
     ${long && !all && html`
       <button type="button" class="more" onClick=${() => setAll(true)}>
-        Show ${count(text.length - MOST_SHOWN, 'more character')}
+        Show ${count(text.length - MAX_SHOWN, 'more character')}
       </button>`}
   `;
 }

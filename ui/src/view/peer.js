@@ -15,7 +15,7 @@ import { Face, kindOf } from './roster.js';
 
 /** From so many on one wants to search. */
 const MANY = 8;
-const MOST_SHOWN = 300;
+const MAX_SHOWN = 300;
 /** How long a list that has changed is left alone, so that its owner cannot keep the page busy. */
 const PAUSE_MS = 1000;
 
@@ -205,7 +205,7 @@ function OneList({ kind, list, search, alone, onChoose, onRetry, last, lastId })
       <div class="error-note" role="alert"><p>The ${NAMES[kind]} could not be read: ${clip(list.error ?? '', 500)}</p>
         <button type="button" class="small" onClick=${onRetry}>Try again</button></div>`}
     <ul class="offer-list">
-      ${fits.slice(0, MOST_SHOWN).map((item, index) => html`
+      ${fits.slice(0, MAX_SHOWN).map((item, index) => html`
         <li key=${`${index} ${nameIn(item)}`}>
           <button type="button" class="offer" id=${last?.kind === kind && last.name === nameIn(item) ? lastId : undefined}
             onClick=${() => onChoose({ kind, name: nameIn(item) })}>
@@ -215,7 +215,7 @@ function OneList({ kind, list, search, alone, onChoose, onRetry, last, lastId })
           </button>
         </li>`)}
     </ul>
-    ${fits.length > MOST_SHOWN && html`<p class="aside">and ${count(fits.length - MOST_SHOWN, 'more')}: search to find them</p>`}
+    ${fits.length > MAX_SHOWN && html`<p class="aside">and ${count(fits.length - MAX_SHOWN, 'more')}: search to find them</p>`}
     ${list.state === 'reading' && list.items.length === 0 && html`<p class="aside" role="status">Asking…</p>`}
     ${list.state === 'read' && list.items.length === 0 && alone && html`<p class="empty">It offers no ${NAMES[kind]} now.</p>`}
     ${list.items.length > 0 && fits.length === 0 && html`<p class="aside">None of the ${list.items.length} ${NAMES[kind]} fits.</p>`}

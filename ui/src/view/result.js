@@ -13,8 +13,8 @@ import { canonical } from '../model/validate.js';
 import { JsonTree } from './json.js';
 import { Markdown } from './markdown.js';
 
-const MOST_BLOCKS = 100;
-const MOST_PLAIN = 20_000;
+const MAX_BLOCKS = 100;
+const MAX_PLAIN = 20_000;
 const ROWS = 50;
 
 /** Whether pictures wait for a click: those of a question come without the person's asking. */
@@ -90,7 +90,7 @@ function json(text) {
 /** @param {{blocks: any[], onRead?: Read}} props */
 function Blocks({ blocks, onRead }) {
   const [all, setAll] = useState(false);
-  const shown = all ? blocks : blocks.slice(0, MOST_BLOCKS);
+  const shown = all ? blocks : blocks.slice(0, MAX_BLOCKS);
   return html`
     ${shown.map((block, index) => html`<${ContentView} key=${index} content=${block} onRead=${onRead} />`)}
     ${shown.length < blocks.length && html`
@@ -104,12 +104,12 @@ function Blocks({ blocks, onRead }) {
 export function Messages({ messages, onRead }) {
   return html`
     <ol class="messages">
-      ${messages.slice(0, MOST_BLOCKS).map((message, index) => html`
+      ${messages.slice(0, MAX_BLOCKS).map((message, index) => html`
         <li key=${index} data-role=${message?.role === 'assistant' ? 'assistant' : 'user'}>
           <span class="role">${clip(words(message?.role ?? 'somebody'), 40)}</span>
           <div><${Blocks} blocks=${Array.isArray(message?.content) ? message.content : [message?.content]} onRead=${onRead} /></div>
         </li>`)}
-      ${messages.length > MOST_BLOCKS && html`<li class="aside">${count(messages.length - MOST_BLOCKS, 'message')} more, not shown</li>`}
+      ${messages.length > MAX_BLOCKS && html`<li class="aside">${count(messages.length - MAX_BLOCKS, 'message')} more, not shown</li>`}
     </ol>`;
 }
 
@@ -148,11 +148,11 @@ const isMarkdown = (text, mime) => mime.startsWith('text/markdown') || (mime ===
 /** @param {{text: string}} props */
 function Plain({ text }) {
   const [all, setAll] = useState(false);
-  const long = text.length > MOST_PLAIN && !all;
+  const long = text.length > MAX_PLAIN && !all;
   return html`
-    <div class="plain-text" dir="auto">${long ? clip(text, MOST_PLAIN) : text}</div>
+    <div class="plain-text" dir="auto">${long ? clip(text, MAX_PLAIN) : text}</div>
     ${long && html`
-      <button type="button" class="more" onClick=${() => setAll(true)}>${count(text.length - MOST_PLAIN, 'more character')}</button>`}`;
+      <button type="button" class="more" onClick=${() => setAll(true)}>${count(text.length - MAX_PLAIN, 'more character')}</button>`}`;
 }
 
 /** What a stranger says, if it is words. @param {unknown} value */

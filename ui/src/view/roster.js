@@ -10,7 +10,7 @@ import { useRevision, useSalon } from '../app.js';
 
 /** From so many on one wants to search. */
 const MANY = 12;
-const MOST_SHOWN = 200;
+const MAX_SHOWN = 200;
 
 export function Roster() {
   const { room } = useSalon();
@@ -30,8 +30,8 @@ export function Roster() {
       ${here.length + gone.length > MANY && html`
         <input type="search" class="search" placeholder="Find somebody" aria-label="Find somebody" value=${search}
           onInput=${(/** @type {any} */ event) => setSearch(event.currentTarget.value)} />`}
-      <ul aria-labelledby=${id}>${shown.slice(0, MOST_SHOWN).map((person) => html`<${Entry} key=${person.id} person=${person} />`)}</ul>
-      ${shown.length > MOST_SHOWN && html`<p class="aside">and ${shown.length - MOST_SHOWN} more: search to find them</p>`}
+      <ul aria-labelledby=${id}>${shown.slice(0, MAX_SHOWN).map((person) => html`<${Entry} key=${person.id} person=${person} />`)}</ul>
+      ${shown.length > MAX_SHOWN && html`<p class="aside">and ${shown.length - MAX_SHOWN} more: search to find them</p>`}
       ${search && shown.length + left.length === 0 && html`<p class="aside">Nobody fits.</p>`}
       ${others.length === 0 && !search && html`
         <p class="aside">You are alone here. Bring somebody in with <code>salon join</code>, or give a friend
@@ -39,7 +39,7 @@ export function Roster() {
       ${left.length > 0 && html`
         <details class="gone" open=${search !== ''}>
           <summary>${count(left.length, 'has', 'have')} left</summary>
-          <ul>${left.slice(0, MOST_SHOWN).map((person) => html`<${Entry} key=${person.id} person=${person} />`)}</ul>
+          <ul>${left.slice(0, MAX_SHOWN).map((person) => html`<${Entry} key=${person.id} person=${person} />`)}</ul>
         </details>`}
     </div>`;
 }

@@ -16,7 +16,7 @@ import { Who } from './who.js';
 /** @typedef {import('../model/types.js').NoticeItem} NoticeItem */
 
 /** How many of the envelopes in a folded row are listed. */
-const MOST_LISTED = 100;
+const MAX_LISTED = 100;
 
 /** @param {{at: number}} props */
 export function DayRow({ at }) {
@@ -87,10 +87,10 @@ function Folded({ at, mark, text, bad, open, toggle, many }) {
 /** @param {{envelopes: Envelope[], say: (envelope: Envelope) => string}} props */
 function Listed({ envelopes, say }) {
   const salon = useSalon();
-  const rest = envelopes.length - MOST_LISTED;
+  const rest = envelopes.length - MAX_LISTED;
   return html`
     <ul class="fold-list">
-      ${envelopes.slice(0, MOST_LISTED).map((each) => html`
+      ${envelopes.slice(0, MAX_LISTED).map((each) => html`
         <li key=${each.id}>
           <button type="button" title="Inspect" onClick=${() => salon.open({ panel: 'inspector', id: each.id })}>${say(each)}</button>
           <time title=${moment(each.at)}>${clock(each.at)}</time>

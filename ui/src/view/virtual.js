@@ -19,9 +19,9 @@ const NEAR_END = 32;
 const NEAR_TOP = 900;
 
 /** How many rows in sight are remembered to hold one of them fast. */
-const MOST_HELD = 8;
+const MAX_HELD = 8;
 /** How many heights are remembered. */
-const MOST_MEASURED = 100_000;
+const MAX_MEASURED = 100_000;
 
 /** Where each row is, measured where it was drawn and estimated elsewhere. No DOM. */
 export class Extent {
@@ -47,7 +47,7 @@ export class Extent {
     if (generation !== this.generation || rows.length < this.index.size) {
       this.index = new Map();
       this.stale = 0;
-      if (this.heights.size > MOST_MEASURED) this.heights.clear();
+      if (this.heights.size > MAX_MEASURED) this.heights.clear();
     }
     this.generation = generation;
     this.rows = rows;
@@ -237,7 +237,7 @@ export class VirtualList extends Component {
       this.anchor = null;
     } else {
       const at = extent.at(scroller.scrollTop - HEAD);
-      this.anchor = extent.rows.slice(at, at + MOST_HELD).map((row, more) => this.hold(row.id, at + more));
+      this.anchor = extent.rows.slice(at, at + MAX_HELD).map((row, more) => this.hold(row.id, at + more));
     }
   }
 

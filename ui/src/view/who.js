@@ -4,7 +4,7 @@ import { clip, hueOf } from '../model/text.js';
 import { useSalon } from '../app.js';
 
 /** How many characters of a name stand in a line. */
-const MOST_SHOWN = 60;
+const MAX_SHOWN = 60;
 
 /**
  * Somebody's name, with the id beside it where the name could be another's; `always` wherever the two differ, for what one decides by.
@@ -15,7 +15,7 @@ export function Name({ id, always = false }) {
   const { people } = useSalon().room;
   const name = givenName(people, id);
   const shown = always ? fullName(people, id) !== name : isDoubtful(people, id);
-  return html`<bdi>${clip(name, MOST_SHOWN)}</bdi>${shown && html`${' '}<code class="who-id">${id}</code>`}`;
+  return html`<bdi>${clip(name, MAX_SHOWN)}</bdi>${shown && html`${' '}<code class="who-id">${id}</code>`}`;
 }
 
 /** The same as a button that leads to them. @param {{id: string, always?: boolean}} props */

@@ -6,7 +6,7 @@ import { chat } from '../support/gateway.js';
 const ROOM = 'room:long';
 const MANY = 2000;
 /** No more rows than this are in the page at once, however long the history is. */
-const MOST_DRAWN = 150;
+const MAX_DRAWN = 150;
 
 /** @type {import('playwright-core').Browser} */
 let browser;
@@ -62,7 +62,7 @@ test('two thousand envelopes are scrolled through, and none is missing', { timeo
       || document.body.textContent?.includes(`The beginning of ${room}`), { rows, room: ROOM });
     pages += 1;
     assert.ok(pages < 200, 'the beginning is never reached');
-    assert.ok((await page.locator('[data-row]').count()) <= MOST_DRAWN);
+    assert.ok((await page.locator('[data-row]').count()) <= MAX_DRAWN);
   }
   assert.match(await page.locator('.filters output').innerText(), /^200[1-9] rows$/);
 
@@ -88,7 +88,7 @@ test('two thousand envelopes are scrolled through, and none is missing', { timeo
       await frame();
     }
     return ids;
-  }, MOST_DRAWN);
+  }, MAX_DRAWN);
   assert.equal(seen.length, MANY);
   assert.deepEqual(seen, wanted);
 

@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
 
 /** What a first visit to a room may cost, before images. */
-const MOST_BYTES = 150_000;
+const MAX_BYTES = 150_000;
 
 /** @type {import('playwright-core').Browser} */
 let browser;
@@ -19,7 +19,7 @@ test('a visit to a room weighs little, and a second one next to nothing', async 
   await page.waitForLoadState('networkidle');
   const visit = await weight(page);
   t.diagnostic(`a visit to a room: ${visit.wire} bytes on the wire, ${visit.written} as written, ${visit.files} files`);
-  assert.ok(visit.wire < MOST_BYTES, `${visit.wire} bytes`);
+  assert.ok(visit.wire < MAX_BYTES, `${visit.wire} bytes`);
   await everything(alice);
   const first = await weight(page);
   t.diagnostic(`every view: ${first.wire} bytes on the wire, ${first.written} as written, ${first.files} files`);

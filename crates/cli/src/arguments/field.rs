@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{MOST_NESTED, Schema};
+use super::{MAX_NESTED, Schema};
 
 /// One argument, for people to read and for completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Schema {
     /// The types a property may have; empty when it does not say.
     pub(super) fn types<'a>(&'a self, property: &'a Value) -> Vec<&'a str> {
         let mut found = Vec::new();
-        self.gather(property, MOST_NESTED, &mut found);
+        self.gather(property, MAX_NESTED, &mut found);
         found.sort_unstable();
         found.dedup();
         found

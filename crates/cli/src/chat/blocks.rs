@@ -19,11 +19,11 @@ const WIDE: usize = 56;
 const TIMED: usize = 36;
 /// How many lines of an answer are shown unless all is wanted, and how many of anything.
 const FEW_LINES: usize = 3;
-const MOST_LINES: usize = 400;
+const MAX_LINES: usize = 400;
 
 /// How many milliseconds may lie between two who come together, and how many of those are named.
 const TOGETHER: u64 = 60_000;
-const MOST_NAMES: usize = 12;
+const MAX_NAMES: usize = 12;
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
@@ -101,7 +101,7 @@ impl Look<'_> {
     pub(crate) fn presence<'a>(&self, mut group: impl Iterator<Item = &'a Item>) -> Vec<Line<'static>> {
         let mut names = Vec::new();
         let mut first = None;
-        for item in group.by_ref().take(MOST_NAMES) {
+        for item in group.by_ref().take(MAX_NAMES) {
             let Body::Presence { who, kind, joined } = &item.body else { continue };
             first.get_or_insert((item.at, *joined));
             names.push(kind.map_or_else(|| who.to_string(), |kind| format!("{}\u{a0}{who}", sign(Some(kind)))));
@@ -303,7 +303,7 @@ impl Look<'_> {
 
     fn few_lines(&self, text: &str) -> String {
         let columns = self.body_columns().max(1);
-        let mut budget = if self.all { MOST_LINES } else { FEW_LINES };
+        let mut budget = if self.all { MAX_LINES } else { FEW_LINES };
         let mut shown = Vec::new();
         for line in text.split('\n') {
             let lines = (width(line) + 2).div_ceil(columns).max(1);
@@ -378,8 +378,8 @@ impl Look<'_> {
         columns: usize,
     ) -> Vec<Line<'static>> {
         let mut wrapped = wrap(spans, columns.saturating_sub(indent));
-        if wrapped.len() > MOST_LINES {
-            wrapped.truncate(MOST_LINES);
+        if wrapped.len() > MAX_LINES {
+            wrapped.truncate(MAX_LINES);
             wrapped.push(Line::from(Span::styled("… too long to show", self.theme.dim())));
         }
         let mut lines: Vec<_> = wrapped.into_iter().map(|line| indented(indent, line)).collect();

@@ -6,10 +6,10 @@ use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 /// How many lines are remembered.
-const MOST_REMEMBERED: usize = 200;
+const MAX_REMEMBERED: usize = 200;
 
 /// How long a line may become, in bytes: below the gateway's own limit for a message.
-const MOST_BYTES: usize = 512 * 1024;
+const MAX_BYTES: usize = 512 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Composer {
@@ -56,7 +56,7 @@ impl Composer {
             .chars()
             .filter(|c| *c == '\n' || !c.is_control())
             .collect();
-        if self.text.len() + text.len() <= MOST_BYTES {
+        if self.text.len() + text.len() <= MAX_BYTES {
             self.text.insert_str(self.cursor, &text);
             self.cursor += text.len();
             // What was put in may have grown together with what stands before or after it.
@@ -71,7 +71,7 @@ impl Composer {
         (self.cursor, self.looking) = (0, None);
         if !text.trim().is_empty() && self.written.front() != Some(&text) {
             self.written.push_front(text.clone());
-            self.written.truncate(MOST_REMEMBERED);
+            self.written.truncate(MAX_REMEMBERED);
         }
         text
     }

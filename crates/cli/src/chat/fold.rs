@@ -8,11 +8,11 @@ use salon_protocol::{
 
 use super::item::{Body, Call, Item, Outcome, Progress, Said};
 use super::text::{clip, safe, safe_line};
-use super::transcript::{MOST_TEXT, Transcript, gone};
+use super::transcript::{MAX_TEXT, Transcript, gone};
 use crate::transcript::reading::{Answered, Asked, answered, asked, member, members, sent};
 
 /// The most that is kept of the arguments of a call, or of its answer.
-const MOST_KEPT: usize = 4 * 1024;
+const MAX_KEPT: usize = 4 * 1024;
 
 impl Transcript {
     /// What an envelope becomes: an item, or a change to one that is there.
@@ -54,8 +54,8 @@ impl Transcript {
         let to = envelope.to().first()?.clone();
         let params = members(envelope.params().unwrap_or("{}"));
         let Asked { what, details } = asked(method, &params);
-        let what = safe_line(&clip(&what, MOST_KEPT));
-        let mut details = safe(&clip(&details, MOST_KEPT));
+        let what = safe_line(&clip(&what, MAX_KEPT));
+        let mut details = safe(&clip(&details, MAX_KEPT));
         let meta = params.get("_meta").map(|meta| members(meta.get())).unwrap_or_default();
         let token = meta.get("progressToken");
         let asks = method == "elicitation/create" || (method == "tools/call" && what == super::ASK_HUMAN);
@@ -64,7 +64,7 @@ impl Transcript {
             && let Some(text) =
                 params.get("arguments").and_then(|raw| member::<String>(&members(raw.get()), "question"))
         {
-            details = safe(&clip(&text, MOST_TEXT));
+            details = safe(&clip(&text, MAX_TEXT));
         }
         Some(Body::Call(Call {
             question,
@@ -84,7 +84,7 @@ impl Transcript {
 
     fn response(&mut self, envelope: &Envelope, at: Timestamp, now: Option<Duration>) -> Option<Body> {
         let Answered { worked: well, says } = answered(envelope);
-        let text = safe(&clip(&says, MOST_KEPT));
+        let text = safe(&clip(&says, MAX_KEPT));
         let place = envelope.correlation().and_then(|about| self.place(*self.known.get(about)?));
         let outcome = |took| Outcome { well, text: text.clone(), at, took };
         if let Some(item) = place.and_then(|place| self.items.get_mut(place))
@@ -107,7 +107,7 @@ impl Transcript {
     fn notification(&mut self, envelope: &Envelope, method: &str, now: Option<Duration>) -> Option<Body> {
         let from = envelope.from().clone();
         if let Some(chat) = envelope.chat().filter(|_| method == CHAT_METHOD) {
-            let text = safe(&clip(chat.text.trim_end(), MOST_TEXT));
+            let text = safe(&clip(chat.text.trim_end(), MAX_TEXT));
             let names_me = from != self.me && names(&text, &self.me);
             let (markdown, reply_to) = (chat.format == ChatFormat::Markdown, envelope.correlation().cloned());
             return Some(Body::Chat(Said { from, text, markdown, reply_to, names_me }));
@@ -148,13 +148,13 @@ impl Transcript {
             ),
         };
         let minor = method == "notifications/initialized" || method.ends_with("/list_changed");
-        Some(Body::Notice { from, to: envelope.to().to_vec(), text: safe_line(&clip(&text, MOST_TEXT)), minor })
+        Some(Body::Notice { from, to: envelope.to().to_vec(), text: safe_line(&clip(&text, MAX_TEXT)), minor })
     }
 
     fn progress(&mut self, envelope: &Envelope, params: &Members, now: Option<Duration>) {
         // What progress a call made in the past says nothing about whether it is still worked on.
         let (Some(_), Some(done)) = (now, member(params, "progress")) else { return };
-        let message = safe_line(&clip(&member::<String>(params, "message").unwrap_or_default(), MOST_TEXT));
+        let message = safe_line(&clip(&member::<String>(params, "message").unwrap_or_default(), MAX_TEXT));
         let progress = Progress { done, total: member(params, "total").filter(|total| *total > 0.0), message };
         let token = params.get("progressToken").map(|token| token.get().to_owned());
         let from = envelope.from();

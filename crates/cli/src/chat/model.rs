@@ -12,13 +12,13 @@ use super::event::{Connection, Effect, Ending, Input, Now, Page, Question, Ticke
 use super::item::{Body, Tone};
 use super::layout::{Anchor, Pending, Sheet};
 use super::theme::Theme;
-use super::transcript::{MOST_ITEMS, Older, Transcript};
+use super::transcript::{MAX_ITEMS, Older, Transcript};
 
 /// How many questions wait for the person at once; whoever asks more is told so.
-pub(crate) const MOST_QUESTIONS: usize = 16;
+pub(crate) const MAX_QUESTIONS: usize = 16;
 
 /// How many participants' tools are remembered.
-const MOST_CATALOGUED: usize = 256;
+const MAX_CATALOGUED: usize = 256;
 
 /// A line of chat on its way, or a call before its request is in the log.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub(crate) struct Model {
 impl Model {
     pub(crate) fn new(me: ParticipantId, topic: TopicName, colour: bool, zone: Zone) -> Self {
         let mut model = Self {
-            transcript: Transcript::new(me.clone(), MOST_ITEMS),
+            transcript: Transcript::new(me.clone(), MAX_ITEMS),
             me,
             topic,
             theme: Theme::new(colour),
@@ -349,7 +349,7 @@ impl Model {
                 if wanted {
                     self.show_tools(of, &tools, now);
                 }
-                if self.tools.len() >= MOST_CATALOGUED {
+                if self.tools.len() >= MAX_CATALOGUED {
                     self.tools.clear();
                 }
                 self.tools.insert(of.clone(), tools);

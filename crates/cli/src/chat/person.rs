@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::ASK_HUMAN;
 use super::event::{Answer, Input, Question};
-use super::model::MOST_QUESTIONS;
+use super::model::MAX_QUESTIONS;
 use super::run::Heard;
 use crate::arguments::Schema;
 
@@ -94,7 +94,7 @@ impl Person {
         let (sender, answered) = oneshot::channel();
         {
             let mut open = self.open();
-            if open.len() >= MOST_QUESTIONS {
+            if open.len() >= MAX_QUESTIONS {
                 return Err(RpcError::internal("the person has too many questions to answer; ask again later"));
             }
             open.insert(id.clone(), sender);

@@ -33,7 +33,7 @@ const WAITING: usize = 256;
 const AT_ONCE: usize = 256;
 
 /// How many things may run beside the loop.
-const MOST_TASKS: usize = 256;
+const MAX_TASKS: usize = 256;
 
 /// How long a page of history is.
 const PAGE: usize = 100;
@@ -307,7 +307,7 @@ impl Run {
         let work = async move {
             let _ = tell.send(Heard::Input(work.await)).await;
         };
-        if self.tasks.len() < MOST_TASKS {
+        if self.tasks.len() < MAX_TASKS {
             self.tasks.spawn(work);
         }
     }

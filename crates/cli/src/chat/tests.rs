@@ -530,7 +530,7 @@ fn the_window_is_bounded_at_both_ends() {
     for _ in 0..40 {
         room.press(KeyCode::Home);
         history.serve(&mut room);
-        assert!(room.model.transcript.items().len() <= super::transcript::MOST_ITEMS);
+        assert!(room.model.transcript.items().len() <= super::transcript::MAX_ITEMS);
     }
     assert!(room.screen().contains("line 1000") || room.model.transcript.is_detached());
     room.says("bob", "meanwhile");
@@ -546,7 +546,7 @@ fn the_window_is_bounded_at_both_ends() {
     for n in 0..3000 {
         room.says("bob", &format!("more {n}"));
     }
-    assert_eq!(room.model.transcript.items().len(), super::transcript::MOST_ITEMS);
+    assert_eq!(room.model.transcript.items().len(), super::transcript::MAX_ITEMS);
     room.wanted.clear();
     room.press(KeyCode::Home);
     assert!(room.wanted().starts_with("load before e"), "what was let go can be loaded again");

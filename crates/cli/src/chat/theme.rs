@@ -10,7 +10,7 @@ const COLOURS: [Color; 7] =
     [Color::Cyan, Color::Magenta, Color::Green, Color::Blue, Color::Yellow, Color::LightBlue, Color::LightMagenta];
 
 /// How many participants keep a colour of their own choosing; later ones get the one their id falls on.
-const MOST_REMEMBERED: usize = 1024;
+const MAX_REMEMBERED: usize = 1024;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Theme {
@@ -25,7 +25,7 @@ impl Theme {
 
     /// Gives a participant a colour, if possible one nobody has yet.
     pub(crate) fn meet(&mut self, id: &ParticipantId) {
-        if self.chosen.len() < MOST_REMEMBERED && !self.chosen.contains_key(id) {
+        if self.chosen.len() < MAX_REMEMBERED && !self.chosen.contains_key(id) {
             let wanted = falls_on(id);
             let order = (0..COLOURS.len()).map(|step| (wanted + step) % COLOURS.len());
             let free = order.clone().find(|place| !self.chosen.values().any(|taken| taken == place));

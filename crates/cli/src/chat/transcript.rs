@@ -14,10 +14,10 @@ use super::item::{Body, Call, Item, Outcome, Said, Tone};
 use super::text::{clip, safe, safe_line};
 
 /// How many items are kept at most.
-pub(crate) const MOST_ITEMS: usize = 2000;
+pub(crate) const MAX_ITEMS: usize = 2000;
 
 /// How much is kept of one line of chat.
-pub(super) const MOST_TEXT: usize = 16 * 1024;
+pub(super) const MAX_TEXT: usize = 16 * 1024;
 
 /// Whether there is more before the window.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,7 +173,7 @@ impl Transcript {
     pub(crate) fn fail(&mut self, call: &EnvelopeId, why: &str, at: Timestamp, now: Duration) {
         if let Some(call) = self.call_mut(call).filter(|call| call.outcome.is_none()) {
             let took = call.began.map(|began| now.saturating_sub(began));
-            call.outcome = Some(Outcome { well: false, text: safe(&clip(why, MOST_TEXT)), at, took });
+            call.outcome = Some(Outcome { well: false, text: safe(&clip(why, MAX_TEXT)), at, took });
         }
     }
 

@@ -17,8 +17,8 @@ const LEAST: (u16, u16) = (20, 5);
 /// From which size on there is space for the roster.
 const ROSTER_FROM: (u16, u16) = (72, 8);
 /// How many rows the line being written may take, and how many suggestions are shown.
-const MOST_COMPOSER_ROWS: usize = 6;
-const MOST_SUGGESTIONS: usize = 8;
+const MAX_COMPOSER_ROWS: usize = 6;
+const MAX_SUGGESTIONS: usize = 8;
 
 const PROMPT: &str = "› ";
 
@@ -33,7 +33,7 @@ struct Areas {
 impl Model {
     fn areas(&self) -> Areas {
         let (columns, rows) = self.size;
-        let most = MOST_COMPOSER_ROWS.min(usize::from(rows / 3)).max(1);
+        let most = MAX_COMPOSER_ROWS.min(usize::from(rows / 3)).max(1);
         let composer = u16::try_from(self.composed().0.len().min(most)).unwrap_or(1);
         let above = rows.saturating_sub(composer + 1);
         let shows_roster = columns >= ROSTER_FROM.0 && rows >= ROSTER_FROM.1;
@@ -192,7 +192,7 @@ impl Model {
     }
 
     fn draw_popup(&self, frame: &mut Frame<'_>, above: Rect, popup: &Popup) {
-        let rows = MOST_SUGGESTIONS.min(usize::from(above.height)).min(popup.suggestions.len());
+        let rows = MAX_SUGGESTIONS.min(usize::from(above.height)).min(popup.suggestions.len());
         let first = popup.chosen.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
         let names = popup.suggestions.iter().map(|suggestion| width(suggestion.text.trim_end())).max().unwrap_or(0);
         let columns = usize::from(above.width).saturating_sub(4);

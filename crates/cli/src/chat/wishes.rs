@@ -11,16 +11,16 @@ use super::theme::sign;
 use crate::arguments::Schema;
 
 /// How many lines may be on their way at once.
-const MOST_OUTGOING: usize = 32;
+const MAX_OUTGOING: usize = 32;
 
 /// How many calls may run at once.
-const MOST_RUNNING: usize = 64;
+const MAX_RUNNING: usize = 64;
 
 /// How many participants are asked for their tools at once.
-const MOST_ASKED: usize = 16;
+const MAX_ASKED: usize = 16;
 
 /// How many participants `/who` lists.
-const MOST_LISTED: usize = 200;
+const MAX_LISTED: usize = 200;
 
 /// Keys worth knowing.
 const KEYS: &[(&str, &str)] = &[
@@ -81,7 +81,7 @@ impl Model {
     }
 
     fn put(&mut self, outgoing: Outgoing) -> Result<(), String> {
-        if self.outgoing.len() >= MOST_OUTGOING {
+        if self.outgoing.len() >= MAX_OUTGOING {
             return Err("too much is waiting to be sent".into());
         }
         self.outgoing.push(outgoing);
@@ -103,7 +103,7 @@ impl Model {
     }
 
     fn call(&mut self, call: Unchecked, now: Now) -> Result<(), String> {
-        if self.running.len() + self.unchecked.len() >= MOST_RUNNING {
+        if self.running.len() + self.unchecked.len() >= MAX_RUNNING {
             return Err("too many calls of yours are running; `/cancel` ends one".into());
         }
         let echo = Echo::Call(call.to.clone(), call.tool.clone());
@@ -159,7 +159,7 @@ impl Model {
             Some(whose) => vec![self.resolve(whose)?],
             None => self.others().map(|one| one.id.clone()).chain([ParticipantId::host()]).collect(),
         };
-        if whose.len() > MOST_ASKED {
+        if whose.len() > MAX_ASKED {
             return Err(format!("{} are here: name one", whose.len()));
         }
         for id in whose {
@@ -196,7 +196,7 @@ impl Model {
             let you = if one.id == self.me { " (you)" } else { "" };
             (format!("{} {}", sign(one.kind), one.id), format!("{kind} {name}{you}"))
         };
-        let rows: Vec<_> = self.roster.iter().take(MOST_LISTED).map(row).collect();
+        let rows: Vec<_> = self.roster.iter().take(MAX_LISTED).map(row).collect();
         let (count, hidden) = (self.roster.len(), self.roster.len() - rows.len());
         let hidden = if hidden > 0 { format!(", {hidden} of them not listed") } else { String::new() };
         self.list(&format!("{count} here{hidden}"), rows, now);

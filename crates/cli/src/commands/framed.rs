@@ -24,7 +24,7 @@ use crate::{hand_over, json, out, safe};
 const USUAL_ADDRESS: &str = "tcp://127.0.0.1:8788";
 
 /// The longest input that is read; what the gateway takes is usually less.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 #[derive(Debug, Args)]
 #[command(
@@ -200,9 +200,9 @@ fn input(words: &[String]) -> anyhow::Result<Vec<u8>> {
         return Ok(words.join(" ").into_bytes());
     }
     let mut bytes = Vec::new();
-    let read = std::io::stdin().lock().take(MOST_BYTES + 1).read_to_end(&mut bytes);
-    if read.context("standard input cannot be read")? as u64 > MOST_BYTES {
-        return Err(anyhow!("the input has more than {} MiB", MOST_BYTES >> 20));
+    let read = std::io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes);
+    if read.context("standard input cannot be read")? as u64 > MAX_BYTES {
+        return Err(anyhow!("the input has more than {} MiB", MAX_BYTES >> 20));
     }
     Ok(bytes)
 }

@@ -86,7 +86,7 @@ pub(super) struct Found {
 }
 
 /// How many envelopes are looked at for those that fit.
-const MOST_LOOKED_AT: usize = 100_000;
+const MAX_LOOKED_AT: usize = 100_000;
 
 /// Reads page after page until there are enough that fit.
 pub(super) async fn gather(
@@ -99,7 +99,7 @@ pub(super) async fn gather(
     let mut query = HistoryQuery::new().limit(most.clamp(1, PAGE));
     (query.before, query.after) = (before, after);
     let (mut envelopes, mut looked_at, mut enabled) = (Vec::new(), 0, true);
-    while envelopes.len() < most && looked_at < MOST_LOOKED_AT {
+    while envelopes.len() < most && looked_at < MAX_LOOKED_AT {
         let page = client.history(topic, &query).await?;
         enabled = page.enabled;
         looked_at += page.envelopes.len();

@@ -19,7 +19,7 @@ use crate::trouble::Trouble;
 use crate::{clock, hand_over, note};
 
 /// The longest token that is read.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -203,9 +203,9 @@ fn ask_for_token(place: &Place) -> Result<String, Trouble> {
 
 fn read_piped() -> anyhow::Result<String> {
     let mut token = String::new();
-    let read = io::stdin().lock().take(MOST_BYTES as u64 + 1).read_to_string(&mut token);
-    if read.context("standard input cannot be read")? > MOST_BYTES {
-        bail!("what was given is no token: it is longer than {} KiB", MOST_BYTES >> 10);
+    let read = io::stdin().lock().take(MAX_BYTES as u64 + 1).read_to_string(&mut token);
+    if read.context("standard input cannot be read")? > MAX_BYTES {
+        bail!("what was given is no token: it is longer than {} KiB", MAX_BYTES >> 10);
     }
     Ok(token)
 }
@@ -235,7 +235,7 @@ fn read_hidden(prompt: &str) -> anyhow::Result<Option<String>> {
             KeyEvent { code: KeyCode::Backspace, .. } => drop(line.pop()),
             KeyEvent { code: KeyCode::Char('u'), modifiers: KeyModifiers::CONTROL, .. } => line.clear(),
             KeyEvent { code: KeyCode::Char(c), modifiers: KeyModifiers::NONE | KeyModifiers::SHIFT, .. }
-                if line.len() < MOST_BYTES =>
+                if line.len() < MAX_BYTES =>
             {
                 line.push(c);
             }

@@ -13,7 +13,7 @@ use crate::trouble::Trouble;
 use crate::{clock, hand_over, note};
 
 /// The longest text that is read; what the gateway takes is usually less.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -84,9 +84,9 @@ fn read_text() -> anyhow::Result<String> {
         note(format_args!("what you type is said when you end it with Ctrl-D"));
     }
     let mut text = String::new();
-    let read = stdin.lock().take(MOST_BYTES + 1).read_to_string(&mut text).context("standard input cannot be read")?;
-    if read as u64 > MOST_BYTES {
-        return Err(anyhow!("the text has more than {} MiB", MOST_BYTES >> 20));
+    let read = stdin.lock().take(MAX_BYTES + 1).read_to_string(&mut text).context("standard input cannot be read")?;
+    if read as u64 > MAX_BYTES {
+        return Err(anyhow!("the text has more than {} MiB", MAX_BYTES >> 20));
     }
     let end = text.trim_end_matches(['\n', '\r']).len();
     text.truncate(end);

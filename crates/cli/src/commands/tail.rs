@@ -18,7 +18,7 @@ use crate::trouble::Trouble;
 use crate::{json, note, out};
 
 /// How much is caught up with after a topic that was empty had its first envelopes while the connection was lost.
-const MOST_CAUGHT_UP: usize = 10_000;
+const MAX_CAUGHT_UP: usize = 10_000;
 
 /// A stream that lasted so long was a good one: when it ends, it is opened again at once.
 const LASTED: Duration = Duration::from_secs(30);
@@ -193,7 +193,7 @@ impl Follower<'_> {
                     stream = self.come_back(&mut from, &mut returns, opened.elapsed()).await?;
                     opened = Instant::now();
                     if from == From::Beginning {
-                        for envelope in self.look_back(MOST_CAUGHT_UP).await?.envelopes {
+                        for envelope in self.look_back(MAX_CAUGHT_UP).await?.envelopes {
                             read = read && screen.show(&envelope, None);
                             shown.insert(envelope.id().clone());
                         }

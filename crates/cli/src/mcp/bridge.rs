@@ -11,19 +11,19 @@ use salon_protocol::{Members, RpcError, RpcId};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::head::{Head, Heads, cancelled, promised_lists, speaks_draft, uri};
-use super::lines::{Line, MOST_LINE};
+use super::lines::{Line, MAX_LINE};
 use crate::json;
 
 /// How long something waits for a gateway that is away.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How much waits for it at the most, and how many requests may be open at once.
-const MOST_WAITING: usize = 1024;
-const MOST_WAITING_BYTES: usize = 64 << 20;
-const MOST_OPEN: usize = 4096;
+const MAX_WAITING: usize = 1024;
+const MAX_WAITING_BYTES: usize = 64 << 20;
+const MAX_OPEN: usize = 4096;
 
 /// How many subscriptions are made again in a new session.
-const MOST_SUBSCRIPTIONS: usize = 1024;
+const MAX_SUBSCRIPTIONS: usize = 1024;
 
 const CANCELLED: &str = "notifications/cancelled";
 
@@ -215,7 +215,7 @@ impl Bridge {
         let bytes = match line {
             Line::Whole(bytes) => bytes,
             Line::TooLong => {
-                return self.fail_unread(INVALID_REQUEST, format!("the message has more than {MOST_LINE} bytes"));
+                return self.fail_unread(INVALID_REQUEST, format!("the message has more than {MAX_LINE} bytes"));
             }
         };
         let Ok(text) = String::from_utf8(bytes) else {
@@ -241,14 +241,14 @@ impl Bridge {
             // It answers a question of a session that is over.
             return;
         }
-        if heads.requests().count() + self.open.len() > MOST_OPEN {
-            let error = RpcError::new(GONE, format!("more than {MOST_OPEN} requests wait for an answer"));
+        if heads.requests().count() + self.open.len() > MAX_OPEN {
+            let error = RpcError::new(GONE, format!("more than {MAX_OPEN} requests wait for an answer"));
             return heads.requests().for_each(|id| self.fail(id, &error));
         }
         self.note(text, &heads);
         if self.link == Link::Ready {
             self.send(text.to_owned(), &heads);
-        } else if self.waiting.len() < MOST_WAITING && self.waiting_bytes + text.len() <= MOST_WAITING_BYTES {
+        } else if self.waiting.len() < MAX_WAITING && self.waiting_bytes + text.len() <= MAX_WAITING_BYTES {
             self.waiting_bytes += text.len();
             self.waiting.push_back(Waiting { text: text.to_owned(), heads, until: now + PATIENCE });
         } else {
@@ -268,7 +268,7 @@ impl Bridge {
                 "logging/setLevel" => self.level = Some(text.to_owned()),
                 "resources/subscribe" => {
                     if let Some(uri) = uri(text)
-                        && (self.subscriptions.len() < MOST_SUBSCRIPTIONS || self.subscriptions.contains_key(&uri))
+                        && (self.subscriptions.len() < MAX_SUBSCRIPTIONS || self.subscriptions.contains_key(&uri))
                     {
                         self.subscriptions.insert(uri, text.to_owned());
                     }
@@ -334,7 +334,7 @@ impl Bridge {
                         }
                     }
                 }
-                Head::Request { id, .. } if self.asked.len() < MOST_OPEN => self.asked.open(id.clone()),
+                Head::Request { id, .. } if self.asked.len() < MAX_OPEN => self.asked.open(id.clone()),
                 _ => {}
             }
         }

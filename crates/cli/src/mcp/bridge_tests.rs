@@ -298,7 +298,7 @@ fn what_is_cancelled_is_waited_for_no_longer() {
 #[test]
 fn nothing_grows_without_bound() {
     let mut scene = Scene::new();
-    for id in 0..MOST_OPEN {
+    for id in 0..MAX_OPEN {
         scene.bridge.handle_line(Line::Whole(format!(r#"{{"id":{id},"method":"a"}}"#).into_bytes()), scene.now);
     }
     assert_eq!(scene.bridge.client_backlog(), 0);
@@ -311,7 +311,7 @@ fn nothing_grows_without_bound() {
 
     let mut scene = greeted();
     scene.lost().told.clear();
-    for id in 0..MOST_WAITING {
+    for id in 0..MAX_WAITING {
         scene.bridge.handle_line(Line::Whole(format!(r#"{{"id":{id},"method":"a"}}"#).into_bytes()), scene.now);
     }
     assert_eq!(scene.bridge.client_backlog(), 0);
@@ -321,7 +321,7 @@ fn nothing_grows_without_bound() {
       → client {"jsonrpc":"2.0","id":"one more","error":{"code":-32000,"message":"the gateway is gone: it fell over; reconnecting"}}
     "#);
     scene.bridge.give_up("it is over");
-    assert_eq!(scene.bridge.client_backlog(), MOST_WAITING);
+    assert_eq!(scene.bridge.client_backlog(), MAX_WAITING);
     assert!(!scene.bridge.is_in_flight());
 }
 

@@ -6,7 +6,7 @@ use std::thread;
 use tokio::sync::{mpsc, oneshot};
 
 /// The longest line that is read. What is longer is passed over, so that memory has a bound.
-pub(super) const MOST_LINE: usize = 64 << 20;
+pub(super) const MAX_LINE: usize = 64 << 20;
 
 /// How many lines wait between a thread and whoever uses them.
 const BACKLOG: usize = 16;
@@ -23,7 +23,7 @@ pub(super) fn input() -> io::Result<mpsc::Receiver<Line>> {
     let (sender, lines) = mpsc::channel(BACKLOG);
     thread::Builder::new().name("stdin".into()).spawn(move || {
         let mut stdin = io::stdin().lock();
-        while let Ok(Some(line)) = read(&mut stdin, MOST_LINE) {
+        while let Ok(Some(line)) = read(&mut stdin, MAX_LINE) {
             if sender.blocking_send(line).is_err() {
                 return;
             }

@@ -27,7 +27,7 @@ const GREETING: Duration = Duration::from_secs(10);
 const STEADY: Duration = Duration::from_secs(30);
 
 /// How many lines may wait for a client that does not read.
-const MOST_UNREAD: usize = 64;
+const MAX_UNREAD: usize = 64;
 
 /// Which address of which gateway.
 #[derive(Clone)]
@@ -101,7 +101,7 @@ impl Pump {
             if last.is_some() && sent && !self.bridge.is_in_flight() && self.bridge.client_backlog() == 0 {
                 break Ok(());
             }
-            let readable = self.bridge.client_backlog() < MOST_UNREAD;
+            let readable = self.bridge.client_backlog() < MAX_UNREAD;
             let due = self.bridge.next_due();
             let greeting = self.bridge.is_greeting().then(|| self.opened + GREETING);
             tokio::select! { biased;

@@ -20,7 +20,7 @@ const WITHOUT_FLAG: &[&str] = &["SALON_TOKEN", "SALON_FRAMED_SESSION", "SALON_IN
 const OF_SERVICES: &[&str] = &["SALON_SERVICE_", "SALON_PORT_"];
 
 /// How many letters a misspelt name may have wrong.
-const MOST_WRONG: usize = 4;
+const MAX_WRONG: usize = 4;
 
 /// The variables that look like ours but that no command reads, a sentence for each.
 pub(crate) fn unknown() -> Vec<String> {
@@ -34,7 +34,7 @@ fn judge(names: impl Iterator<Item = OsString>) -> Vec<String> {
         .filter(|name| !known.contains(name) && !OF_SERVICES.iter().any(|service| name.starts_with(service)))
         .collect();
     let told = wrong.iter().map(|name| {
-        let hint = match nearest(name, known.iter().map(String::as_str), MOST_WRONG) {
+        let hint = match nearest(name, known.iter().map(String::as_str), MAX_WRONG) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "`salon serve --help` tells those there are".into(),
         };

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use salon_protocol::EnvelopeId;
 
 /// How many unanswered calls are remembered; the oldest are forgotten first.
-const MOST_OPEN: usize = 1024;
+const MAX_OPEN: usize = 1024;
 
 /// The calls that wait for an answer, each with what is to be known when it comes.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl<T> Calls<T> {
     pub(crate) fn ask(&mut self, id: EnvelopeId, call: T) {
         self.order.push_back(id.clone());
         self.open.insert(id, call);
-        while self.order.len() > MOST_OPEN {
+        while self.order.len() > MAX_OPEN {
             if let Some(oldest) = self.order.pop_front() {
                 self.open.remove(&oldest);
             }
@@ -52,7 +52,7 @@ mod tests {
     fn only_so_many_calls_are_remembered() {
         let id = |n: usize| EnvelopeId::new(format!("e{n}")).expect("an id");
         let mut calls = Calls::default();
-        for n in 0..=MOST_OPEN {
+        for n in 0..=MAX_OPEN {
             calls.ask(id(n), n);
         }
         assert_eq!(calls.answer(Some(&id(0))), None);

@@ -14,7 +14,7 @@ use self::calls::Calls;
 use crate::{clock, safe};
 
 /// The longest text shown of one thing.
-const MOST_CHARS: usize = 96;
+const MAX_CHARS: usize = 96;
 
 /// How wide who and whom are.
 const WHO_WIDTH: usize = 24;
@@ -58,12 +58,12 @@ enum Tone {
 impl Transcript {
     /// Lines to be read as they go by, none of them long.
     pub(crate) fn new(colour: bool) -> Self {
-        Self { colour, most: (MOST_CHARS, MOST_CHARS), open: Calls::default(), seen: Vec::new() }
+        Self { colour, most: (MAX_CHARS, MAX_CHARS), open: Calls::default(), seen: Vec::new() }
     }
 
     /// Shows chat whole, and more of everything else.
     pub(crate) fn at_length(self) -> Self {
-        Self { most: (usize::MAX, 4 * MOST_CHARS), ..self }
+        Self { most: (usize::MAX, 4 * MAX_CHARS), ..self }
     }
 
     /// The line for an envelope; `None` when there is nothing to show.

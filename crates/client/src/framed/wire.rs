@@ -14,8 +14,8 @@ use crate::gateway::Wire;
 const VERSION: &str = "MCP/1.0";
 
 /// The longest header and body of an answer that are read: more than any gateway sends.
-const MOST_HEADER: usize = 64 << 10;
-const MOST_BODY: usize = 256 << 20;
+const MAX_HEADER: usize = 64 << 10;
+const MAX_BODY: usize = 256 << 20;
 
 /// A request as it is sent, however often.
 pub(super) struct Request {
@@ -134,8 +134,8 @@ impl Line {
         self.0.write_all(&request.frame).await?;
         self.0.flush().await?;
         loop {
-            let header = self.part("header", MOST_HEADER).await?;
-            let body = self.part("body", MOST_BODY).await?;
+            let header = self.part("header", MAX_HEADER).await?;
+            let body = self.part("body", MAX_BODY).await?;
             let unreadable = |error: serde_json::Error| io::Error::new(io::ErrorKind::InvalidData, error);
             let Answer { id, code } = serde_json::from_slice(&header).map_err(unreadable)?;
             // An answer without an id is about the connection itself.

@@ -16,11 +16,11 @@ pub(super) const DATA_METHOD: &str = "notifications/data";
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// Capabilities of a client, and the characters of each.
-const MOST_CAPABILITIES: usize = 64;
-const MOST_CAPABILITY: usize = 128;
+const MAX_CAPABILITIES: usize = 64;
+const MAX_CAPABILITY: usize = 128;
 
 /// Characters of a reason that are passed on.
-const MOST_REASON: usize = 256;
+const MAX_REASON: usize = 256;
 
 fn wrong(message: impl Into<String>) -> Refusal {
     Refusal::new(Code::InvalidParameters, message)
@@ -107,8 +107,8 @@ pub(super) fn connect(body: &[u8]) -> Result<Connect, Refusal> {
     text_of("clientInfo.version", info.version)?;
     let listed = info.capabilities.map(|raw| serde_json::from_str::<Vec<String>>(raw.get()));
     let capabilities = listed.transpose().ok().map(Option::unwrap_or_default).filter(|list| {
-        let fits = |word: &String| word.chars().count() <= MOST_CAPABILITY && !word.chars().any(char::is_control);
-        list.len() <= MOST_CAPABILITIES && list.iter().all(fits)
+        let fits = |word: &String| word.chars().count() <= MAX_CAPABILITY && !word.chars().any(char::is_control);
+        list.len() <= MAX_CAPABILITIES && list.iter().all(fits)
     });
     Ok(Connect {
         token: text_of("token", raw.token)?,
@@ -116,7 +116,7 @@ pub(super) fn connect(body: &[u8]) -> Result<Connect, Refusal> {
         id: id.ok_or_else(|| wrong("`clientInfo.id` is missing: it must be the token's participant"))?,
         capabilities: capabilities.ok_or_else(|| {
             wrong(format!(
-                "`clientInfo.capabilities` must be at most {MOST_CAPABILITIES} strings of at most {MOST_CAPABILITY} characters"
+                "`clientInfo.capabilities` must be at most {MAX_CAPABILITIES} strings of at most {MAX_CAPABILITY} characters"
             ))
         })?,
     })
@@ -160,7 +160,7 @@ pub(super) fn disconnect(body: &[u8], limits: &Limits) -> Result<Option<String>,
     }
     let raw: Raw<'_> = strict_object(body, limits)?;
     let Some(reason) = text_of("reason", raw.reason)? else { return Ok(None) };
-    let clean: String = reason.chars().filter(|character| !character.is_control()).take(MOST_REASON).collect();
+    let clean: String = reason.chars().filter(|character| !character.is_control()).take(MAX_REASON).collect();
     Ok(Some(clean.trim().to_owned()).filter(|reason| !reason.is_empty()))
 }
 

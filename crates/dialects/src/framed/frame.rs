@@ -5,13 +5,13 @@
 use std::fmt;
 
 /// The most bytes of a header.
-pub const MOST_HEADER: usize = 64 << 10;
+pub const MAX_HEADER: usize = 64 << 10;
 
 /// The bytes of a length.
 const LENGTH: usize = 4;
 
 /// A buffer that has grown beyond this is given back when it is empty.
-const MOST_KEPT: usize = 16 << 10;
+const MAX_KEPT: usize = 16 << 10;
 
 /// A frame of a header and a body.
 ///
@@ -81,7 +81,7 @@ impl Decoder {
 
     /// The next whole frame, if it is there. Once a length is broken it stays so.
     pub fn next_frame(&mut self) -> Result<Option<Box<[u8]>>, Broken> {
-        let Some(header) = length(&self.came, 0, "header", MOST_HEADER)? else { return Ok(None) };
+        let Some(header) = length(&self.came, 0, "header", MAX_HEADER)? else { return Ok(None) };
         let at = LENGTH + header;
         let Some(body) = length(&self.came, at, "body", self.most_body)? else { return Ok(None) };
         let whole = at + LENGTH + body;
@@ -89,7 +89,7 @@ impl Decoder {
             return Ok(None);
         }
         let frame: Box<[u8]> = self.came.drain(..whole).collect();
-        if self.came.is_empty() && self.came.capacity() > MOST_KEPT {
+        if self.came.is_empty() && self.came.capacity() > MAX_KEPT {
             self.came = Vec::new();
         }
         Ok(Some(frame))
@@ -102,13 +102,13 @@ impl Decoder {
 
     /// How many bytes the body of the frame that has begun is said to have, if that is there.
     pub fn announced(&self) -> Option<usize> {
-        let header = length(&self.came, 0, "header", MOST_HEADER).ok()??;
+        let header = length(&self.came, 0, "header", MAX_HEADER).ok()??;
         length(&self.came, LENGTH + header, "body", self.most_body).ok()?
     }
 
     /// The header of the frame that has begun, if it is there.
     pub fn header(&self) -> Option<&[u8]> {
-        let header = length(&self.came, 0, "header", MOST_HEADER).ok()??;
+        let header = length(&self.came, 0, "header", MAX_HEADER).ok()??;
         self.came.get(LENGTH..LENGTH + header)
     }
 }

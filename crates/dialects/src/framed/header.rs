@@ -10,10 +10,10 @@ use super::frame;
 pub(super) const VERSION: &str = "MCP/1.0";
 
 /// Characters of a request's id.
-const MOST_ID: usize = 64;
+const MAX_ID: usize = 64;
 
 /// Characters of a content type.
-const MOST_CONTENT_TYPE: usize = 128;
+const MAX_CONTENT_TYPE: usize = 128;
 
 /// The last millisecond that can be written as a date with a year of four digits.
 const LAST_MOMENT: u64 = 253_402_300_799_999;
@@ -54,7 +54,7 @@ impl Regarding {
         let Some(raw) = raw else { return Self::default() };
         // What is too long to be an id is not repeated either.
         let short = |word: Option<&RawValue>| {
-            word.and_then(string).filter(|word| word.chars().count() <= MOST_ID).unwrap_or_default().into()
+            word.and_then(string).filter(|word| word.chars().count() <= MAX_ID).unwrap_or_default().into()
         };
         Self { id: short(raw.id), method: short(raw.method) }
     }
@@ -110,8 +110,8 @@ impl Header {
             true => serde_json::from_str(text).map_err(|error| not_json(error.to_string()))?,
             false => return Err(not_json("it does not begin with `{`".into())),
         };
-        let id = raw.id.and_then(string).filter(|id| is_word(id, MOST_ID)).ok_or_else(|| {
-            invalid(format!("`id` must be a string of 1 to {MOST_ID} characters without control characters"))
+        let id = raw.id.and_then(string).filter(|id| is_word(id, MAX_ID)).ok_or_else(|| {
+            invalid(format!("`id` must be a string of 1 to {MAX_ID} characters without control characters"))
         })?;
         if raw.version.and_then(string).as_deref() != Some(VERSION) {
             return Err(Refusal::new(Code::UnsupportedProtocol, format!("`version` must be \"{VERSION}\"")));
@@ -168,9 +168,9 @@ fn moment(raw: &RawValue) -> Result<Timestamp, Refusal> {
 
 /// `None` is JSON.
 fn content_type(raw: &RawValue) -> Result<Option<Box<str>>, Refusal> {
-    let text = string(raw).filter(|text| is_word(text, MOST_CONTENT_TYPE));
+    let text = string(raw).filter(|text| is_word(text, MAX_CONTENT_TYPE));
     let text = text.ok_or_else(|| {
-        invalid(format!("`contentType` must be a string of 1 to {MOST_CONTENT_TYPE} characters, such as \"json\""))
+        invalid(format!("`contentType` must be a string of 1 to {MAX_CONTENT_TYPE} characters, such as \"json\""))
     })?;
     let essence = text.split(';').next().unwrap_or_default().trim();
     let json = ["json", "application/json"].iter().any(|known| essence.eq_ignore_ascii_case(known));

@@ -36,7 +36,7 @@ use receiving::{Delivery, Item, Messages, Receiving, Told};
 use sending::{Fingerprint, Known, Sending};
 
 pub use body::Connect;
-pub use frame::{Broken, Decoder, MOST_HEADER, encode, split};
+pub use frame::{Broken, Decoder, MAX_HEADER, encode, split};
 pub use route::{Route, refuse, refuse_header, route};
 
 /// How long a RECEIVE that does not want to wait does, for what lies in the log to be read.
@@ -255,7 +255,7 @@ impl Framed {
             return Ok(());
         }
         if !self.receiving.ask(asked.clone(), self.now + wait.max(SHORTEST_WAIT)) {
-            let message = format!("{} RECEIVEs of this session wait already", receiving::MOST_WAITING);
+            let message = format!("{} RECEIVEs of this session wait already", receiving::MAX_WAITING);
             return Err(Refusal::new(Code::RateLimited, message));
         }
         self.counted = wait < SHORTEST_WAIT;

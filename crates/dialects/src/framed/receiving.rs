@@ -15,11 +15,11 @@ use super::Asked;
 use crate::StreamId;
 
 /// Requests of one session that may wait at once.
-pub(super) const MOST_WAITING: usize = 16;
+pub(super) const MAX_WAITING: usize = 16;
 
 /// Messages in one batch, and the bytes of their payloads after which no more is added.
-const MOST_MESSAGES: usize = 100;
-const MOST_BYTES: usize = 256 << 10;
+const MAX_MESSAGES: usize = 100;
+const MAX_BYTES: usize = 256 << 10;
 
 /// Something to be received.
 #[derive(Debug, Clone)]
@@ -88,7 +88,7 @@ impl Receiving {
         if self.batch.as_ref().is_some_and(|batch| batch.sent.contains(&asked.stream)) {
             self.batch = None;
         }
-        if self.waiting.len() >= MOST_WAITING {
+        if self.waiting.len() >= MAX_WAITING {
             return false;
         }
         let again = self.batch.as_ref().is_some_and(|batch| asked.stream > batch.newest);
@@ -143,8 +143,8 @@ impl Receiving {
 
     fn fill(&mut self) -> Vec<Item> {
         let (mut items, mut bytes) = (Vec::new(), 0);
-        while items.len() < MOST_MESSAGES
-            && bytes < MOST_BYTES
+        while items.len() < MAX_MESSAGES
+            && bytes < MAX_BYTES
             && let Some(item) = self.backlog.pop_front()
         {
             bytes += item.bytes();

@@ -13,10 +13,10 @@ use super::body::{Destination, Said};
 use crate::Ticket;
 
 /// Accepted requests whose repetition is known for what it is. An older one is known to the room by its envelope.
-const MOST_REMEMBERED: usize = 1024;
+const MAX_REMEMBERED: usize = 1024;
 
 /// Requests of others that can be answered without naming them.
-const MOST_OPEN: usize = 1024;
+const MAX_OPEN: usize = 1024;
 
 /// What tells a repetition from another request under the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +111,7 @@ impl Sending {
             *state = State::Accepted(entry.envelope.id().clone());
             self.order.push_back(pending.id);
         }
-        if self.order.len() > MOST_REMEMBERED
+        if self.order.len() > MAX_REMEMBERED
             && let Some(oldest) = self.order.pop_front()
         {
             self.known.remove(&oldest);
@@ -142,7 +142,7 @@ impl Sending {
         if !envelope.to().contains(me) {
             return;
         }
-        if self.open.len() >= MOST_OPEN {
+        if self.open.len() >= MAX_OPEN {
             self.open.pop_front();
         }
         let open = Open { envelope: envelope.id().clone(), id: id.clone(), from: envelope.from().clone() };

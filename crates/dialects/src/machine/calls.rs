@@ -21,7 +21,7 @@ use crate::mcp::{Era, Head, Revision, meta};
 use crate::{Action, StreamId};
 
 /// Requests of the client that may be open.
-const MOST_CALLS: usize = 256;
+const MAX_CALLS: usize = 256;
 
 /// How long a request may be silent.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -155,8 +155,8 @@ impl Machine {
             return Err(Refusal::new(Code::IdConflict, "a request with this `messageId` is open already"));
         }
         // Those that were taken back count until that has been said.
-        if self.calls.len() + self.asides.len() >= MOST_CALLS {
-            let told = format!("{MOST_CALLS} requests of yours are open already; wait for an answer");
+        if self.calls.len() + self.asides.len() >= MAX_CALLS {
+            let told = format!("{MAX_CALLS} requests of yours are open already; wait for an answer");
             return Err(Refusal::new(Code::RateLimited, told));
         }
         if to == self.options.me {

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use serde_json::value::RawValue;
 
 /// How deep a value may be nested.
-const MOST_LEVELS: usize = 128;
+const MAX_LEVELS: usize = 128;
 
 /// The largest integer below which every one is a double of its own.
 const LARGEST_INTEGER: u64 = 1 << 53;
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
 
     fn value(&mut self, level: usize) -> Result<Node, NoForm> {
         match self.peek() {
-            Some(b'{' | b'[') if level > MOST_LEVELS => Err(NoForm::TooDeep),
+            Some(b'{' | b'[') if level > MAX_LEVELS => Err(NoForm::TooDeep),
             Some(b'{') => self.object(level),
             Some(b'[') => self.list(level),
             Some(b'"') => Ok(Node::Plain(string(&self.string()?))),
@@ -262,14 +262,14 @@ fn is_kept(literal: &str, value: f64) -> bool {
 }
 
 /// The digits that a double's exact value has at the most.
-const MOST_DIGITS: usize = 768;
+const MAX_DIGITS: usize = 768;
 
 /// The fewest digits that read back as the same double, and the power of ten of the first of them.
 fn shortest(value: f64) -> (String, i32) {
     let (digits, power) = scientific(&format!("{value:e}"));
     // Two such texts can be equally near to the double. ECMAScript takes the even one, the standard library the larger.
     if digits.len() >= 16 && scientific(&format!("{value:.*e}", digits.len())).0.ends_with('5') {
-        let (exact, _) = scientific(&format!("{value:.MOST_DIGITS$e}"));
+        let (exact, _) = scientific(&format!("{value:.MAX_DIGITS$e}"));
         let (lower, rest) = exact.split_at(digits.len());
         let is_halfway = rest.strip_prefix('5').is_some_and(|rest| rest.bytes().all(|digit| digit == b'0'));
         let is_even = lower.bytes().last().is_some_and(|digit| digit % 2 == 0);

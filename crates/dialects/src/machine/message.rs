@@ -21,7 +21,7 @@ pub(super) const EVERYBODY: &str = "*";
 pub(super) const EXTENSION: &str = "x-";
 
 /// The longest type of an extension, in bytes.
-const MOST_TYPE: usize = 64;
+const MAX_TYPE: usize = 64;
 
 /// What sort of message it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Kind {
 /// Whether a word is the type of an extension.
 pub(super) fn is_extension(word: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'/');
-    word.len() <= MOST_TYPE
+    word.len() <= MAX_TYPE
         && word.strip_prefix(EXTENSION).is_some_and(|name| !name.is_empty() && name.bytes().all(allowed))
 }
 

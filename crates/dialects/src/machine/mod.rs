@@ -38,7 +38,7 @@ use calls::{Call, Peer};
 use message::{Kind, Spoken, malformed};
 use registering::{Allowance, Registered};
 use registry::Registry;
-use service::{Asked, Judged, MOST_JUDGED, MOST_REPLIES, Reply};
+use service::{Asked, Judged, MAX_JUDGED, MAX_REPLIES, Reply};
 use speech::Message;
 use streams::{Answer, Streams};
 
@@ -47,7 +47,7 @@ pub use integrity::{Algorithm, Seal, SignedForm, Terms, Verify, Vouch, signed_fo
 pub use speech::{error_text, status};
 
 /// Messages that may wait for the seat.
-const MOST_EARLY: usize = 64;
+const MAX_EARLY: usize = 64;
 
 /// The token in a message, for a door that finds it nowhere else.
 pub fn token_in(text: &str) -> Option<String> {
@@ -259,7 +259,7 @@ impl Machine {
         match spoken {
             Err(refusal) => self.refuse(stream, &refusal, now),
             Ok(spoken) if self.place == Place::Inside => self.serve(stream, spoken, now),
-            Ok(spoken) if self.early.len() >= MOST_EARLY => {
+            Ok(spoken) if self.early.len() >= MAX_EARLY => {
                 let told = "too many messages before the room was entered";
                 self.refuse(stream, &Refusal::new(Code::RateLimited, told).regarding(spoken.id), now);
             }
@@ -477,7 +477,7 @@ impl Dialect for Machine {
 
     /// What others ask waits in the room while replies to them do not get in, or too much of it is to be judged.
     fn ready(&self) -> bool {
-        self.replying + self.late.len() < MOST_REPLIES && self.judged.len() < MOST_JUDGED
+        self.replying + self.late.len() < MAX_REPLIES && self.judged.len() < MAX_JUDGED
     }
 }
 

@@ -23,7 +23,7 @@ const CONTEXT_CHANGED: &str = "notifications/context/changed";
 const STREAM: &str = "notifications/stream";
 
 /// The longest id of a stream.
-const MOST_STREAM_ID: usize = 128;
+const MAX_STREAM_ID: usize = 128;
 
 impl Machine {
     /// The client tells somebody or everybody something.
@@ -216,7 +216,7 @@ fn check_stream(data: &RawValue) -> Result<(), Refusal> {
         "`payload.stream` must have the string `id` and the whole number `sequence`, and maybe `data` and `final`";
     let data = Members::parse(data.get()).ok_or_else(|| wrong(told))?;
     let id: Option<String> = data.get("id").and_then(read);
-    let is_id = id.is_some_and(|id| !id.is_empty() && id.chars().count() <= MOST_STREAM_ID);
+    let is_id = id.is_some_and(|id| !id.is_empty() && id.chars().count() <= MAX_STREAM_ID);
     let is_counted = data.get("sequence").and_then(read::<u64>).is_some();
     let is_final = data.get("final").is_none_or(|end| matches!(end.get(), "true" | "false"));
     if is_id && is_counted && is_final { Ok(()) } else { Err(wrong(told)) }

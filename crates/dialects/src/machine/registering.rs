@@ -17,11 +17,11 @@ use crate::StreamId;
 use crate::mcp::listing::Listing;
 
 /// How many requests that changed something are remembered. Those before them are in the room, which remembers them all.
-const MOST_CHANGED: usize = 64;
+const MAX_CHANGED: usize = 64;
 
 /// What registering may take at once, and in a second from then on: one for every registration and every pattern in it, and for so many
 /// values of its schemas.
-const MOST_UNITS: usize = 512;
+const MAX_UNITS: usize = 512;
 const UNITS_PER_SECOND: usize = 16;
 const VALUES_PER_UNIT: usize = 100;
 
@@ -34,13 +34,13 @@ pub(super) struct Allowance {
 
 impl Allowance {
     pub(super) fn new(now: Instant) -> Self {
-        Self { left: MOST_UNITS, since: now }
+        Self { left: MAX_UNITS, since: now }
     }
 
     fn spend(&mut self, units: usize, now: Instant) -> Result<(), Refusal> {
         let seconds = now.saturating_duration_since(self.since).as_secs();
         let gained = usize::try_from(seconds).unwrap_or(usize::MAX).saturating_mul(UNITS_PER_SECOND);
-        self.left = self.left.saturating_add(gained).min(MOST_UNITS);
+        self.left = self.left.saturating_add(gained).min(MAX_UNITS);
         self.since += Duration::from_secs(seconds);
         match self.left.checked_sub(units) {
             Some(left) => {
@@ -133,7 +133,7 @@ impl Machine {
     pub(super) fn registered(&mut self, change: Registered, now: Instant) {
         let Registered { stream, id, result, .. } = change;
         self.gateway_answers(stream, &id, &result, now);
-        if self.changed.len() == MOST_CHANGED {
+        if self.changed.len() == MAX_CHANGED {
             self.changed.pop_front();
         }
         self.changed.push_back(id);

@@ -13,17 +13,17 @@ use crate::mcp::listing::Listing;
 use crate::mcp::meta;
 
 /// How many capabilities all tools of one client may have.
-const MOST_CAPABILITIES: usize = 256;
+const MAX_CAPABILITIES: usize = 256;
 
 /// How much they may be described with, in bytes, so that a list of them fits into one envelope.
-const MOST_BYTES: usize = 256 * 1024;
+const MAX_BYTES: usize = 256 * 1024;
 
 /// The longest name of a tool or a capability.
-const MOST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// How many permissions a tool may require, and how long one is.
-const MOST_PERMISSIONS: usize = 64;
-const MOST_PERMISSION: usize = 128;
+const MAX_PERMISSIONS: usize = 64;
+const MAX_PERMISSION: usize = 128;
 
 /// What the parameters of `registry.register` are.
 #[derive(Deserialize)]
@@ -105,8 +105,8 @@ impl Registry {
         }
         let others = || self.0.iter().filter(|(known, _)| **known != id).map(|(_, tool)| tool);
         let count: usize = others().map(|tool| tool.capabilities.len()).sum();
-        if count + registration.capabilities.len() > MOST_CAPABILITIES {
-            let told = format!("your tools would have more than {MOST_CAPABILITIES} capabilities");
+        if count + registration.capabilities.len() > MAX_CAPABILITIES {
+            let told = format!("your tools would have more than {MAX_CAPABILITIES} capabilities");
             return Err(Refusal::new(Code::TooLarge, told));
         }
         let mut planned = BTreeMap::new();
@@ -128,7 +128,7 @@ impl Registry {
             capabilities.insert(called, Capability::new(&id, &described, plan, &permissions)?);
         }
         let tool = Tool { raw: raw.to_owned(), permissions: permissions.into(), capabilities, size };
-        let most = if limit > 0 { MOST_BYTES.min(limit / 2) } else { MOST_BYTES };
+        let most = if limit > 0 { MAX_BYTES.min(limit / 2) } else { MAX_BYTES };
         if others().map(Tool::bytes).sum::<usize>() + tool.bytes() > most {
             let told = format!("the descriptions of your tools would have more than {most} bytes");
             return Err(Refusal::new(Code::TooLarge, told));
@@ -227,18 +227,18 @@ impl Capability {
 
 fn name(text: &str, place: &str, dots: bool) -> Result<Box<str>, Refusal> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-') || (dots && byte == b'.');
-    if (1..=MOST_NAME).contains(&text.len()) && text.bytes().all(allowed) {
+    if (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(allowed) {
         return Ok(text.into());
     }
     let dot = if dots { " ." } else { "" };
-    Err(wrong(format!("`{place}` must be 1 to {MOST_NAME} characters of A-Z a-z 0-9 _ -{dot}")))
+    Err(wrong(format!("`{place}` must be 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ -{dot}")))
 }
 
 fn permissions(listed: Vec<String>) -> Result<Vec<String>, Refusal> {
-    let is_word = |word: &String| (1..=MOST_PERMISSION).contains(&word.len()) && !word.chars().any(char::is_control);
-    if listed.len() > MOST_PERMISSIONS || !listed.iter().all(is_word) {
+    let is_word = |word: &String| (1..=MAX_PERMISSION).contains(&word.len()) && !word.chars().any(char::is_control);
+    if listed.len() > MAX_PERMISSIONS || !listed.iter().all(is_word) {
         let told = format!(
-            "`security.permissions` must be at most {MOST_PERMISSIONS} strings of 1 to {MOST_PERMISSION} bytes without control characters"
+            "`security.permissions` must be at most {MAX_PERMISSIONS} strings of 1 to {MAX_PERMISSION} bytes without control characters"
         );
         return Err(wrong(told));
     }

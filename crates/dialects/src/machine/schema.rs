@@ -11,20 +11,20 @@ use salon_protocol::{Code, percent_decoded};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::steps::{Costs, MOST, MOST_PER_BYTE, Steps};
+use super::steps::{Costs, MAX_PER_BYTE, MOST, Steps};
 
 /// What the schemas of one client may come to with every reference followed, in values.
-pub(super) const MOST_VALUES: usize = 10_000;
+pub(super) const MAX_VALUES: usize = 10_000;
 
 /// How many patterns they may have, and of how many bytes in all.
-pub(super) const MOST_PATTERNS: usize = 64;
-pub(super) const MOST_PATTERN_BYTES: usize = 8 * 1024;
+pub(super) const MAX_PATTERNS: usize = 64;
+pub(super) const MAX_PATTERN_BYTES: usize = 8 * 1024;
 
 /// How many values may lie within one another, references included.
-const MOST_LEVELS: usize = 128;
+const MAX_LEVELS: usize = 128;
 
 /// How large the automaton of a pattern may be, in bytes, and sizes of which it is told whether it is smaller.
-const MOST_AUTOMATON: usize = 64 * 1024;
+const MAX_AUTOMATON: usize = 64 * 1024;
 const SMALLER: [usize; 2] = [8 * 1024, 1024];
 
 /// How many times `unevaluatedProperties` and `unevaluatedItems` have looked at what is beside them when they are done.
@@ -52,12 +52,12 @@ impl Size {
 
     /// Says what is too much, if anything is.
     pub(super) fn excess(self) -> Option<String> {
-        if self.values > MOST_VALUES {
-            return Some(format!("come to more than {MOST_VALUES} values with their references followed"));
+        if self.values > MAX_VALUES {
+            return Some(format!("come to more than {MAX_VALUES} values with their references followed"));
         }
-        if self.patterns > MOST_PATTERNS || self.pattern_bytes > MOST_PATTERN_BYTES {
+        if self.patterns > MAX_PATTERNS || self.pattern_bytes > MAX_PATTERN_BYTES {
             return Some(format!(
-                "have more than {MOST_PATTERNS} patterns, or more than {MOST_PATTERN_BYTES} bytes of them"
+                "have more than {MAX_PATTERNS} patterns, or more than {MAX_PATTERN_BYTES} bytes of them"
             ));
         }
         None
@@ -85,7 +85,7 @@ impl Unfit {
         match self {
             Self::Unlike(told) => told,
             Self::TooLong => format!(
-                "the parameters are too much to check against the schema of this tool: it would take more than {MOST} steps and {MOST_PER_BYTE} a byte"
+                "the parameters are too much to check against the schema of this tool: it would take more than {MOST} steps and {MAX_PER_BYTE} a byte"
             ),
         }
     }
@@ -124,7 +124,7 @@ impl Plan {
             costs.insert(pattern, size);
         }
         // What the library says of a schema may quote it; where it stands is enough.
-        let checker = validator(&self.whole, MOST_AUTOMATON).map_err(|error| match error.instance_path().as_str() {
+        let checker = validator(&self.whole, MAX_AUTOMATON).map_err(|error| match error.instance_path().as_str() {
             "" => "it is no JSON Schema that can be used here".to_owned(),
             place => format!("`{place}` is no JSON Schema that can be used here"),
         })?;
@@ -143,12 +143,12 @@ fn automaton(pattern: &str) -> Result<usize, String> {
     if has_flags(pattern) {
         return Err("a pattern has flags or looks around, neither of which is supported".into());
     }
-    if !fits(MOST_AUTOMATON) {
+    if !fits(MAX_AUTOMATON) {
         return Err(format!(
-            "a pattern is no regular expression, or comes to an automaton of more than {MOST_AUTOMATON} bytes"
+            "a pattern is no regular expression, or comes to an automaton of more than {MAX_AUTOMATON} bytes"
         ));
     }
-    Ok(SMALLER.into_iter().take_while(|most| fits(*most)).last().unwrap_or(MOST_AUTOMATON))
+    Ok(SMALLER.into_iter().take_while(|most| fits(*most)).last().unwrap_or(MAX_AUTOMATON))
 }
 
 /// Whether a pattern has a group that is neither plain nor named. Flags make small patterns large.
@@ -219,8 +219,8 @@ impl<'a> Measure<'a> {
         if self.way.contains(&place) {
             return Err("it refers to itself in a circle".into());
         }
-        if self.way.len() == MOST_LEVELS {
-            return Err(format!("it is nested deeper than {MOST_LEVELS} levels, references included"));
+        if self.way.len() == MAX_LEVELS {
+            return Err(format!("it is nested deeper than {MAX_LEVELS} levels, references included"));
         }
         self.way.push(place);
         let mut size = Size { values: 1, ..Size::default() };
@@ -339,7 +339,7 @@ mod tests {
         assert_snapshot!(refused(r#"{"properties":{"a":{"pattern":"(?=look)around"}}}"#), @"a pattern has flags or looks around, neither of which is supported");
         assert_snapshot!(refused(r#"{"properties":{"a":{"pattern":"(((a{1000}){1000}){1000}){1000}"}}}"#), @"a pattern is no regular expression, or comes to an automaton of more than 65536 bytes");
         let levels = |count: usize| format!("{}{{}}{}", r#"{"not":"#.repeat(count), "}".repeat(count));
-        assert_snapshot!(refused(&levels(MOST_LEVELS)), @"it cannot be read");
+        assert_snapshot!(refused(&levels(MAX_LEVELS)), @"it cannot be read");
         // Each of these refers to the one before twice: without a bound the sixtieth would be 2^60 checks.
         let doubled: Vec<_> = (1..60)
             .map(|at| {

@@ -20,14 +20,14 @@ use crate::mcp::meta;
 use crate::{Action, StreamId};
 
 /// Requests that may wait for the client's answers, in all and of one caller.
-const MOST_ASKED: usize = 1024;
-const MOST_OF_ONE: usize = 64;
+const MAX_ASKED: usize = 1024;
+const MAX_OF_ONE: usize = 64;
 
 /// Questions about calls that may be under way before no more of the room is heard.
-pub(super) const MOST_JUDGED: usize = 256;
+pub(super) const MAX_JUDGED: usize = 256;
 
 /// Replies that may be on their way before no more of the room is heard.
-pub(super) const MOST_REPLIES: usize = 256;
+pub(super) const MAX_REPLIES: usize = 256;
 
 /// How long one waits that the room had too much to take.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
@@ -232,11 +232,11 @@ impl Machine {
         let (who, _) = called.origin(entry);
         // Before the arguments are looked at, which takes longer.
         let full = |message: String| Err(told(RpcError::INTERNAL, Code::RateLimited, message));
-        if self.asked.len() >= MOST_ASKED {
-            return full(format!("{MOST_ASKED} requests wait for answers already"));
+        if self.asked.len() >= MAX_ASKED {
+            return full(format!("{MAX_ASKED} requests wait for answers already"));
         }
-        if self.asked.values().filter(|asked| asked.who == who).count() >= MOST_OF_ONE {
-            return full(format!("{MOST_OF_ONE} requests of yours wait for answers already"));
+        if self.asked.values().filter(|asked| asked.who == who).count() >= MAX_OF_ONE {
+            return full(format!("{MAX_OF_ONE} requests of yours wait for answers already"));
         }
         tool.check(&called.arguments).map_err(|unfit| told(RpcError::INVALID_PARAMS, unfit.code(), unfit.told()))?;
         let mut wanted = Members::default();

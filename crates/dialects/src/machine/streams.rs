@@ -11,8 +11,8 @@ use salon_protocol::{Code, EnvelopeId};
 use crate::{Action, EventFrame, Form, Frame, Head, Listen, StreamId};
 
 /// How many messages are kept for listeners, and how many bytes.
-const MOST_KEPT: usize = 512;
-const MOST_BYTES: usize = 2 << 20;
+const MAX_KEPT: usize = 512;
+const MAX_BYTES: usize = 2 << 20;
 
 /// An answer to a message.
 pub(super) enum Answer {
@@ -142,7 +142,7 @@ impl Streams {
         }
         self.bytes += said.text.len();
         self.kept.push_back(said);
-        while self.kept.len() > 1 && (self.kept.len() > MOST_KEPT || self.bytes > MOST_BYTES) {
+        while self.kept.len() > 1 && (self.kept.len() > MAX_KEPT || self.bytes > MAX_BYTES) {
             let Some(said) = self.kept.pop_front() else { break };
             self.bytes -= said.text.len();
             self.unheard.extend(said.request.filter(|_| said.number > self.told));

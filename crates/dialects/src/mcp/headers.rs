@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::base64;
 
 /// How deep annotated properties are looked for: deeper than any schema people write, and no deeper than the stack is safe.
-const MOST_LEVELS: usize = 16;
+const MAX_LEVELS: usize = 16;
 
 /// Which arguments of which tools travel as headers too, as a server's list of tools says.
 #[derive(Debug, Clone, Default)]
@@ -27,13 +27,13 @@ impl ToolHeaders {
 }
 
 /// How many arguments of a tool may travel as headers: each is looked up in the arguments anew.
-const MOST_HEADERS: usize = 32;
+const MAX_HEADERS: usize = 32;
 
 /// Which arguments travel as headers too, as a tool's input schema says: a header's name without its prefix, and where its value is.
 pub(super) fn annotations(schema: &RawValue) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     search(schema, &mut Vec::new(), &mut found);
-    found.truncate(MOST_HEADERS);
+    found.truncate(MAX_HEADERS);
     found
 }
 
@@ -47,7 +47,7 @@ fn search(schema: &RawValue, path: &mut Vec<String>, found: &mut Vec<(String, Ve
         if let Some(header) = header.filter(|header| is_token(header)) {
             found.push((header, path.clone()));
         }
-        if path.len() < MOST_LEVELS {
+        if path.len() < MAX_LEVELS {
             search(property, path, found);
         }
         path.pop();

@@ -23,7 +23,7 @@ use crate::nodes::Nodes;
 pub(super) const LIFETIME_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// What browsers take in a cookie for sure is 4096 bytes, with its name and its attributes.
-const MOST_BYTES: usize = 3800;
+const MAX_BYTES: usize = 3800;
 
 /// Signs browsers in and out.
 pub(crate) struct SignIns {
@@ -108,7 +108,7 @@ impl SignIns {
         let expires = Timestamp(end / 1000 * 1000);
         let grant = Grant { expires, token_id: Some(id.to_string()), by_sign_in: true, ..grant };
         let value = self.signer.sign(&grant, now)?;
-        if value.len() > MOST_BYTES { Err(AuthError::SignInTooLong) } else { Ok(SignedIn { value, grant }) }
+        if value.len() > MAX_BYTES { Err(AuthError::SignInTooLong) } else { Ok(SignedIn { value, grant }) }
     }
 
     /// What a cookie's value stands for. Why not is not told: whatever it is, the person signs in again.

@@ -121,7 +121,7 @@ fn what_a_browser_would_not_keep_is_refused() {
         permissions: (0..count).map(|number| format!("permission-{number:03}")).collect(),
         ..grant("alice", later(HOUR))
     };
-    assert!(signs.begin(with(100), NOW).expect("it fits").value.len() < MOST_BYTES);
+    assert!(signs.begin(with(100), NOW).expect("it fits").value.len() < MAX_BYTES);
     assert_eq!(signs.begin(with(200), NOW).err(), Some(AuthError::SignInTooLong));
 }
 

@@ -23,7 +23,7 @@ use super::{Carrier, Opened, Received, events};
 const INBOX: usize = 64;
 
 /// How many requests of one session may be open.
-const MOST_STREAMS: usize = 1024;
+const MAX_STREAMS: usize = 1024;
 
 /// What a request asks for.
 #[derive(Debug)]
@@ -174,7 +174,7 @@ impl Exchanges {
 
     fn open(&mut self, request: Request) -> Option<Received> {
         let Request { asked, expires, answer, pipe } = request;
-        if self.streams.len() >= MOST_STREAMS {
+        if self.streams.len() >= MAX_STREAMS {
             // Whoever does not wait any more needs no answer.
             let _ = answer.send(Answer::Busy);
             return None;

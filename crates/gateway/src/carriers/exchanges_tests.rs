@@ -5,7 +5,7 @@ use http_body_util::BodyExt;
 use salon_dialects::Listen;
 use tokio::task::JoinHandle;
 
-use super::super::pipe::MOST_WAITING;
+use super::super::pipe::MAX_WAITING;
 use super::*;
 
 /// A session's requests, and those who make them.
@@ -156,7 +156,7 @@ async fn a_reader_that_takes_nothing_is_cut_off_alone() {
     let mut wire = Wire::new();
     let (slow, mut slow_response) = wire.stream().await;
     let (other, mut other_response) = wire.stream().await;
-    let large = "x".repeat(MOST_WAITING + 1);
+    let large = "x".repeat(MAX_WAITING + 1);
     wire.say(slow, &large);
     assert!(wire.is_quiet().await, "one message may be as long as it likes");
     wire.say(slow, "one more");
@@ -175,7 +175,7 @@ async fn what_waits_for_all_readers_together_is_bounded() {
     for _ in 0..8 {
         readers.push(wire.stream().await);
     }
-    let half = "x".repeat(MOST_WAITING / 2 - 100);
+    let half = "x".repeat(MAX_WAITING / 2 - 100);
     for (stream, _) in &readers {
         wire.say(*stream, &half);
         wire.say(*stream, "and a little");

@@ -25,7 +25,7 @@ use super::{Carrier, Opened, Received};
 const INBOX: usize = 8;
 
 /// How many connections may use one session at once.
-pub(crate) const MOST_LINES: usize = 16;
+pub(crate) const MAX_LINES: usize = 16;
 
 /// Why a connection is none of a session's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl Lines {
             calls: sender,
             common: common.clone(),
             last: Arc::default(),
-            places: Arc::new(Semaphore::new(MOST_LINES)),
+            places: Arc::new(Semaphore::new(MAX_LINES)),
         };
         (Self { calls, common, pipes: HashMap::new(), cut: Vec::new(), unheard, expires }, way)
     }
@@ -269,7 +269,7 @@ mod tests {
     async fn so_many_connections_use_a_session_and_no_more() {
         let (mut lines, way) = lines();
         let mut open = Vec::new();
-        for _ in 0..MOST_LINES {
+        for _ in 0..MAX_LINES {
             open.push(way.open().await.expect("open"));
             next(&mut lines).await;
         }

@@ -20,7 +20,7 @@ use salon_rooms::{Batch, Outlet};
 use crate::meters::Meters;
 
 pub(crate) use exchanges::{Asked, Exchanges, Inbox, Outcome};
-pub(crate) use lines::{Answers, Line, Lines, MOST_LINES, NotOpened, Unheard, Way};
+pub(crate) use lines::{Answers, Line, Lines, MAX_LINES, NotOpened, Unheard, Way};
 pub(crate) use socket::Socket;
 pub(crate) use websocket::WebSocket;
 

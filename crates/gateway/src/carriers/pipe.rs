@@ -18,10 +18,10 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use super::events;
 
 /// How many bytes may wait for one reader. What waits alone may be longer.
-pub(super) const MOST_WAITING: usize = 4 << 20;
+pub(super) const MAX_WAITING: usize = 4 << 20;
 
 /// How many bytes may wait for all readers of a session, but for the first piece of each.
-const MOST_WAITING_IN_ALL: usize = 4 * MOST_WAITING;
+const MAX_WAITING_IN_ALL: usize = 4 * MAX_WAITING;
 
 /// How often a reader hears something.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -129,7 +129,7 @@ impl Pipe {
             return true;
         }
         let all = self.common.waiting.load(Ordering::Acquire);
-        let too_much = state.bytes + piece.len() > MOST_WAITING || all + piece.len() > MOST_WAITING_IN_ALL;
+        let too_much = state.bytes + piece.len() > MAX_WAITING || all + piece.len() > MAX_WAITING_IN_ALL;
         let cut = !state.pieces.is_empty() && too_much;
         if cut {
             state.end = Some(End::Cut);

@@ -14,18 +14,18 @@ use salon_protocol::{Code, EnvelopeId, McpVersion, PROTOCOL, Participant, Partic
 use salon_rooms::{Admission, Arrival, Deliver};
 
 use super::upgrade::{self, Upgrade};
-use super::{MOST_NAME_CHARS, is_date};
+use super::{MAX_NAME_CHARS, is_date};
 use crate::auth::Grant;
 use crate::carriers::WebSocket;
 use crate::clock;
-use crate::gateway::{Counts, Gateway, MOST_HISTORY};
+use crate::gateway::{Counts, Gateway, MAX_HISTORY};
 use crate::http::credentials::{Asking, SUBPROTOCOL};
 use crate::http::{Peer, Problem, Query, invalid};
 use crate::ledger::Ledger;
 use crate::session::{Beginning, Session};
 
 /// The most MCP revisions one participant may name.
-const MOST_REVISIONS: usize = 8;
+const MAX_REVISIONS: usize = 8;
 
 /// The revision from which on there is no handshake.
 const FIRST_WITHOUT_HANDSHAKE: &str = "2026-07-28";
@@ -48,15 +48,15 @@ impl Wish {
         if query.get("protocol").is_some_and(|protocol| protocol != PROTOCOL) {
             return Err(Refusal::new(Code::UnsupportedProtocol, format!("`protocol` must be {PROTOCOL}")).into());
         }
-        let wrong_name = |name: &String| name.chars().count() > MOST_NAME_CHARS || name.chars().any(char::is_control);
+        let wrong_name = |name: &String| name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control);
         let name = query.get("name").map(String::from);
         if name.as_ref().is_some_and(wrong_name) {
             return Err(invalid(format!(
-                "`name` must have at most {MOST_NAME_CHARS} characters, none of them a control character"
+                "`name` must have at most {MAX_NAME_CHARS} characters, none of them a control character"
             )));
         }
         let recent = query.value("history", "a whole number from 0 to 1000")?;
-        if recent.is_some_and(|count: usize| count > MOST_HISTORY) {
+        if recent.is_some_and(|count: usize| count > MAX_HISTORY) {
             return Err(invalid("`history` must be a whole number from 0 to 1000"));
         }
         Ok(Self {
@@ -91,11 +91,11 @@ impl Wish {
 /// What a participant says it speaks. The revision of its handshake is the room's default where that is among them, else the newest
 /// that has a handshake.
 fn revisions(list: &str) -> Result<McpVersion, Problem> {
-    let versions: Vec<String> = list.split(',').take(MOST_REVISIONS + 1).map(String::from).collect();
+    let versions: Vec<String> = list.split(',').take(MAX_REVISIONS + 1).map(String::from).collect();
     let doubled = versions.iter().enumerate().any(|(at, revision)| versions[..at].contains(revision));
-    if versions.len() > MOST_REVISIONS || doubled || !versions.iter().all(|revision| is_date(revision)) {
+    if versions.len() > MAX_REVISIONS || doubled || !versions.iter().all(|revision| is_date(revision)) {
         return Err(invalid(format!(
-            "`mcp` must be 1 to {MOST_REVISIONS} different revisions of MCP, such as 2025-06-18,2026-07-28"
+            "`mcp` must be 1 to {MAX_REVISIONS} different revisions of MCP, such as 2025-06-18,2026-07-28"
         )));
     }
     let usual = McpVersion::default().version;

@@ -19,12 +19,12 @@ use crate::audit::AuditKind;
 use crate::auth::Grant;
 use crate::carriers::Carrier;
 use crate::entrance::{Consult, Entering, Entrance};
-use crate::gateway::{Gateway, MOST_HISTORY};
+use crate::gateway::{Gateway, MAX_HISTORY};
 use crate::ledger::Ledger;
 use crate::session::Session;
 
 /// The longest display name.
-const MOST_NAME_CHARS: usize = 256;
+const MAX_NAME_CHARS: usize = 256;
 
 /// Whether a body is said to be JSON.
 fn is_json(headers: &HeaderMap) -> bool {
@@ -54,7 +54,7 @@ fn welcome(gateway: &Gateway, topic: TopicName, arrival: Arrival) -> (Seat, Join
     let joined = Joined {
         participant: arrival.seat.participant().clone(),
         roster: arrival.roster,
-        history: History { enabled: gateway.has_history(&topic), limit: MOST_HISTORY, recent: arrival.recent },
+        history: History { enabled: gateway.has_history(&topic), limit: MAX_HISTORY, recent: arrival.recent },
         durability: (durability != Durability::Full).then(|| durability.word()),
         topic,
     };

@@ -7,7 +7,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
 use crate::carriers::{Socket, WebSocket};
-use crate::gateway::{Gateway, MOST_MESSAGE};
+use crate::gateway::{Gateway, MAX_MESSAGE};
 use crate::http::{Problem, credentials, invalid};
 use crate::session::Patience;
 
@@ -63,7 +63,7 @@ fn has(headers: &HeaderMap, name: HeaderName, wanted: &str) -> bool {
 /// and the connection stays usable.
 pub(super) fn hard_limit(gateway: &Gateway) -> usize {
     let limit = gateway.config.limits.envelope().message;
-    if limit > 0 { limit.saturating_mul(2) } else { MOST_MESSAGE }
+    if limit > 0 { limit.saturating_mul(2) } else { MAX_MESSAGE }
 }
 
 /// Waits for the connection to become a WebSocket.

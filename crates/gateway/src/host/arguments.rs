@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// The longest time that a tool waits, and the time when none was given.
-pub(super) const MOST_TIME: Duration = Duration::from_mins(5);
+pub(super) const MAX_TIME: Duration = Duration::from_mins(5);
 const USUAL_TIME: Duration = Duration::from_secs(30);
 
 /// What has not been read yet.
@@ -74,7 +74,7 @@ impl<'a> Arguments<'a> {
 
     /// `timeout_ms`.
     pub(super) fn time(&mut self) -> Result<Duration, RpcError> {
-        let (most, usual) = (MOST_TIME.as_millis() as u64, USUAL_TIME.as_millis() as u64);
+        let (most, usual) = (MAX_TIME.as_millis() as u64, USUAL_TIME.as_millis() as u64);
         self.number("timeout_ms", 0..=most, usual).map(Duration::from_millis)
     }
 

@@ -63,16 +63,16 @@ pub(super) struct Lacking {
 }
 
 /// How many of those from whom nothing came are listed in an answer.
-const MOST_LACKING: usize = 256;
+const MAX_LACKING: usize = 256;
 
 /// Some of those from whom nothing came, and how many there are when these are not all.
 pub(super) fn some(lacking: &[Lacking]) -> (&[Lacking], Option<usize>) {
-    let shown = lacking.len().min(MOST_LACKING);
+    let shown = lacking.len().min(MAX_LACKING);
     (&lacking[..shown], (shown < lacking.len()).then_some(lacking.len()))
 }
 
 /// How many of its requests the host waits for in a room. Rooms tell a caller that whom it asked has left only for its newest 1,000.
-const MOST_OPEN: usize = 900;
+const MAX_OPEN: usize = 900;
 
 /// Everything the host waits for in a room.
 pub(super) struct Calls {
@@ -144,7 +144,7 @@ impl Asked {
         let (waiting, reply) = oneshot::channel();
         {
             let mut open = office.calls.open();
-            if open.len() >= MOST_OPEN {
+            if open.len() >= MAX_OPEN {
                 return Err(Lack::Unasked);
             }
             open.insert(request.clone(), waiting);
@@ -226,7 +226,7 @@ mod tests {
             let named = |n| ParticipantId::new(format!("p{n}")).expect("a name");
             (0..count).map(|n| Lacking { participant: named(n), reason: Lack::Timeout }).collect()
         };
-        assert_eq!(some(&crowd(MOST_LACKING)), (&*crowd(MOST_LACKING), None));
-        assert_eq!(some(&crowd(1000)), (&*crowd(MOST_LACKING), Some(1000)));
+        assert_eq!(some(&crowd(MAX_LACKING)), (&*crowd(MAX_LACKING), None));
+        assert_eq!(some(&crowd(1000)), (&*crowd(MAX_LACKING), Some(1000)));
     }
 }

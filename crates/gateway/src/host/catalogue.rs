@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::calls::Lack;
 
 /// The bytes of lists that all rooms keep together.
-const MOST_BYTES: usize = 128 << 20;
+const MAX_BYTES: usize = 128 << 20;
 
 /// What an item weighs beyond its text.
 const OVERHEAD: usize = 128;
@@ -39,7 +39,7 @@ pub(super) struct Shelf {
 
 impl Shelf {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { used: AtomicUsize::new(0), limit: MOST_BYTES })
+        Arc::new(Self { used: AtomicUsize::new(0), limit: MAX_BYTES })
     }
 
     /// Takes some of it, until the returned value is dropped.

@@ -7,9 +7,9 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::speech::text;
-use super::tools::MOST_ENTRIES;
+use super::tools::MAX_ENTRIES;
 use super::{context, find, gather, waiting};
-use crate::host::arguments::MOST_TIME;
+use crate::host::arguments::MAX_TIME;
 
 /// The tools.
 pub(super) static TOOLS: LazyLock<Arc<[Item]>> = LazyLock::new(|| {
@@ -54,7 +54,7 @@ fn talking() -> Vec<serde_json::Value> {
             "inputSchema": {
                 "type": "object",
                 "properties": {
-                    "limit": { "type": "integer", "minimum": 1, "maximum": MOST_ENTRIES, "default": 20 },
+                    "limit": { "type": "integer", "minimum": 1, "maximum": MAX_ENTRIES, "default": 20 },
                     "before": { "type": "string", "description": "An envelope id or an RFC 3339 time; only what came before" },
                     "after": { "type": "string", "description": "An envelope id; only what came after" }
                 },
@@ -84,7 +84,7 @@ fn tools_of_others() -> Vec<serde_json::Value> {
                     },
                     "participant": { "type": "string", "description": "Only the tools of this participant, by its id" },
                     "limit": {
-                        "type": "integer", "minimum": 1, "maximum": find::MOST_TOOLS, "default": find::USUAL_TOOLS,
+                        "type": "integer", "minimum": 1, "maximum": find::MAX_TOOLS, "default": find::USUAL_TOOLS,
                         "description": "How many tools to show"
                     }
                 },
@@ -107,7 +107,7 @@ fn tools_of_others() -> Vec<serde_json::Value> {
                     "tool": { "type": "string", "description": "The tool's name, as its owner calls it" },
                     "arguments": { "type": "object", "description": "The arguments of the tool, the same for everyone" },
                     "participants": {
-                        "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": gather::MOST_ASKED,
+                        "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": gather::MAX_ASKED,
                         "description": "Whom to ask, by id; when absent, everyone here but you who offers the tool"
                     },
                     "strategy": {
@@ -117,7 +117,7 @@ fn tools_of_others() -> Vec<serde_json::Value> {
                             are told to stop as soon as the answer is there"
                     },
                     "timeout_ms": {
-                        "type": "integer", "minimum": 0, "maximum": MOST_TIME.as_millis() as u64, "default": 30_000,
+                        "type": "integer", "minimum": 0, "maximum": MAX_TIME.as_millis() as u64, "default": 30_000,
                         "description": "How long to wait at most, in milliseconds"
                     }
                 },
@@ -155,15 +155,15 @@ fn wait() -> Vec<serde_json::Value> {
                         addressed to you. `any`: everything in the room, protocol traffic included"
                 },
                 "from": {
-                    "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": waiting::MOST_SENDERS,
+                    "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": waiting::MAX_SENDERS,
                     "description": "Only what these participants do, by id"
                 },
                 "timeout_ms": {
-                    "type": "integer", "minimum": 0, "maximum": MOST_TIME.as_millis() as u64, "default": 30_000,
+                    "type": "integer", "minimum": 0, "maximum": MAX_TIME.as_millis() as u64, "default": 30_000,
                     "description": "How long to wait at most, in milliseconds; 0 only looks"
                 },
                 "limit": {
-                    "type": "integer", "minimum": 1, "maximum": waiting::MOST_EVENTS, "default": waiting::USUAL_EVENTS,
+                    "type": "integer", "minimum": 1, "maximum": waiting::MAX_EVENTS, "default": waiting::USUAL_EVENTS,
                     "description": "How many events to answer with at most"
                 }
             },

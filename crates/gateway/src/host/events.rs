@@ -9,7 +9,7 @@ use super::speech::cut;
 use super::{WAIT, waiting};
 
 /// How much of an event is told in words.
-const MOST_WORDS: usize = 500;
+const MAX_WORDS: usize = 500;
 
 /// A sort of event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
@@ -162,16 +162,16 @@ pub(super) fn words(entry: &Entry) -> String {
         [] => "everyone".to_owned(),
         to => to.iter().map(ParticipantId::as_str).collect::<Vec<_>>().join(", "),
     };
-    let params = || envelope.params().map(|params| format!(" {}", cut(params, MOST_WORDS))).unwrap_or_default();
+    let params = || envelope.params().map(|params| format!(" {}", cut(params, MAX_WORDS))).unwrap_or_default();
     match envelope.message() {
         Some(Message::Notification { method }) if &**method == CHAT_METHOD => {
             let said = envelope.chat().map(|chat| chat.text).unwrap_or_default();
-            format!("{from} said: {}", cut(&said, MOST_WORDS))
+            format!("{from} said: {}", cut(&said, MAX_WORDS))
         }
         Some(Message::Notification { method }) => format!("{from} told {to} {method}{}", params()),
         Some(Message::Request { method, .. }) => format!("{from} asks {to} {method}{} (envelope {id})", params()),
-        Some(Message::Response { .. }) => format!("{from} answered {to}: {}", cut(envelope.payload(), MOST_WORDS)),
-        None => format!("{from}: {}", cut(envelope.payload(), MOST_WORDS)),
+        Some(Message::Response { .. }) => format!("{from} answered {to}: {}", cut(envelope.payload(), MAX_WORDS)),
+        None => format!("{from}: {}", cut(envelope.payload(), MAX_WORDS)),
     }
 }
 

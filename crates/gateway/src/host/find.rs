@@ -17,7 +17,7 @@ use super::descriptions;
 use super::office::Office;
 use super::speech::{Outcome, cut, text, told};
 
-pub(super) const MOST_TOOLS: usize = 500;
+pub(super) const MAX_TOOLS: usize = 500;
 pub(super) const USUAL_TOOLS: usize = 50;
 
 /// How long whoever looks for tools waits for everybody together: a crowd of silent participants takes its time, and is asked on
@@ -25,7 +25,7 @@ pub(super) const USUAL_TOOLS: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How much of a description or a schema is told in words.
-const MOST_WORDS: usize = 1000;
+const MAX_WORDS: usize = 1000;
 
 /// What is looked for.
 pub(super) struct Wish {
@@ -38,7 +38,7 @@ impl Wish {
     pub(super) fn read(mut arguments: Arguments<'_>) -> Result<Self, RpcError> {
         let query = arguments.optional("query")?;
         let participant = arguments.optional("participant")?;
-        let limit = arguments.number("limit", 1..=MOST_TOOLS as u64, USUAL_TOOLS as u64)? as usize;
+        let limit = arguments.number("limit", 1..=MAX_TOOLS as u64, USUAL_TOOLS as u64)? as usize;
         arguments.end()?;
         Ok(Self { query, participant, limit })
     }
@@ -144,7 +144,7 @@ impl<'a> View<'a> {
         let annotations = self.annotations.map_or(0, |raw| raw.get().len());
         let schema = self.input_schema.map_or(0, |raw| raw.get().len());
         // In words a quote takes two bytes.
-        let told = 2 * (text(&self.description).min(MOST_WORDS) + schema.min(MOST_WORDS));
+        let told = 2 * (text(&self.description).min(MAX_WORDS) + schema.min(MAX_WORDS));
         256 + self.name.len() + text(&self.title) + text(&self.description) + annotations + schema + told
     }
 
@@ -198,9 +198,9 @@ fn words(found: &[View<'_>], total: usize, unanswered: &[Lacking]) -> String {
     }
     for tool in found {
         let about = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or("(no description)");
-        lines.push(format!("- {} of {}: {}", tool.name, tool.participant, cut(about, MOST_WORDS)));
+        lines.push(format!("- {} of {}: {}", tool.name, tool.participant, cut(about, MAX_WORDS)));
         if let Some(schema) = tool.input_schema {
-            lines.push(format!("  input schema: {}", cut(schema.get(), MOST_WORDS)));
+            lines.push(format!("  input schema: {}", cut(schema.get(), MAX_WORDS)));
         }
     }
     let (shown, all) = some(unanswered);

@@ -23,11 +23,11 @@ use super::speech::{Outcome, cut, text, told};
 use super::verdict::{self, Ballot};
 
 /// How many are asked at once.
-pub(super) const MOST_ASKED: usize = 256;
+pub(super) const MAX_ASKED: usize = 256;
 
 /// How much of one answer, and of all together, is told in words.
-const MOST_WORDS: usize = 500;
-const MOST_WORDS_OF_ALL: usize = 32 * 1024;
+const MAX_WORDS: usize = 500;
+const MAX_WORDS_OF_ALL: usize = 32 * 1024;
 
 /// When there are answers enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
@@ -59,8 +59,8 @@ impl Wish {
         if let Some(named) = &mut participants {
             let mut known = HashSet::new();
             named.retain(|participant| known.insert(participant.clone()));
-            if named.is_empty() || named.len() > MOST_ASKED {
-                return Err(arguments.wrong("participants", &format!("must name 1 to {MOST_ASKED} participants")));
+            if named.is_empty() || named.len() > MAX_ASKED {
+                return Err(arguments.wrong("participants", &format!("must name 1 to {MAX_ASKED} participants")));
             }
             if named.iter().any(ParticipantId::is_host) {
                 return Err(arguments.wrong("participants", "the gateway cannot ask itself; call its tools directly"));
@@ -119,7 +119,7 @@ pub(super) async fn call_all(
                 in_doubt.remove(&participant);
                 match offer {
                     Ok(offer) if wish.participants.is_none() && !offer.has(&wish.tool) => gathered.excuse(),
-                    Ok(_) if gathered.asked == MOST_ASKED => gathered.lack(participant, Lack::Unasked),
+                    Ok(_) if gathered.asked == MAX_ASKED => gathered.lack(participant, Lack::Unasked),
                     Ok(_) => {
                         gathered.asked += 1;
                         waiting.insert(participant.clone());
@@ -239,7 +239,7 @@ impl Gathered {
             unanswered: Vec::new(),
             room,
             // Words repeat what the answers say, and a character of them takes up to six bytes.
-            most_words: MOST_WORDS_OF_ALL.min(room / 4),
+            most_words: MAX_WORDS_OF_ALL.min(room / 4),
         }
     }
 
@@ -283,8 +283,8 @@ impl Gathered {
         let outcome = answer.outcome();
         let (Ok(raw) | Err(raw)) = outcome;
         let words = match outcome {
-            Ok(result) => verdict::words(result, MOST_WORDS),
-            Err(error) => format!("error {}", cut(error.get(), MOST_WORDS)),
+            Ok(result) => verdict::words(result, MAX_WORDS),
+            Err(error) => format!("error {}", cut(error.get(), MAX_WORDS)),
         };
         let ballot = outcome.ok().filter(|result| !verdict::is_error(result)).map(Ballot::of);
         match &ballot {

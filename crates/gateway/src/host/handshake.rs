@@ -22,12 +22,12 @@ use super::speech::text;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How long a list may be: pages, items, and bytes.
-const MOST_PAGES: usize = 64;
-const MOST_ITEMS: usize = 4096;
-const MOST_BYTES: usize = 4 << 20;
+const MAX_PAGES: usize = 64;
+const MAX_ITEMS: usize = 4096;
+const MAX_BYTES: usize = 4 << 20;
 
 /// How often a list is asked for again because it changed meanwhile.
-const MOST_ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// Sees to an errand, and settles it.
 pub(super) async fn run(office: Arc<Office>, errand: Errand) {
@@ -55,7 +55,7 @@ async fn fetch(office: &Arc<Office>, errand: &Errand) -> Result<Vec<Item>, Lack>
         office.catalogue().begin_listing(errand, Instant::now());
         let items = list(office, &who.id, *listing, met.era).await?;
         attempts += 1;
-        if attempts == MOST_ATTEMPTS || !office.catalogue().is_stale(errand) {
+        if attempts == MAX_ATTEMPTS || !office.catalogue().is_stale(errand) {
             return Ok(items);
         }
     }
@@ -88,7 +88,7 @@ async fn meet(office: &Arc<Office>, who: &salon_protocol::Participant) -> Result
 async fn list(office: &Arc<Office>, who: &ParticipantId, listing: Listing, era: Era) -> Result<Vec<Item>, Lack> {
     let (mut items, mut bytes) = (Vec::new(), 0);
     let mut cursor: Option<Box<str>> = None;
-    for _ in 0..MOST_PAGES {
+    for _ in 0..MAX_PAGES {
         let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
         let params = in_era(text(&params), era);
         let answer = ask(office, who, listing.method(), &params).await?;
@@ -100,7 +100,7 @@ async fn list(office: &Arc<Office>, who: &ParticipantId, listing: Listing, era: 
         let (page, next) = read_page(listing, result).ok_or(Lack::Unreadable)?;
         bytes += page.iter().map(weight).sum::<usize>();
         items.extend(page);
-        if items.len() > MOST_ITEMS || bytes > MOST_BYTES {
+        if items.len() > MAX_ITEMS || bytes > MAX_BYTES {
             return Err(Lack::TooLong);
         }
         match next {

@@ -9,7 +9,7 @@ use salon_protocol::{ParticipantId, TopicName};
 use tokio::sync::{mpsc, oneshot};
 
 /// Questions that may wait for one host.
-const MOST_WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 /// A question.
 pub(super) struct Query {
@@ -48,7 +48,7 @@ impl Library {
 
     /// A host begins to answer for a room, until the returned value is dropped.
     pub(super) fn open(self: &Arc<Self>, topic: &TopicName) -> Desk {
-        let (sender, queries) = mpsc::channel(MOST_WAITING);
+        let (sender, queries) = mpsc::channel(MAX_WAITING);
         self.hosts().insert(topic.clone(), sender.clone());
         Desk { library: self.clone(), topic: topic.clone(), sender, queries }
     }

@@ -13,7 +13,7 @@ use super::speech::{Outcome, compose, derived_id, text};
 use super::tools::Toolbox;
 
 /// How many participants the host makes the acquaintance of at once.
-const MOST_HANDSHAKES: usize = 128;
+const MAX_HANDSHAKES: usize = 128;
 
 pub(super) struct Office {
     pub(super) toolbox: Arc<Toolbox>,
@@ -43,7 +43,7 @@ impl Request {
 impl Office {
     pub(super) fn new(toolbox: Arc<Toolbox>, desk: Desk) -> Self {
         let catalogue = Mutex::new(Catalogue::new(toolbox.shelf.clone()));
-        Self { toolbox, desk, calls: Calls::new(), handshakes: Semaphore::new(MOST_HANDSHAKES), catalogue }
+        Self { toolbox, desk, calls: Calls::new(), handshakes: Semaphore::new(MAX_HANDSHAKES), catalogue }
     }
 
     pub(super) fn catalogue(&self) -> MutexGuard<'_, Catalogue> {

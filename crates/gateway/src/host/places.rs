@@ -14,10 +14,10 @@ use super::office::{Office, Request};
 use super::waiting;
 
 /// How many are remembered.
-const MOST_PLACES: usize = 10_000;
+const MAX_PLACES: usize = 10_000;
 
 /// How many entries are looked through for somebody who is not.
-const MOST_LOOKED_THROUGH: usize = 1000;
+const MAX_LOOKED_THROUGH: usize = 1000;
 
 type Key = (TopicName, ParticipantId);
 
@@ -69,7 +69,7 @@ impl Place {
     async fn look_back(office: &Office, request: &Request) -> Result<Self, Refusal> {
         let (log, topic, caller) = (&*office.toolbox.log, office.desk.topic(), request.caller());
         let before = Span::Before(request.entry.position);
-        let page = log.read(topic, before, MOST_LOOKED_THROUGH).await.map_err(|error| unreadable(&error))?;
+        let page = log.read(topic, before, MAX_LOOKED_THROUGH).await.map_err(|error| unreadable(&error))?;
         let presence = |entry: &Entry| {
             entry
                 .envelope
@@ -115,7 +115,7 @@ impl Places {
             self.noted.remove(&before);
         }
         self.noted.insert(self.clock, key);
-        if self.places.len() > MOST_PLACES
+        if self.places.len() > MAX_PLACES
             && let Some((_, oldest)) = self.noted.pop_first()
         {
             self.places.remove(&oldest);
@@ -136,15 +136,15 @@ mod tests {
             position: Position { epoch: 1, offset: n },
         };
         let mut places = Places::default();
-        for n in 0..MOST_PLACES {
+        for n in 0..MAX_PLACES {
             places.note(&topic, &who(n), place(1));
         }
         places.note(&topic, &who(0), place(2));
-        places.note(&topic, &who(MOST_PLACES), place(3));
+        places.note(&topic, &who(MAX_PLACES), place(3));
         assert_eq!(places.get(&topic, &who(0)), Some(place(2)));
         assert_eq!(places.get(&topic, &who(1)), None);
-        assert_eq!(places.get(&topic, &who(MOST_PLACES)), Some(place(3)));
+        assert_eq!(places.get(&topic, &who(MAX_PLACES)), Some(place(3)));
         assert_eq!(places.get(&TopicName::new("room:beta").expect("a name"), &who(0)), None);
-        assert_eq!((places.places.len(), places.noted.len()), (MOST_PLACES, MOST_PLACES));
+        assert_eq!((places.places.len(), places.noted.len()), (MAX_PLACES, MAX_PLACES));
     }
 }

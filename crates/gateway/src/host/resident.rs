@@ -34,15 +34,15 @@ use super::{WAIT, descriptions, find, gather, handshake, initialize, waiting};
 const BATCH: usize = 64 * 1024;
 
 /// How many answers a room works on at once: in all, for one caller, and that ask others.
-const MOST_ANSWERS: usize = 1024;
-const MOST_OF_ONE: usize = 16;
-const MOST_GATHERINGS: usize = 64;
+const MAX_ANSWERS: usize = 1024;
+const MAX_OF_ONE: usize = 16;
+const MAX_GATHERINGS: usize = 64;
 
 /// How many requests that the host of another node answers are remembered, in case that node ends before it has.
-const MOST_PASSED: usize = 1024;
+const MAX_PASSED: usize = 1024;
 
 /// How often the host goes round before a door's question is answered with what is known, in a room that never falls silent.
-const MOST_ROUNDS: usize = 256;
+const MAX_ROUNDS: usize = 256;
 
 /// An answer that is being worked on.
 struct Running {
@@ -128,7 +128,7 @@ impl Resident {
                 }
                 () = a_node_is_gone(&mut self.gone) => self.serve_passed().await,
                 // Only what has been overheard counts, so this waits until nothing is left to overhear; but not for ever.
-                query = self.library.next(), if !looked_around || rounds > MOST_ROUNDS => {
+                query = self.library.next(), if !looked_around || rounds > MAX_ROUNDS => {
                     rounds = 0;
                     self.look_up(query).await;
                 }
@@ -196,7 +196,7 @@ impl Resident {
     async fn serve(&mut self, entry: &Arc<Entry>, id: &RpcId, method: &str) {
         // The host of that node answers.
         if self.office.desk.is_elsewhere(entry.envelope.from()) {
-            if self.passed.len() == MOST_PASSED {
+            if self.passed.len() == MAX_PASSED {
                 self.passed.pop_front();
             }
             self.passed.push_back(entry.clone());
@@ -323,12 +323,12 @@ impl Resident {
     fn admit(&self, request: &Request, is_gathering: bool) -> Result<(), RpcError> {
         let of_one = self.running.values().filter(|running| running.request.caller() == request.caller()).count();
         let gatherings = self.running.values().filter(|running| running.is_gathering).count();
-        let told = if of_one >= MOST_OF_ONE {
-            format!("{MOST_OF_ONE} of your requests are being worked on; wait for one of them")
-        } else if self.running.len() >= MOST_ANSWERS {
-            format!("the gateway works on {MOST_ANSWERS} requests in this room already; try again later")
-        } else if is_gathering && gatherings >= MOST_GATHERINGS {
-            format!("the gateway gathers answers for {MOST_GATHERINGS} requests in this room already; try again later")
+        let told = if of_one >= MAX_OF_ONE {
+            format!("{MAX_OF_ONE} of your requests are being worked on; wait for one of them")
+        } else if self.running.len() >= MAX_ANSWERS {
+            format!("the gateway works on {MAX_ANSWERS} requests in this room already; try again later")
+        } else if is_gathering && gatherings >= MAX_GATHERINGS {
+            format!("the gateway gathers answers for {MAX_GATHERINGS} requests in this room already; try again later")
         } else {
             return Ok(());
         };

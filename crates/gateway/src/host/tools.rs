@@ -18,8 +18,8 @@ use super::speech::{Outcome, compose, derived_id, failed, structured};
 use crate::history::{self, Page, Window};
 
 /// The longest page `history.get` answers, and how many bytes of envelopes fit into one.
-pub(super) const MOST_ENTRIES: usize = 100;
-const MOST_BYTES: usize = 256 * 1024;
+pub(super) const MAX_ENTRIES: usize = 100;
+const MAX_BYTES: usize = 256 * 1024;
 
 /// What the tools work with, in every room.
 pub(super) struct Toolbox {
@@ -61,7 +61,7 @@ impl Toolbox {
     /// with everything around them.
     pub(super) fn room_for_texts(&self) -> usize {
         let limit = if self.message_limit == 0 { usize::MAX } else { self.message_limit };
-        MOST_BYTES.min(limit / 4)
+        MAX_BYTES.min(limit / 4)
     }
 
     /// Answers `presence.get`.
@@ -72,7 +72,7 @@ impl Toolbox {
 
     /// Answers `history.get`.
     pub(super) async fn history(&self, topic: &TopicName, mut arguments: Arguments<'_>) -> Outcome {
-        let limit = arguments.number("limit", 1..=MOST_ENTRIES as u64, 20)? as usize;
+        let limit = arguments.number("limit", 1..=MAX_ENTRIES as u64, 20)? as usize;
         let before: Option<String> = arguments.optional("before")?;
         let after: Option<EnvelopeId> = arguments.optional("after")?;
         arguments.end()?;
@@ -88,9 +88,9 @@ impl Toolbox {
         let mut bytes = 0;
         for entry in entries.iter().rev() {
             let length = entry.envelope.text().len();
-            if length > MOST_BYTES {
+            if length > MAX_BYTES {
                 shown.omitted.push(entry.envelope.id().clone());
-            } else if bytes + length > MOST_BYTES {
+            } else if bytes + length > MAX_BYTES {
                 // The page ends early; the next one begins with what did not fit.
                 return Ok(structured(&shown));
             } else {

@@ -20,9 +20,9 @@ use super::places::Place;
 use super::speech::{Outcome, derived_id, failed, text, told};
 use crate::{clock, history};
 
-pub(super) const MOST_EVENTS: usize = 1000;
+pub(super) const MAX_EVENTS: usize = 1000;
 pub(super) const USUAL_EVENTS: usize = 100;
-pub(super) const MOST_SENDERS: usize = 256;
+pub(super) const MAX_SENDERS: usize = 256;
 
 /// What the id of an answer is derived for. Waits have their own, by which [`Interests`] knows them again.
 pub(super) const PURPOSE: &str = "wait";
@@ -49,11 +49,11 @@ impl Wish {
             return Err(arguments.wrong("for", "must name something to wait for"));
         }
         let from: Option<HashSet<ParticipantId>> = arguments.optional("from")?;
-        if from.as_ref().is_some_and(|from| from.is_empty() || from.len() > MOST_SENDERS) {
-            return Err(arguments.wrong("from", &format!("must name 1 to {MOST_SENDERS} participants")));
+        if from.as_ref().is_some_and(|from| from.is_empty() || from.len() > MAX_SENDERS) {
+            return Err(arguments.wrong("from", &format!("must name 1 to {MAX_SENDERS} participants")));
         }
         let time = arguments.time()?;
-        let limit = arguments.number("limit", 1..=MOST_EVENTS as u64, USUAL_EVENTS as u64)? as usize;
+        let limit = arguments.number("limit", 1..=MAX_EVENTS as u64, USUAL_EVENTS as u64)? as usize;
         arguments.end()?;
         let sorts = sorts.unwrap_or_else(|| [Sort::Mention, Sort::Chat, Sort::Join].into());
         Ok(Self { after, sorts, from, time, limit })

@@ -22,7 +22,7 @@ const ALLOWED_HEADERS: &str =
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("mcp-session-id, www-authenticate");
 
 /// More than any call has.
-const MOST_ASKED: usize = 64;
+const MAX_ASKED: usize = 64;
 
 /// Headers that begin so belong to MCP, and their names depend on the tools that are called.
 const MCP_HEADERS: &str = "mcp-";
@@ -69,7 +69,7 @@ fn allowed_headers(request: &HeaderMap) -> HeaderValue {
     let asked = request.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).into_iter();
     let asked = asked.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     let mut allowed = ALLOWED_HEADERS.to_owned();
-    for name in asked.take(MOST_ASKED).filter_map(|name| name.trim().parse::<HeaderName>().ok()) {
+    for name in asked.take(MAX_ASKED).filter_map(|name| name.trim().parse::<HeaderName>().ok()) {
         if name.as_str().starts_with(MCP_HEADERS) && !allowed.split(", ").any(|known| known == name) {
             allowed.push_str(", ");
             allowed.push_str(name.as_str());

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::credentials::Asking;
 use super::{Peer, Problem, Query, invalid};
-use crate::gateway::{Gateway, MOST_HISTORY};
+use crate::gateway::{Gateway, MAX_HISTORY};
 use crate::history::{Page, Window, raw, read};
 
 const DEFAULT_LIMIT: usize = 100;
@@ -55,7 +55,7 @@ pub(super) async fn page(
     let wrong_limit = || invalid("`limit` must be a whole number from 1 to 1000");
     let limit = match query.get("limit") {
         None => DEFAULT_LIMIT,
-        Some(text) => text.parse().ok().filter(|n| (1..=MOST_HISTORY).contains(n)).ok_or_else(wrong_limit)?,
+        Some(text) => text.parse().ok().filter(|n| (1..=MAX_HISTORY).contains(n)).ok_or_else(wrong_limit)?,
     };
     let window = Window { before: query.get("before"), after: query.name("after")?, limit };
     let enabled = gateway.has_history(&topic);

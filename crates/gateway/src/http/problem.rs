@@ -25,7 +25,7 @@ enum TokenFault {
 }
 
 /// The most characters of a reason in a header; the whole of it is in the body.
-const MOST_DESCRIPTION_CHARS: usize = 200;
+const MAX_DESCRIPTION_CHARS: usize = 200;
 
 /// Marks an answer that is a no, for whoever counts them.
 #[derive(Debug, Clone, Copy)]
@@ -141,7 +141,7 @@ fn challenge(status: StatusCode, fault: Option<TokenFault>, message: &str) -> Op
         Some(TokenFault::Invalid) => "invalid_token",
         Some(TokenFault::InsufficientScope) => "insufficient_scope",
     };
-    let description: String = message.chars().take(MOST_DESCRIPTION_CHARS).map(describing).collect();
+    let description: String = message.chars().take(MAX_DESCRIPTION_CHARS).map(describing).collect();
     let challenge = format!("Bearer realm=\"salon\", error=\"{error}\", error_description=\"{description}\"");
     Some(HeaderValue::try_from(challenge).expect("every character is printable ASCII"))
 }

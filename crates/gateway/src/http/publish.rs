@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::credentials::Asking;
 use super::{Peer, Problem, Query, body, invalid};
-use crate::gateway::{Gateway, MOST_MESSAGE};
+use crate::gateway::{Gateway, MAX_MESSAGE};
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Published {
@@ -49,7 +49,7 @@ pub(super) async fn publish(
     let ledger = gateway.ledger(&grant, &topic, peer.ip());
 
     let limits = gateway.config.limits.envelope();
-    let most = if limits.message > 0 { limits.message } else { MOST_MESSAGE };
+    let most = if limits.message > 0 { limits.message } else { MAX_MESSAGE };
     let body = body::read(request.into_body(), most).await.inspect_err(|refusal| ledger.told_no(refusal.code))?;
     let text = std::str::from_utf8(&body).map_err(|_| invalid("an envelope is UTF-8 text"))?;
     let outcome = async {

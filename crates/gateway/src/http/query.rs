@@ -7,7 +7,7 @@ use salon_protocol::percent_decoded;
 use super::problem::{Problem, invalid};
 
 /// More than any address here takes.
-const MOST_PARAMETERS: usize = 32;
+const MAX_PARAMETERS: usize = 32;
 
 /// The parameters of one request.
 pub(crate) struct Query(Vec<(String, String)>);
@@ -17,15 +17,15 @@ impl Query {
         let pairs: Vec<(String, String)> = raw
             .unwrap_or_default()
             .split('&')
-            .take(MOST_PARAMETERS + 1)
+            .take(MAX_PARAMETERS + 1)
             .filter(|pair| !pair.is_empty())
             .map(|pair| {
                 let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
                 Ok((decode(name)?, decode(value)?))
             })
             .collect::<Result<_, Problem>>()?;
-        if pairs.len() > MOST_PARAMETERS {
-            return Err(invalid(format!("there are more than {MOST_PARAMETERS} parameters")));
+        if pairs.len() > MAX_PARAMETERS {
+            return Err(invalid(format!("there are more than {MAX_PARAMETERS} parameters")));
         }
         for (at, (name, _)) in pairs.iter().enumerate() {
             if pairs[..at].iter().any(|(earlier, _)| earlier == name) {

@@ -16,7 +16,7 @@ use crate::clock;
 use crate::gateway::Gateway;
 
 /// More than any body here needs.
-const MOST_BODY: usize = 4 * 1024;
+const MAX_BODY: usize = 4 * 1024;
 
 /// How long a token of dev mode lasts.
 const DEV_TOKEN_MILLIS: u64 = 24 * 60 * 60 * 1000;
@@ -82,6 +82,6 @@ pub(super) async fn dev_token(
 }
 
 async fn read<T: serde::de::DeserializeOwned>(request: Request) -> Result<T, Problem> {
-    let body = body::read(request.into_body(), MOST_BODY).await?;
+    let body = body::read(request.into_body(), MAX_BODY).await?;
     serde_json::from_slice(&body).map_err(|error| invalid(format!("the body is not what it must be: {error}")))
 }

@@ -15,10 +15,10 @@ use super::Session;
 use crate::carriers::Carrier;
 
 /// How many drafts of one session may be on their way into the log.
-const MOST_IN_FLIGHT: usize = 256;
+const MAX_IN_FLIGHT: usize = 256;
 
 /// How many bytes of text they may have, but for the last of them.
-const MOST_BYTES_IN_FLIGHT: usize = 2 << 20;
+const MAX_BYTES_IN_FLIGHT: usize = 2 << 20;
 
 /// A draft on its way into the log.
 pub(super) struct Awaited {
@@ -41,9 +41,7 @@ type Way = fn(&Seat, Draft) -> Publishing;
 impl<D: Dialect, C: Carrier> Session<D, C> {
     /// Whether more drafts may be made of what the peer says.
     pub(super) fn may_publish(&self) -> bool {
-        self.in_flight.len() < MOST_IN_FLIGHT
-            && self.bytes_in_flight < MOST_BYTES_IN_FLIGHT
-            && self.looking_up.is_none()
+        self.in_flight.len() < MAX_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT && self.looking_up.is_none()
     }
 
     pub(super) fn publish(&mut self, ticket: Ticket, draft: Draft, now: Instant) {

@@ -19,7 +19,7 @@ use crate::http::credentials::{Asking, Shown};
 use crate::http::{Peer, Problem, Query, body, invalid};
 
 /// A token of the longest, and what stands around it.
-const MOST_BODY: usize = MAX_TOKEN_BYTES + 1024;
+const MAX_BODY: usize = MAX_TOKEN_BYTES + 1024;
 
 /// Either of them
 #[derive(Deserialize, ToSchema)]
@@ -77,7 +77,7 @@ pub(crate) async fn begin(
     ui.cookie.require_own_page(&gateway, request.method(), request.headers())?;
     ui.failures.check(peer.ip(), clock::now())?;
     let (parts, body) = request.into_parts();
-    let body = body::read(body, MOST_BODY).await?;
+    let body = body::read(body, MAX_BODY).await?;
     // What is wrong with it is not told in detail, because the detail would be the token.
     let unfit = || invalid(r#"the body must be {"token":"…"} or {"code":"…"}"#);
     let given: SignInRequest = serde_json::from_slice(&body).map_err(|_| unfit())?;

@@ -6,7 +6,7 @@
 use std::fmt;
 
 /// The deepest nesting that is read. Settings are nowhere near it.
-const MOST_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// A place in a text: lines and columns begin at 1, and columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,8 +126,8 @@ impl Reader<'_> {
 
     fn value(&mut self, depth: usize) -> Result<Node, Wrong> {
         self.blank()?;
-        if depth > MOST_DEPTH {
-            return Err(self.wrong(format!("more than {MOST_DEPTH} levels of nesting")));
+        if depth > MAX_DEPTH {
+            return Err(self.wrong(format!("more than {MAX_DEPTH} levels of nesting")));
         }
         let start = self.at;
         let value = match self.peek() {

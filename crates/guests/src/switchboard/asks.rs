@@ -15,13 +15,13 @@ use super::{Due, LaneId, Switchboard, What};
 /// How long a caller may think about a question: there may be a person behind it.
 const THINKING_TIME: Duration = Duration::from_secs(600);
 /// Questions of one lane that may be open.
-const MOST_ASKS: usize = 64;
+const MAX_ASKS: usize = 64;
 /// Failures that are kept for questions whose envelope is not known yet: as many as can be on their way to the room.
-const MOST_EARLY: usize = 64;
+const MAX_EARLY: usize = 64;
 /// Questions that may come with one result.
-const MOST_QUESTIONS: usize = 32;
+const MAX_QUESTIONS: usize = 32;
 /// How often a server may ask back during one call.
-const MOST_ROUNDS: u32 = 10;
+const MAX_ROUNDS: u32 = 10;
 
 #[derive(Debug)]
 pub(super) struct Ask {
@@ -67,7 +67,7 @@ impl Switchboard {
             None => Some(format!(
                 "`{method}` cannot be asked here: this connection is shared by callers who offer no such thing"
             )),
-            Some(_) if self.open_asks(lane) >= MOST_ASKS => Some(format!("{MOST_ASKS} questions are open already")),
+            Some(_) if self.open_asks(lane) >= MAX_ASKS => Some(format!("{MAX_ASKS} questions are open already")),
             Some(_) => None,
         };
         if let Some(told) = refused {
@@ -174,7 +174,7 @@ impl Switchboard {
             Some(number) => self.ask_failed(number, &error.message, now),
             // It may be about one whose envelope is not known yet: what the room says of it can be heard first.
             None if self.asks.values().any(|ask| ask.envelope.is_none()) => {
-                if self.early_failures.len() == MOST_EARLY {
+                if self.early_failures.len() == MAX_EARLY {
                     self.early_failures.pop_front();
                 }
                 self.early_failures.push_back((envelope.clone(), error.message));
@@ -270,7 +270,7 @@ impl Switchboard {
         let Some(asked) = call.asked_mut() else { return };
         asked.rounds += 1;
         let (caller, envelope, rounds) = (asked.reply.caller.clone(), asked.reply.envelope.clone(), asked.rounds);
-        if rounds > MOST_ROUNDS || wanted.questions.len() > MOST_QUESTIONS {
+        if rounds > MAX_ROUNDS || wanted.questions.len() > MAX_QUESTIONS {
             let told = format!("the server of `{}` asked back too often", self.setting.name);
             return self.fail(number, &RpcError::new(RpcError::INTERNAL, told), now);
         }

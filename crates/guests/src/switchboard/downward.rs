@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::call::{Call, Effect, Origin, State};
 use super::errands::Errand;
 use super::upward::uri_of;
-use super::{Action, Due, LaneId, MOST_RECIPIENTS, Publish, Switchboard, What};
+use super::{Action, Due, LaneId, MAX_RECIPIENTS, Publish, Switchboard, What};
 
 impl Switchboard {
     /// A server's message, and the request on whose answer stream it came where there was one.
@@ -352,7 +352,7 @@ impl Switchboard {
 
     fn publish_to_some(&mut self, mut to: Vec<ParticipantId>, payload: &RawValue) {
         to.sort();
-        for some in to.chunks(MOST_RECIPIENTS) {
+        for some in to.chunks(MAX_RECIPIENTS) {
             let (to, payload) = (some.to_vec(), payload.to_owned());
             self.actions.push_back(Action::Publish(Publish { to, correlation: None, payload, what: What::Notice }));
         }

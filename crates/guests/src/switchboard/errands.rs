@@ -14,12 +14,12 @@ use super::upward::{level_of, uri_of};
 use super::{Action, Due, LaneId, Reply, Standing, Switchboard, What};
 
 /// Names of tools that an announcement carries.
-const MOST_ANNOUNCED: usize = 256;
+const MAX_ANNOUNCED: usize = 256;
 /// Pages of tools that are read, and tools that are remembered.
-const MOST_PAGES: usize = 100;
-const MOST_TOOLS: usize = 10_000;
+const MAX_PAGES: usize = 100;
+const MAX_TOOLS: usize = 10_000;
 /// Subscriptions of one caller.
-const MOST_SUBSCRIPTIONS: usize = 1024;
+const MAX_SUBSCRIPTIONS: usize = 1024;
 /// How often a server that nothing is heard of is asked whether it is there. A child's end is heard at once.
 const PING_EVERY: Duration = Duration::from_secs(30);
 
@@ -154,13 +154,13 @@ impl Switchboard {
             name: String,
         }
         let Ok(page) = serde_json::from_str::<Page>(result.get()) else { return self.listed(None, now) };
-        for tool in page.tools.iter().take(MOST_TOOLS - listing.names.len().min(MOST_TOOLS)) {
+        for tool in page.tools.iter().take(MAX_TOOLS - listing.names.len().min(MAX_TOOLS)) {
             listing.headers.learn(tool);
             listing.names.extend(serde_json::from_str::<Tool>(tool.get()).map(|tool| tool.name));
         }
         listing.pages += 1;
         match page.next {
-            Some(cursor) if listing.pages < MOST_PAGES && listing.names.len() < MOST_TOOLS => {
+            Some(cursor) if listing.pages < MAX_PAGES && listing.names.len() < MAX_TOOLS => {
                 let mut params = Members::default();
                 params.set("cursor", &cursor);
                 self.run(LaneId::BASE, Errand::Tools(Box::new(listing)), "tools/list", Some(&params.to_raw()), now);
@@ -193,7 +193,7 @@ impl Switchboard {
         if self.me.is_none() || !self.setting.expose.tools {
             return;
         }
-        let names = &self.catalogue.names[..self.catalogue.names.len().min(MOST_ANNOUNCED)];
+        let names = &self.catalogue.names[..self.catalogue.names.len().min(MAX_ANNOUNCED)];
         let mut params = Members::default();
         params.set("tools", names);
         if names.len() < self.catalogue.names.len() {
@@ -278,7 +278,7 @@ impl Switchboard {
         let made = others.iter().any(|(_, caller)| caller.subscriptions.get(&key) == Some(&Standing::Made));
         let caller = self.callers.entry(reply.caller.clone()).or_default();
         let (effect, known) = if method == "resources/subscribe" {
-            if caller.subscriptions.len() >= MOST_SUBSCRIPTIONS {
+            if caller.subscriptions.len() >= MAX_SUBSCRIPTIONS {
                 return Err(too_many_subscriptions());
             }
             // Wanted from now on: another's leaving must not end it before the server has answered.
@@ -369,11 +369,11 @@ impl Switchboard {
 }
 
 pub(super) fn too_many_subscriptions() -> RpcError {
-    RpcError::new(RpcError::INTERNAL, format!("{MOST_SUBSCRIPTIONS} resources are subscribed to already"))
+    RpcError::new(RpcError::INTERNAL, format!("{MAX_SUBSCRIPTIONS} resources are subscribed to already"))
 }
 
 pub(super) fn may_subscribe(count: usize) -> bool {
-    count < MOST_SUBSCRIPTIONS
+    count < MAX_SUBSCRIPTIONS
 }
 
 fn level_params(level: LogLevel) -> Box<RawValue> {

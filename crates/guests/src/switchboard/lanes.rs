@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::call::State;
 use super::listening::Listening;
-use super::{Action, LaneId, MOST_OWN_LANES, Switchboard};
+use super::{Action, LaneId, MAX_OWN_LANES, Switchboard};
 
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -44,9 +44,9 @@ impl Switchboard {
         }
         let (hello, revision) =
             if own { (known.hello.clone(), known.revision) } else { (self.ours.clone(), Revision::R2025_11_25) };
-        if own && self.lanes.values().filter(|lane| lane.owner.is_some()).count() >= MOST_OWN_LANES {
+        if own && self.lanes.values().filter(|lane| lane.owner.is_some()).count() >= MAX_OWN_LANES {
             let told = format!(
-                "`{}` already serves {MOST_OWN_LANES} callers with a connection of their own",
+                "`{}` already serves {MAX_OWN_LANES} callers with a connection of their own",
                 self.setting.name
             );
             return Err(RpcError::new(RpcError::INTERNAL, told).with_data(&json!({ "code": "rate_limited" })));

@@ -35,16 +35,16 @@ use errands::Catalogue;
 use lanes::Lane;
 
 /// Calls of one caller that may be open.
-const MOST_CALLS_OF_ONE: usize = 256;
+const MAX_CALLS_OF_ONE: usize = 256;
 /// Calls that may be open in all.
-const MOST_CALLS: usize = 2048;
+const MAX_CALLS: usize = 2048;
 /// Bytes of parameters that are kept for calls which may have to be sent (again), and what counts as little.
-const MOST_KEPT: usize = 16 << 20;
+const MAX_KEPT: usize = 16 << 20;
 const LITTLE: usize = 16 << 10;
 /// Lanes that belong to one caller each.
-const MOST_OWN_LANES: usize = 64;
+const MAX_OWN_LANES: usize = 64;
 /// Recipients one envelope may name.
-const MOST_RECIPIENTS: usize = 256;
+const MAX_RECIPIENTS: usize = 256;
 
 /// A connection to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

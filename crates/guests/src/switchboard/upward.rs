@@ -10,7 +10,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::call::{Asked, Call, Effect, Origin, State};
-use super::{Action, Due, LITTLE, LaneId, MOST_CALLS, MOST_CALLS_OF_ONE, MOST_KEPT, Reply, Switchboard, What};
+use super::{Action, Due, LITTLE, LaneId, MAX_CALLS, MAX_CALLS_OF_ONE, MAX_KEPT, Reply, Switchboard, What};
 
 impl Switchboard {
     /// An envelope of the room.
@@ -240,14 +240,14 @@ impl Switchboard {
     ) -> Result<(), RpcError> {
         let caller = self.callers.entry(asked.reply.caller.clone()).or_default();
         let busy = |told: String| RpcError::new(RpcError::INTERNAL, told).with_data(&json!({ "code": "rate_limited" }));
-        if caller.open >= MOST_CALLS_OF_ONE {
-            return Err(busy(format!("{MOST_CALLS_OF_ONE} calls of yours are open already; wait for an answer")));
+        if caller.open >= MAX_CALLS_OF_ONE {
+            return Err(busy(format!("{MAX_CALLS_OF_ONE} calls of yours are open already; wait for an answer")));
         }
-        if self.calls.len() >= MOST_CALLS {
-            return Err(busy(format!("`{}` has {MOST_CALLS} open calls already; try again later", self.setting.name)));
+        if self.calls.len() >= MAX_CALLS {
+            return Err(busy(format!("`{}` has {MAX_CALLS} open calls already; try again later", self.setting.name)));
         }
         let size = params.as_ref().map_or(0, |params| params.get().len());
-        if size > LITTLE && size + self.kept() > MOST_KEPT {
+        if size > LITTLE && size + self.kept() > MAX_KEPT {
             return Err(busy(format!("`{}` has too much to do already; try again later", self.setting.name)));
         }
         if let Some(caller) = self.callers.get_mut(&asked.reply.caller) {

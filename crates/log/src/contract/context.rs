@@ -8,7 +8,7 @@ use super::checks::{all, within};
 use super::topic;
 use crate::ContextStore;
 use crate::context::{
-    Address, Bounds, Change, Changed, Changes, Existence, Key, MOST_VALUE_BYTES, MOST_VERSIONS, Scope, ToolId, Write,
+    Address, Bounds, Change, Changed, Changes, Existence, Key, MAX_VALUE_BYTES, MAX_VERSIONS, Scope, ToolId, Write,
     WriteError, Written,
 };
 
@@ -262,7 +262,7 @@ async fn a_cause_is_one_write(engine: &impl Engine) {
 
 async fn newest_versions_are_kept(engine: &impl Engine) {
     let (store, count) = (engine.create().await, at("count"));
-    let last = MOST_VERSIONS + 20;
+    let last = MAX_VERSIONS + 20;
     let writes = (1..=last).map(|n| store.write(count.clone(), write(Some(&n.to_string()), None)));
     for written in join_all(writes.collect::<Vec<_>>()).await {
         written.expect("a write without conditions");
@@ -431,21 +431,21 @@ async fn closed_takes_nothing(engine: &impl Engine) {
 
 async fn values_are_kept(engine: &impl Engine) {
     let (store, mode) = (engine.create().await, at("Ключ / \u{1f511} %2F"));
-    let longest = "x".repeat(MOST_VALUE_BYTES);
+    let longest = "x".repeat(MAX_VALUE_BYTES);
     for value in ["", "null", r#"{ "b" : 9007199254740993, "a":1.0 , "é\u00e9":"\u0000" }"#, &longest] {
         let version = put(&store, &mode, value).await;
         assert_eq!(read(&store, &mode, None).await, some(version, value), "a value is not what was written");
     }
     let listed = store.list(&topic("room"), &Scope::Topic, None, 10).await.expect("a list");
-    assert_eq!((&listed[0].key, listed[0].bytes), (&mode.key, MOST_VALUE_BYTES as u64));
+    assert_eq!((&listed[0].key, listed[0].bytes), (&mode.key, MAX_VALUE_BYTES as u64));
     let too_long = try_to(&store, &mode, Some(&format!("{longest}x")), None).await;
-    assert_eq!(too_long, Err(WriteError::TooLarge { bytes: MOST_VALUE_BYTES + 1 }), "a value is longer than the limit");
+    assert_eq!(too_long, Err(WriteError::TooLarge { bytes: MAX_VALUE_BYTES + 1 }), "a value is longer than the limit");
     assert_eq!(read(&store, &mode, None).await, some(4, &longest), "what was refused was written");
 }
 
 async fn history_is_pages(engine: &impl Engine) {
     let (store, mode) = (engine.create().await, at("mode"));
-    let value = "x".repeat(MOST_VALUE_BYTES);
+    let value = "x".repeat(MAX_VALUE_BYTES);
     for _ in 0..40 {
         put(&store, &mode, &value).await;
     }

@@ -19,7 +19,7 @@ use super::{Nats, RETRY_DELAY, Shared};
 /// How long an answer is waited for.
 const ANSWERS_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest question and the longest answer.
-const MOST_BYTES: usize = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 
 impl Nats {
     /// Asks every other node that lives, and gives their answers; `None` where one of them gave none in time. Ready at once where there is
@@ -30,7 +30,7 @@ impl Nats {
         if others.is_empty() {
             return std::future::ready(Some(Vec::new())).boxed();
         }
-        if question.len() > MOST_BYTES {
+        if question.len() > MAX_BYTES {
             return std::future::ready(None).boxed();
         }
         async move { shared.ask_nodes(&others, question).await }.boxed()
@@ -64,7 +64,7 @@ impl<'a> Answers<'a> {
     fn hear(&mut self, subject: &str, is_answer: bool, payload: Bytes) {
         let node = subject.strip_prefix(&*self.reply).and_then(|rest| rest.strip_prefix('.'));
         // What cannot be taken in is no answer.
-        if payload.len() <= MOST_BYTES && node.is_some_and(|node| self.unheard.remove(node)) && is_answer {
+        if payload.len() <= MAX_BYTES && node.is_some_and(|node| self.unheard.remove(node)) && is_answer {
             self.told.push(payload);
         }
     }
@@ -98,7 +98,7 @@ impl Shared {
         loop {
             if let Ok(mut questions) = self.link.subscribe(self.link.names.ask(&self.node)).await {
                 while let Some(message) = questions.next().await {
-                    if let Some(reply) = message.reply.filter(|_| message.payload.len() <= MOST_BYTES) {
+                    if let Some(reply) = message.reply.filter(|_| message.payload.len() <= MAX_BYTES) {
                         // Whoever asked takes it for silence, when it cannot be told.
                         let _ = self.link.say(reply.into_string(), answer(&message.payload).into()).await;
                     }
@@ -128,7 +128,7 @@ mod tests {
         {
             assert_eq!(hear(elsewhere, true, b"?"), (2, 1), "{elsewhere}");
         }
-        assert_eq!(hear("salon.answer.q.n2", true, &[0; MOST_BYTES + 1]), (2, 1), "too long to be taken in");
+        assert_eq!(hear("salon.answer.q.n2", true, &[0; MAX_BYTES + 1]), (2, 1), "too long to be taken in");
         assert_eq!(hear("salon.answer.q.n2", false, b""), (1, 1), "nobody listens there");
         assert_eq!(hear("salon.answer.q.n3", true, b"three"), (0, 2));
         assert_eq!(answers.told, ["one", "three"]);

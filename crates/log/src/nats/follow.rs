@@ -15,8 +15,8 @@ use super::fault::Fault;
 use super::link::{Connection, Link, Stored};
 
 /// How much is yielded at once.
-const MOST_AT_ONCE: usize = 512;
-const MOST_BYTES: usize = 1 << 20;
+const MAX_AT_ONCE: usize = 512;
+const MAX_BYTES: usize = 1 << 20;
 
 /// What to follow.
 pub(super) struct Course<'a> {
@@ -99,7 +99,7 @@ impl Follow {
                         found.push(stored);
                     }
                 }
-                if found.len() < MOST_AT_ONCE && bytes < MOST_BYTES {
+                if found.len() < MAX_AT_ONCE && bytes < MAX_BYTES {
                     next = self.messages.next().now_or_never().flatten();
                 }
             }

@@ -37,7 +37,7 @@ const RECONNECT_GRACE: Duration = Duration::from_millis(250);
 const SILENT: &str = "NATS does not answer";
 
 /// The most messages waiting for their acknowledgements, in all.
-const MOST_UNACKNOWLEDGED: usize = 16 * 1024;
+const MAX_UNACKNOWLEDGED: usize = 16 * 1024;
 
 /// A message of a stream.
 #[derive(Debug, Clone)]
@@ -113,7 +113,7 @@ impl Link {
         let js = jetstream::context::ContextBuilder::new()
             .timeout(timings.answer_timeout)
             .ack_timeout(timings.answer_timeout)
-            .max_ack_inflight(MOST_UNACKNOWLEDGED)
+            .max_ack_inflight(MAX_UNACKNOWLEDGED)
             .backpressure_on_inflight(true)
             .build(client.clone());
         Self { client, js, names, connection, timings }

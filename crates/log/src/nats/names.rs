@@ -7,7 +7,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use salon_protocol::{EnvelopeId, ParticipantId, TopicName};
 
 /// The most bytes of a log's name.
-const MOST_NAME: usize = 32;
+const MAX_NAME: usize = 32;
 
 /// A digest as a token: 144 bits, 24 letters. Two ids with the same one would only refuse each other.
 pub(super) fn token(text: &str) -> String {
@@ -28,7 +28,7 @@ pub(super) struct Names(Box<str>);
 impl Names {
     /// `None` for a name that NATS would not take.
     pub(super) fn new(log: &str) -> Option<Self> {
-        let fits = (1..=MOST_NAME).contains(&log.len())
+        let fits = (1..=MAX_NAME).contains(&log.len())
             && log.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         fits.then(|| Self(log.into()))
     }

@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use super::fault::Fault;
 use super::link::{Batch, Link, Stored, in_a_row, millis};
 use super::{Shared, topic};
-use crate::{Found, MOST_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
+use crate::{Found, MAX_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
 
 /// How many entries are asked for at first when reading backwards, where their sizes are not known.
 const FIRST_LOOK: u64 = 16;
 /// How many entries are asked for at once.
-const MOST_ASKED: u64 = 1024;
+const MAX_ASKED: u64 = 1024;
 /// How often a replica is asked for what it lacks before the leader is.
 const TRIES: usize = 3;
 /// How long the first answer of a leader is waited for: if there was none when it was asked, none comes.
@@ -66,7 +66,7 @@ fn page<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>, limit: usize) -> usiz
     for entry in entries.take(limit) {
         count += 1;
         bytes += entry.envelope.text().len();
-        if bytes >= MOST_PAGE_BYTES {
+        if bytes >= MAX_PAGE_BYTES {
             break;
         }
     }
@@ -190,9 +190,9 @@ impl Shared {
     ) -> Result<Vec<Arc<Entry>>, Fault> {
         let mut found: Vec<Arc<Entry>> = Vec::new();
         let (mut at, mut bytes) = (after, 0);
-        while at < head && found.len() < limit && bytes < MOST_PAGE_BYTES {
+        while at < head && found.len() < limit && bytes < MAX_PAGE_BYTES {
             let wanted = u64::try_from(limit - found.len()).unwrap_or(u64::MAX);
-            let row = self.range(name, at, head.min(at.saturating_add(wanted)), MOST_PAGE_BYTES - bytes).await?;
+            let row = self.range(name, at, head.min(at.saturating_add(wanted)), MAX_PAGE_BYTES - bytes).await?;
             at = row.last().map_or(head, |last| last.sequence);
             let more = self.entries(&row);
             bytes += text_bytes(&more);
@@ -212,18 +212,18 @@ impl Shared {
     ) -> Result<Vec<Arc<Entry>>, Fault> {
         let mut pieces: Vec<Vec<Arc<Entry>>> = Vec::new();
         let (mut end, mut seen, mut count, mut bytes) = (through, 0_u64, 0, 0);
-        while end > trimmed && count < limit && bytes < MOST_PAGE_BYTES {
+        while end > trimmed && count < limit && bytes < MAX_PAGE_BYTES {
             // As many as would fill the page if they are as long as those so far.
             let fitting = match seen {
                 0 => FIRST_LOOK,
-                seen => ((MOST_PAGE_BYTES - bytes) as u64).saturating_mul(seen) / (bytes as u64).max(1),
+                seen => ((MAX_PAGE_BYTES - bytes) as u64).saturating_mul(seen) / (bytes as u64).max(1),
             };
-            let guess = fitting.min(u64::try_from(limit - count).unwrap_or(u64::MAX)).clamp(1, MOST_ASKED);
+            let guess = fitting.min(u64::try_from(limit - count).unwrap_or(u64::MAX)).clamp(1, MAX_ASKED);
             let begin = end.saturating_sub(guess).max(trimmed);
             let mut piece = Vec::new();
             let mut at = begin;
             while at < end {
-                let row = self.range(name, at, end, MOST_PAGE_BYTES).await?;
+                let row = self.range(name, at, end, MAX_PAGE_BYTES).await?;
                 at = row.last().map_or(end, |last| last.sequence);
                 piece.extend(self.entries(&row));
             }
@@ -247,7 +247,7 @@ impl Shared {
     /// Some messages after an offset, at least one, and each the next. `Missing` where the first of them is not there.
     async fn range(&self, name: &TopicName, after: u64, through: u64, bytes: usize) -> Result<Vec<Stored>, Fault> {
         let stream = self.link.names.room(name);
-        let count = usize::try_from((through - after).min(MOST_ASKED)).expect("few");
+        let count = usize::try_from((through - after).min(MAX_ASKED)).expect("few");
         let batch = Batch { from: Some(after + 1), count, bytes: Some(bytes.max(1)), ..Batch::default() };
         for _ in 0..TRIES {
             let mut found = self.link.batch(&stream, &batch).await?;

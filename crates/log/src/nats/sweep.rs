@@ -18,7 +18,7 @@ use super::topic::Topic;
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
 
 /// How far a topic may go beyond what was kept of it last.
-const MOST_BEHIND: u64 = 1000;
+const MAX_BEHIND: u64 = 1000;
 
 /// How many topics are looked after at once.
 const AT_ONCE: usize = 8;
@@ -56,7 +56,7 @@ impl Shared {
         } else if extent.head == extent.trimmed {
             self.forget(room, extent).await?;
         } else if let Some(topic) = self.followed(&room.name)
-            && topic.head().is_some_and(|head| head >= topic.kept().map_or(0, |(_, kept)| kept) + MOST_BEHIND)
+            && topic.head().is_some_and(|head| head >= topic.kept().map_or(0, |(_, kept)| kept) + MAX_BEHIND)
         {
             self.keep(&topic, extent, 0).await?;
         }

@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 use super::writer::{Request, Writing};
 use super::{CLOSED, Fault, Sqlite};
 use crate::context::{
-    Address, Changes, Existence, Key, Listed, MOST_KEYS, MOST_TOOLS, MOST_VALUE_BYTES, MOST_VERSIONS, Scope, TOOLS,
-    ToolId, Version, Write, WriteError, Written,
+    Address, Changes, Existence, Key, Listed, MAX_KEYS, MAX_TOOLS, MAX_VALUE_BYTES, MAX_VERSIONS, Scope, TOOLS, ToolId,
+    Version, Write, WriteError, Written,
 };
-use crate::{ContextStore, MOST_PAGE_BYTES, ReadError};
+use crate::{ContextStore, MAX_PAGE_BYTES, ReadError};
 
 /// What comes after the name of every tool's scope.
 const AFTER_TOOLS: &str = "tool;";
@@ -24,7 +24,7 @@ const AFTER_TOOLS: &str = "tool;";
 impl ContextStore for Sqlite {
     fn write(&self, address: Address, write: Write) -> BoxFuture<'static, Result<Written, WriteError>> {
         let bytes = write.value.as_ref().map_or(0, |value| value.len());
-        if bytes > MOST_VALUE_BYTES {
+        if bytes > MAX_VALUE_BYTES {
             return std::future::ready(Err(WriteError::TooLarge { bytes })).boxed();
         }
         let closed = || Err(WriteError::Stopped(CLOSED.into()));
@@ -68,7 +68,7 @@ impl ContextStore for Sqlite {
             )?;
             let before = before.unwrap_or(known.version + 1).min(known.version + 1);
             let mut rows = query.query(params![known.slot, before, sql_limit(limit)])?;
-            while bytes < MOST_PAGE_BYTES
+            while bytes < MAX_PAGE_BYTES
                 && let Some(row) = rows.next()?
             {
                 let version = read_version(row)?;
@@ -209,7 +209,7 @@ pub(super) fn apply(db: &Connection, now: Timestamp, address: &Address, write: &
         write.value.is_none().then_some(row)
     ])?;
     db.prepare_cached("DELETE FROM context_versions WHERE slot = ?1 AND version <= ?2")?
-        .execute(params![slot, version.saturating_sub(MOST_VERSIONS)])?;
+        .execute(params![slot, version.saturating_sub(MAX_VERSIONS)])?;
     let grown = match existence {
         Existence::Begun => 1,
         Existence::Unchanged => 0,
@@ -258,10 +258,10 @@ fn make(db: &Connection, address: &Address) -> Result<Result<(i64, u64), WriteEr
             (scope, 0, 0, floor)
         }
     };
-    if live >= MOST_KEYS {
+    if live >= MAX_KEYS {
         return Ok(Err(WriteError::TooManyKeys));
     }
-    if keys >= MOST_KEYS {
+    if keys >= MAX_KEYS {
         // Some are deleted, then. The longest deleted makes room.
         let (slot, version): (i64, u64) = db
             .prepare_cached(
@@ -274,7 +274,7 @@ fn make(db: &Connection, address: &Address) -> Result<Result<(i64, u64), WriteEr
         floor = floor.max(version);
     }
     db.prepare_cached("UPDATE context_scopes SET keys = min(keys + 1, ?2), floor = ?3 WHERE scope = ?1")?
-        .execute(params![scope, MOST_KEYS, floor])?;
+        .execute(params![scope, MAX_KEYS, floor])?;
     let slot = db
         .prepare_cached("INSERT INTO context_keys (scope, key, version) VALUES (?1, ?2, 0)")?
         .insert(params![scope, address.key.as_str()])?;
@@ -287,7 +287,7 @@ fn spare_tool(db: &Connection, topic: &TopicName) -> Result<bool, Fault> {
     let count: u64 = db
         .prepare_cached("SELECT count(*) FROM context_scopes WHERE topic = ?1 AND name >= ?2 AND name < ?3")?
         .query_row([topic.as_str(), TOOLS, AFTER_TOOLS], |row| row.get(0))?;
-    if count < MOST_TOOLS {
+    if count < MAX_TOOLS {
         return Ok(true);
     }
     let idle: Option<i64> = db

@@ -16,7 +16,7 @@ use super::{CLOSED, Fault};
 use crate::changes::Feeds;
 use crate::folded::Folded;
 use crate::tail::{Hub, Pages};
-use crate::{Found, MOST_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
+use crate::{Found, MAX_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
 
 type Reading<T> = BoxFuture<'static, Result<T, ReadError>>;
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
@@ -137,7 +137,7 @@ impl Source {
             let Some(topic) = extent.topic else { return Ok(Vec::new()) };
             // What was settled since we looked is in `newer` already.
             let through = newer.first().map_or(extent.head, |entry| entry.position.offset - 1);
-            let mut found = settled::after(db, epoch, topic, (after.offset, through), limit, MOST_PAGE_BYTES)?;
+            let mut found = settled::after(db, epoch, topic, (after.offset, through), limit, MAX_PAGE_BYTES)?;
             if found.last().map_or(after.offset, |entry| entry.position.offset) == through {
                 found.extend(newer);
                 let (count, _) = page(found.iter(), limit);
@@ -159,7 +159,7 @@ impl Source {
         let (count, bytes) = page(newer.iter().rev(), limit);
         let newer = newer[newer.len() - count..].to_vec();
         let settled = recent.map(|recent| recent.settled);
-        if count == limit || bytes >= MOST_PAGE_BYTES || settled == Some(0) {
+        if count == limit || bytes >= MAX_PAGE_BYTES || settled == Some(0) {
             return std::future::ready(Ok(newer)).boxed();
         }
         let (epoch, name) = (self.epoch, name.clone());
@@ -173,7 +173,7 @@ impl Source {
                 Older::Before(offset) => extent.head.min(offset.saturating_sub(1)),
                 Older::BeforeTime(time) => settled::newest_before(db, &extent, time)?,
             };
-            let mut found = settled::up_to(db, epoch, topic, through, limit - count, MOST_PAGE_BYTES - bytes)?;
+            let mut found = settled::up_to(db, epoch, topic, through, limit - count, MAX_PAGE_BYTES - bytes)?;
             found.extend(newer);
             Ok(found)
         })
@@ -255,7 +255,7 @@ fn page<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>, limit: usize) -> (usi
     for entry in entries.take(limit) {
         count += 1;
         bytes += entry.envelope.text().len();
-        if bytes >= MOST_PAGE_BYTES {
+        if bytes >= MAX_PAGE_BYTES {
             break;
         }
     }

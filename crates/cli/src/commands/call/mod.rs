@@ -22,10 +22,10 @@ use crate::trouble::Trouble;
 use crate::{hand_over, safe};
 
 /// How many tools a hint names.
-const MOST_NAMED: usize = 12;
+const MAX_NAMED: usize = 12;
 
 /// The longest arguments that are read from a file.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
 #[command(after_help = after_help())]
@@ -190,10 +190,10 @@ async fn schema(peer: &Peer, tool: &str, asking: &Asking<'_>) -> Result<Schema, 
     if let Some(found) = tools.iter().find(|listed| listed.name == tool) {
         return Ok(Schema::new(Some(&found.input_schema)));
     }
-    let names: Vec<_> = tools.iter().take(MOST_NAMED).map(|tool| format!("`{}`", safe::line(&tool.name))).collect();
+    let names: Vec<_> = tools.iter().take(MAX_NAMED).map(|tool| format!("`{}`", safe::line(&tool.name))).collect();
     let hint = match &names[..] {
         [] => "it has none at all".to_owned(),
-        names if tools.len() > MOST_NAMED => format!("it has {} and more: see `salon tools`", names.join(", ")),
+        names if tools.len() > MAX_NAMED => format!("it has {} and more: see `salon tools`", names.join(", ")),
         names => format!("it has {}", names.join(", ")),
     };
     Err(Trouble::usage(anyhow!("`{}` has no tool `{}`\n\nhint: {hint}", peer.id(), safe::line(tool))))
@@ -218,8 +218,8 @@ fn arguments(args: &CallArgs, given: Option<Box<RawValue>>, schema: &Schema) -> 
 fn whole(text: &str) -> anyhow::Result<Box<RawValue>> {
     let read = |source: &mut dyn Read| {
         let mut text = String::new();
-        let read = source.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-        if read as u64 > MOST_BYTES { Err(std::io::Error::other("it is too long")) } else { Ok(text) }
+        let read = source.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+        if read as u64 > MAX_BYTES { Err(std::io::Error::other("it is too long")) } else { Ok(text) }
     };
     let text = match text.strip_prefix('@') {
         Some(path) => {

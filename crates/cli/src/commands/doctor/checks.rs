@@ -19,7 +19,7 @@ use crate::commands::outcome::{OTHER_KEY, other_scheme};
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
 /// Beyond this a token that has just been made may not be valid yet for the gateway.
-const MOST_SKEW_MS: u64 = 30_000;
+const MAX_SKEW_MS: u64 = 30_000;
 
 /// Beyond this the clocks deserve a look.
 const SOME_SKEW_MS: u64 = 5_000;
@@ -201,7 +201,7 @@ fn skew(theirs: &str, before: Timestamp, after: Timestamp) -> Finding {
     let message = format!("the gateway's clock is {} {word} this machine's", long(off as f64 / 1000.0));
     let hint = "set the clocks right: tokens are valid from one time to another";
     match off {
-        MOST_SKEW_MS.. => Finding::problem("clock", message, hint),
+        MAX_SKEW_MS.. => Finding::problem("clock", message, hint),
         SOME_SKEW_MS.. => Finding::warning("clock", message, hint),
         _ => Finding::ok("clock", "the gateway's is this machine's"),
     }
@@ -228,7 +228,7 @@ async fn claims(args: &DoctorArgs, client: &Client, source: &Source, report: &mu
         (Some(end), _) if end <= now => {
             Finding::problem("token", format!("{is_for}; it expired at {}", clock::second(end)), again)
         }
-        (_, Some(begin)) if begin.0 > now.0 + MOST_SKEW_MS => {
+        (_, Some(begin)) if begin.0 > now.0 + MAX_SKEW_MS => {
             let message = format!("{is_for}; it is not valid before {}", clock::second(begin));
             Finding::problem("token", message, "wait, or look at the clocks")
         }

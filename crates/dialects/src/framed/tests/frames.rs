@@ -25,13 +25,13 @@ fn decode(bytes: &[u8], piece: usize) -> String {
 }
 
 fn with_lengths(header: u32, body: u32, rest: &[u8]) -> Vec<u8> {
-    let header_bytes = vec![b'h'; usize::try_from(header).unwrap().min(MOST_HEADER)];
+    let header_bytes = vec![b'h'; usize::try_from(header).unwrap().min(MAX_HEADER)];
     [&header.to_be_bytes()[..], &header_bytes, &body.to_be_bytes(), rest].concat()
 }
 
 #[test]
 fn lengths_are_judged_before_anything_is_made_for_them() {
-    let most = u32::try_from(MOST_HEADER).unwrap();
+    let most = u32::try_from(MAX_HEADER).unwrap();
     for (header, told) in [
         (0, "frame 0+0\nnothing left"),
         (1, "frame 1+0\nnothing left"),

@@ -182,7 +182,7 @@ fn who_asks_is_told_of_an_outage_and_who_does_not_is_not_told_later() {
 #[test]
 fn not_everybody_may_wait() {
     let mut play = Play::seated();
-    for number in 0..super::super::receiving::MOST_WAITING {
+    for number in 0..super::super::receiving::MAX_WAITING {
         assert_eq!(play.run(&format!("1 RECEIVE w{number} {{}}")), "");
     }
     assert_snapshot!(play.run("1 RECEIVE one-too-many {}"), @r#"1 ← 429 RECEIVE one-too-many {"status":"error","code":"rate_limited","message":"16 RECEIVEs of this session wait already"}"#);

@@ -297,7 +297,7 @@ fn nothing_overtakes_a_call_that_is_judged_and_one_that_is_taken_back_is_not_ask
 #[test]
 fn no_more_of_the_room_is_heard_than_can_be_judged() {
     let mut play = armed().after("judge-later");
-    for number in 0..super::super::service::MOST_JUDGED {
+    for number in 0..super::super::service::MAX_JUDGED {
         assert!(play.door.ready());
         play.run(&format!(r#"bob? q{number} tools/call {{"name":"arm.move","arguments":{{"x":1}}}}"#));
     }
@@ -309,7 +309,7 @@ fn no_more_of_the_room_is_heard_than_can_be_judged() {
 #[test]
 fn questions_are_bounded_even_if_nobody_waits_for_them_any_more() {
     let mut play = armed().after("judge-later");
-    for number in 0..super::super::service::MOST_JUDGED {
+    for number in 0..super::super::service::MAX_JUDGED {
         assert!(play.door.ready());
         play.run(&format!(r#"bob? q{number} tools/call {{"name":"arm.move","arguments":{{"x":1}}}}"#));
         play.run(if number % 2 == 0 { r#"bob! notifications/cancelled {"requestId":5}"# } else { "leave bob" });

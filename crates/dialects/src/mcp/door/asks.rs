@@ -18,11 +18,11 @@ use crate::mcp::input::{self, InputRequired, Put, Question};
 use crate::mcp::{Era, Head, Revision, meta};
 
 /// Questions that may be open, and of them those of one asker.
-pub(super) const MOST_ASKS: usize = 64;
-pub(super) const MOST_ASKS_EACH: usize = 16;
+pub(super) const MAX_ASKS: usize = 64;
+pub(super) const MAX_ASKS_EACH: usize = 16;
 /// How often a modern participant may ask back during one call, and how much at once.
-const MOST_ROUNDS: u32 = 10;
-const MOST_QUESTIONS: usize = 32;
+const MAX_ROUNDS: u32 = 10;
+const MAX_QUESTIONS: usize = 32;
 
 /// What a client can be asked.
 const SAMPLING: &str = "sampling/createMessage";
@@ -136,8 +136,7 @@ impl Door {
         if !offers(&manner.capabilities, method) {
             return refused(format!("the client of `{}` does not offer `{method}`", self.options.me));
         }
-        if self.asks.len() >= MOST_ASKS || self.asks.values().filter(|ask| ask.is_from(from)).count() >= MOST_ASKS_EACH
-        {
+        if self.asks.len() >= MAX_ASKS || self.asks.values().filter(|ask| ask.is_from(from)).count() >= MAX_ASKS_EACH {
             return Some(Err(too_many()));
         }
         let params = match manner.era() {
@@ -401,10 +400,10 @@ impl Door {
         let (who, manner) = (call.to.clone(), call.manner.clone());
         let Errand::Client(asked) = &mut call.errand else { return };
         asked.rounds += 1;
-        if asked.rounds > MOST_ROUNDS || wanted.questions.len() > MOST_QUESTIONS {
+        if asked.rounds > MAX_ROUNDS || wanted.questions.len() > MAX_QUESTIONS {
             return self.fail(number, &RpcError::internal(format!("`{who}` asked back too often")), now);
         }
-        if self.asks.len() + wanted.questions.len() > MOST_ASKS {
+        if self.asks.len() + wanted.questions.len() > MAX_ASKS {
             return self.fail(number, &too_many(), now);
         }
         let rounds = asked.rounds;
@@ -491,9 +490,7 @@ fn gone() -> RpcError {
 }
 
 pub(super) fn too_many() -> RpcError {
-    RpcError::internal(format!(
-        "too many questions are open already: at most {MOST_ASKS}, of one asker {MOST_ASKS_EACH}"
-    ))
+    RpcError::internal(format!("too many questions are open already: at most {MAX_ASKS}, of one asker {MAX_ASKS_EACH}"))
 }
 
 /// Whether the modern era lets a request be answered by questions.

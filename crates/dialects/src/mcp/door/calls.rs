@@ -27,7 +27,7 @@ const LONGEST_OWNER: usize = 128;
 pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(600);
 
 /// Subscriptions that are made again when whoever has the resource comes back.
-const MOST_SUBSCRIPTIONS: usize = 1024;
+const MAX_SUBSCRIPTIONS: usize = 1024;
 
 /// A request in the room.
 #[derive(Debug)]
@@ -495,7 +495,7 @@ impl Door {
     pub(super) fn adapt(&mut self, asked: &Asked, who: &ParticipantId, message: &mut Members) {
         let Some(result) = message.get("result") else { return };
         match (&*asked.request.method, &asked.uri) {
-            ("resources/subscribe", Some((_, theirs))) if self.subscriptions.len() < MOST_SUBSCRIPTIONS => {
+            ("resources/subscribe", Some((_, theirs))) if self.subscriptions.len() < MAX_SUBSCRIPTIONS => {
                 self.subscriptions.insert((who.clone(), theirs.clone()));
             }
             ("resources/unsubscribe", Some((_, theirs))) => {

@@ -11,14 +11,14 @@ use super::calls::read_error;
 use super::counted::code_of;
 use super::outlets::{Channel, Style};
 use super::route::{self, Route};
-use super::{Door, MOST_CALLS, MOST_EARLY, Manner, Place, Request, SLOW};
+use super::{Door, MAX_CALLS, MAX_EARLY, Manner, Place, Request, SLOW};
 use super::{Due, Post};
 use crate::mcp::{Head, Revision, meta};
 use crate::{Frame, StreamId};
 
 const INVALID_REQUEST: i64 = -32600;
 /// Messages one batch may have.
-const MOST_IN_BATCH: usize = 64;
+const MAX_IN_BATCH: usize = 64;
 
 /// Where a message came from.
 struct Source {
@@ -148,8 +148,8 @@ impl Door {
             return self.refuse_message(&source, 400, INVALID_REQUEST, &told);
         }
         let messages: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
-        if messages.is_empty() || messages.len() > MOST_IN_BATCH {
-            let told = format!("a batch has 1 to {MOST_IN_BATCH} messages");
+        if messages.is_empty() || messages.len() > MAX_IN_BATCH {
+            let told = format!("a batch has 1 to {MAX_IN_BATCH} messages");
             return self.refuse_message(&source, 400, INVALID_REQUEST, &told);
         }
         let heads: Vec<_> = messages.iter().map(|message| (message, route::read(message.get()))).collect();
@@ -202,8 +202,8 @@ impl Door {
 
     /// Takes a request on, now or when the client has its seat.
     pub(super) fn admit(&mut self, request: Request, now: Instant) {
-        if self.open_requests() >= MOST_CALLS {
-            let told = format!("{MOST_CALLS} requests of yours are open already; wait for an answer");
+        if self.open_requests() >= MAX_CALLS {
+            let told = format!("{MAX_CALLS} requests of yours are open already; wait for an answer");
             let error = RpcError::internal(told).with_data(&json!({ "code": "rate_limited" }));
             return self.refuse(&request, error);
         }
@@ -212,7 +212,7 @@ impl Door {
         }
         match self.place {
             Place::Inside => self.serve(request, now),
-            Place::Outside | Place::Entering if self.early.len() >= MOST_EARLY => {
+            Place::Outside | Place::Entering if self.early.len() >= MAX_EARLY => {
                 self.refuse(&request, RpcError::internal("too many requests before the room was entered"));
             }
             Place::Outside | Place::Entering => {

@@ -16,9 +16,9 @@ use crate::{Action, Ticket};
 /// How long what the room did not take waits before it is said again.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
 /// Answers that may be on their way before no more of the room is heard.
-const MOST_ANSWERS: usize = 64;
+const MAX_ANSWERS: usize = 64;
 /// Notifications that are kept. Those of a client that says more at once are said once.
-const MOST_NOTES: usize = 256;
+const MAX_NOTES: usize = 256;
 
 const INITIALIZED: &str = "notifications/initialized";
 
@@ -70,7 +70,7 @@ impl Kept {
 
     /// Whether more may be heard that wants an answer.
     pub(super) fn has_room(&self) -> bool {
-        self.count(|voice| voice != Voice::Note) < MOST_ANSWERS
+        self.count(|voice| voice != Voice::Note) < MAX_ANSWERS
     }
 
     /// Whether something is there that the room has not taken when it was first said.
@@ -134,7 +134,7 @@ impl Door {
             Voice::Door => Action::Reply(ticket, draft),
             Voice::Client | Voice::Note => Action::Publish(ticket, draft),
         });
-        if said.voice != Voice::Note || self.kept.count(|voice| voice == Voice::Note) < MOST_NOTES {
+        if said.voice != Voice::Note || self.kept.count(|voice| voice == Voice::Note) < MAX_NOTES {
             self.kept.sent.insert(ticket.0, said);
         }
     }

@@ -14,7 +14,7 @@ use crate::mcp::handshake::Hello;
 use crate::mcp::{Era, Revision};
 
 /// The longest name taken from a client.
-const MOST_NAME_CHARS: usize = 256;
+const MAX_NAME_CHARS: usize = 256;
 
 impl Door {
     /// A client says who it is: it takes its seat, and is answered when it has it.
@@ -153,6 +153,6 @@ pub(super) fn name_of(info: &RawValue) -> Option<String> {
     let info = Members::parse(info.get())?;
     let text = |key: &str| serde_json::from_str::<String>(info.get(key)?.get()).ok();
     let name = text("title").filter(|title| !title.trim().is_empty()).or_else(|| text("name"))?;
-    let clean: String = name.chars().filter(|char| !char.is_control()).take(MOST_NAME_CHARS).collect();
+    let clean: String = name.chars().filter(|char| !char.is_control()).take(MAX_NAME_CHARS).collect();
     Some(clean).filter(|name| !name.trim().is_empty())
 }

@@ -17,10 +17,10 @@ use crate::mcp::listing::Listing;
 use crate::mcp::{Era, meta, upgrade};
 
 /// Resources that one subscription may name.
-const MOST_URIS: usize = 1024;
+const MAX_URIS: usize = 1024;
 
 /// Bytes of the URIs of one participant's resources that can be subscribed to: all of them go into one message.
-const MOST_URI_BYTES: usize = 256 << 10;
+const MAX_URI_BYTES: usize = 256 << 10;
 
 /// The lists whose changes can be subscribed to, as the filter calls them.
 const NEWS: [(&str, Listing); 3] = [
@@ -30,7 +30,7 @@ const NEWS: [(&str, Listing); 3] = [
 ];
 
 /// How long a subscription waits for those who are to tell.
-const MOST_AWAITED: Duration = Duration::from_secs(1);
+const MAX_AWAITED: Duration = Duration::from_secs(1);
 
 /// In place of a subscription's number: what a legacy client has subscribed to one by one.
 const ONE_BY_ONE: u64 = 0;
@@ -124,7 +124,7 @@ impl Door {
             .and_then(|uris| serde_json::from_str(uris.get()).ok())
             .unwrap_or_default();
         let (mut honoured, mut known) = (Vec::new(), BTreeSet::new());
-        for uri in uris.into_iter().take(MOST_URIS) {
+        for uri in uris.into_iter().take(MAX_URIS) {
             let found = match &self.options.scope {
                 Scope::One(who) => Found::One(who.clone(), uri.clone()),
                 Scope::Room => self.shelf.find_uri(&uri),
@@ -142,7 +142,7 @@ impl Door {
         let number = self.fresh();
         self.listens
             .insert(number, Listening { request, lists, uris: known, acknowledgement, awaited: BTreeSet::new() });
-        self.after(MOST_AWAITED, Due::Listen(number), now);
+        self.after(MAX_AWAITED, Due::Listen(number), now);
         let peers: Vec<_> = self.peers.keys().cloned().collect();
         for who in peers {
             self.subscribe_to(number, &who, &manner, now);
@@ -264,7 +264,7 @@ impl Door {
         let one = (who.clone(), uri);
         let theirs = self.subscriptions.iter().filter(|(owner, _)| owner == who).map(|(_, uri)| uri.len());
         let bytes = one.1.len() + theirs.sum::<usize>();
-        let is_much = self.subscriptions.len() >= MOST_URIS || bytes > MOST_URI_BYTES;
+        let is_much = self.subscriptions.len() >= MAX_URIS || bytes > MAX_URI_BYTES;
         if is_much && &*request.method == "resources/subscribe" {
             let told = "too many resources are subscribed to already, or their URIs are too long";
             return self.refuse(request, RpcError::internal(told));

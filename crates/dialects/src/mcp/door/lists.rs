@@ -23,10 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long changes are gathered before the client is told.
 const GATHERED: Duration = Duration::from_millis(50);
 /// How long one participant's list may be: pages, elements, and bytes; and bytes of all together.
-const MOST_PAGES: usize = 64;
-const MOST_ITEMS: usize = 4096;
-const MOST_BYTES: usize = 4 << 20;
-const MOST_BYTES_IN_ALL: usize = 32 << 20;
+const MAX_PAGES: usize = 64;
+const MAX_ITEMS: usize = 4096;
+const MAX_BYTES: usize = 4 << 20;
+const MAX_BYTES_IN_ALL: usize = 32 << 20;
 
 /// What is known of one of somebody's lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -244,8 +244,8 @@ impl Door {
         reading.items.extend(page);
         reading.pages += 1;
         let bytes: usize = reading.items.iter().map(|item| item.raw.get().len()).sum();
-        let is_much = reading.items.len() > MOST_ITEMS || bytes > MOST_BYTES || reading.pages > MOST_PAGES;
-        if is_much || self.shelf.bytes() + bytes > MOST_BYTES_IN_ALL {
+        let is_much = reading.items.len() > MAX_ITEMS || bytes > MAX_BYTES || reading.pages > MAX_PAGES;
+        if is_much || self.shelf.bytes() + bytes > MAX_BYTES_IN_ALL {
             return self.not_listed(who, listing, now);
         }
         if let Some(cursor) = next {

@@ -61,9 +61,9 @@ use timers::Timers;
 pub use route::{Fault, Route, route};
 
 /// Requests of the client that may be open.
-const MOST_CALLS: usize = 256;
+const MAX_CALLS: usize = 256;
 /// Requests that may wait for the seat.
-const MOST_EARLY: usize = 64;
+const MAX_EARLY: usize = 64;
 /// How long a request over HTTP may be silent before its stream is opened, so that nothing on the way takes it for dead.
 const SLOW: Duration = Duration::from_secs(5);
 

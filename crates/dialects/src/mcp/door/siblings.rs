@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use salon_protocol::{Envelope, EnvelopeId, LogLevel, Message, ParticipantId, RpcError, RpcId};
 use serde_json::value::RawValue;
 
-use super::asks::{MOST_ASKS, MOST_ASKS_EACH, too_many};
+use super::asks::{MAX_ASKS, MAX_ASKS_EACH, too_many};
 use super::calls::{Call, Errand, LONGEST_SILENCE};
 use super::incoming::text_of;
 use super::{Door, Due, Request};
@@ -21,7 +21,7 @@ const CONFIDENCE: Duration = LONGEST_SILENCE.saturating_add(Duration::from_secs(
 /// How long it waits at the most. A session that was killed leaves its calls open.
 const LONGEST_DOUBT: Duration = Duration::from_secs(24 * 3600);
 /// Calls of theirs that are remembered, the newest.
-const MOST_CALLS: usize = 1024;
+const MAX_CALLS: usize = 1024;
 
 /// What is known of the others.
 #[derive(Debug, Default)]
@@ -89,7 +89,7 @@ impl Siblings {
     }
 
     fn note_call(&mut self, call: &EnvelopeId, callee: &ParticipantId) {
-        if self.calls.len() >= MOST_CALLS {
+        if self.calls.len() >= MAX_CALLS {
             let oldest = self.calls.iter().min_by_key(|(_, call)| call.number).map(|(id, _)| id.clone());
             oldest.and_then(|oldest| self.calls.remove(&oldest));
         }
@@ -122,7 +122,7 @@ impl Door {
             return Some(Err(self.not_called()));
         }
         let doubts = &self.siblings.doubts;
-        if doubts.len() >= MOST_ASKS || doubts.values().filter(|doubt| doubt.from == *from).count() >= MOST_ASKS_EACH {
+        if doubts.len() >= MAX_ASKS || doubts.values().filter(|doubt| doubt.from == *from).count() >= MAX_ASKS_EACH {
             return Some(Err(too_many()));
         }
         let doubt = Doubt {

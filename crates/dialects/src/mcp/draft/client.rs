@@ -18,8 +18,8 @@ use crate::mcp::listing::{self, Item, Listing};
 use crate::mcp::{Head, code, same_id};
 
 /// How long a list may be that is answered whole.
-const MOST_PAGES: usize = 1024;
-const MOST_BYTES: usize = 32 << 20;
+const MAX_PAGES: usize = 1024;
+const MAX_BYTES: usize = 32 << 20;
 
 const INVALID_REQUEST: i64 = -32600;
 
@@ -399,7 +399,7 @@ impl Gathering {
         self.pages += 1;
         self.items.extend(page);
         match next {
-            _ if self.bytes > MOST_BYTES || self.pages > MOST_PAGES => Gathered::TooMuch,
+            _ if self.bytes > MAX_BYTES || self.pages > MAX_PAGES => Gathered::TooMuch,
             Some(cursor) => {
                 let mut params = Members::default();
                 params.set("cursor", &*cursor);

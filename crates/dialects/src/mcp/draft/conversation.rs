@@ -17,7 +17,7 @@ use crate::mcp::door::{Door, Options, Route, route};
 use crate::{Action, Dialect, Event, Frame, Opening, Post, StreamId};
 
 /// Messages one poll may bring.
-const MOST_IN_POLL: usize = 64;
+const MAX_IN_POLL: usize = 64;
 /// How long a request over HTTP may be silent before its stream is opened, so that nothing on the way takes it for dead.
 const SLOW: Duration = Duration::from_secs(5);
 /// How long a client that shuts down has to say `exit`.
@@ -197,8 +197,8 @@ impl Conversation {
                 Err(_) => return self.fault(stream, true, PARSE_ERROR, "the body is not valid JSON"),
             },
         };
-        if messages.len() > MOST_IN_POLL {
-            let told = format!("a poll brings at most {MOST_IN_POLL} messages");
+        if messages.len() > MAX_IN_POLL {
+            let told = format!("a poll brings at most {MAX_IN_POLL} messages");
             return self.fault(stream, true, INVALID_REQUEST, &told);
         }
         let mut session = None;

@@ -8,8 +8,8 @@ use std::time::Instant;
 use crate::{Action, Form, Frame, Head, StreamId};
 
 /// How much may wait for a client that does not ask.
-const MOST_WAITING: usize = 1024;
-const MOST_BYTES: usize = 16 << 20;
+const MAX_WAITING: usize = 1024;
+const MAX_BYTES: usize = 16 << 20;
 
 /// More waits than there is room for.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Polls {
     pub(super) fn say(&mut self, text: &str) -> Result<(), TooMuch> {
         self.bytes += text.len();
         self.waiting.push_back(text.into());
-        let fits = self.waiting.len() <= MOST_WAITING && self.bytes <= MOST_BYTES;
+        let fits = self.waiting.len() <= MAX_WAITING && self.bytes <= MAX_BYTES;
         // One message is taken however long it is: it could not be had otherwise.
         if fits || self.waiting.len() == 1 { Ok(()) } else { Err(TooMuch) }
     }

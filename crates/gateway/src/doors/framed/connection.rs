@@ -18,15 +18,15 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 
 use super::table::{self, Caller};
-use crate::carriers::{Answers, Line, MOST_LINES, NotOpened, Socket, Way};
+use crate::carriers::{Answers, Line, MAX_LINES, NotOpened, Socket, Way};
 use crate::clock;
-use crate::gateway::{Gateway, MOST_MESSAGE};
+use crate::gateway::{Gateway, MAX_MESSAGE};
 
 /// What is read at once.
 const READ_BUFFER: usize = 8 * 1024;
 
 /// How many sessions one connection may use at once.
-const MOST_SESSIONS: usize = 64;
+const MAX_SESSIONS: usize = 64;
 
 /// The most bytes of a body that a connection without a session is simply read. Larger ones share what strangers may take together.
 const STRANGERS_BODY: usize = 64 << 10;
@@ -58,7 +58,7 @@ enum Ending {
 
 pub(super) async fn serve(gateway: Arc<Gateway>, socket: Socket, peer: SocketAddr, stop: watch::Receiver<bool>) {
     let limit = gateway.config.limits.message;
-    let most_body = if limit > 0 { limit.min(MOST_MESSAGE) } else { MOST_MESSAGE };
+    let most_body = if limit > 0 { limit.min(MAX_MESSAGE) } else { MAX_MESSAGE };
     let (mut read, write) = tokio::io::split(socket);
     let (out, outgoing) = mpsc::channel(OUTGOING);
     let stall = gateway.config.framed.stall;
@@ -243,13 +243,13 @@ impl Reader {
     }
 
     fn room_for_one(&mut self) -> Result<(), Refusal> {
-        if self.lines.len() >= MOST_SESSIONS {
+        if self.lines.len() >= MAX_SESSIONS {
             self.lines.retain(|_, line| !line.is_closed());
         }
-        if self.lines.len() < MOST_SESSIONS {
+        if self.lines.len() < MAX_SESSIONS {
             return Ok(());
         }
-        Err(Refusal::new(Code::RateLimited, format!("one connection may use {MOST_SESSIONS} sessions at once")))
+        Err(Refusal::new(Code::RateLimited, format!("one connection may use {MAX_SESSIONS} sessions at once")))
     }
 
     async fn pass(&mut self, id: Box<str>, frame: Box<[u8]>) -> Result<(), Gone> {
@@ -273,7 +273,7 @@ impl Reader {
             Ok(opened) => opened,
             Err(NotOpened::Ended) => return self.say(&frame, &table::unknown()).await,
             Err(NotOpened::Full) => {
-                let message = format!("one session may be used over {MOST_LINES} connections at once");
+                let message = format!("one session may be used over {MAX_LINES} connections at once");
                 return self.say(&frame, &Refusal::new(Code::RateLimited, message)).await;
             }
         };

@@ -18,12 +18,12 @@ use super::table::{Place, Visitor};
 use super::terms;
 use crate::carriers::{Asked, Outcome};
 use crate::clock;
-use crate::gateway::{Gateway, MOST_MESSAGE};
+use crate::gateway::{Gateway, MAX_MESSAGE};
 use crate::http::credentials::Asking;
 use crate::http::{Peer, Problem, Query, body, invalid};
 
 /// How often a request is tried with another session, when the one there was has just ended.
-const MOST_TRIES: usize = 3;
+const MAX_TRIES: usize = 3;
 
 /// A request whose token is good.
 pub(crate) struct Arrived {
@@ -85,7 +85,7 @@ impl Arrived {
     /// The message, held to what its sender came with.
     async fn read(&self, body: Body) -> Result<Box<str>, Refusal> {
         let limits = self.visitor.gateway.config.limits.envelope();
-        let most = if limits.message > 0 { limits.message } else { MOST_MESSAGE };
+        let most = if limits.message > 0 { limits.message } else { MAX_MESSAGE };
         let bytes = body::read(body, most).await?;
         let text =
             String::from_utf8(bytes.into()).map_err(|_| Refusal::new(Code::InvalidJson, "the body is not UTF-8"))?;
@@ -123,7 +123,7 @@ impl Arrived {
         let Visitor { gateway, grant, .. } = &self.visitor;
         let request = text.as_deref().and_then(machine::message_id);
         let mut asked = Asked { opening, text };
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MAX_TRIES {
             let found = gateway.machine.inbox(&self.visitor, &self.place);
             // A stream that reconnects by itself is no message.
             let counted = |refusal| if asked.text.is_some() { self.counted(refusal) } else { refusal };

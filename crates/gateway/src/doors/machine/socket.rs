@@ -34,7 +34,7 @@ const SUBPROTOCOL: &str = "machine-context.v1";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How much is read of a message whose sender nobody knows, in bytes. A token has at most 8 KiB.
-const MOST_FIRST: usize = 64 * 1024;
+const MAX_FIRST: usize = 64 * 1024;
 
 /// How long the last words to somebody may take.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -104,7 +104,7 @@ async fn hear_first(
     upgrade: OnUpgrade,
     counted: Option<Counted<IpAddr>>,
 ) -> Option<(Known, WebSocket)> {
-    let most = upgrade::hard_limit(&gateway).min(MOST_FIRST);
+    let most = upgrade::hard_limit(&gateway).min(MAX_FIRST);
     let mut carrier = upgrade::socket_within(most, upgrade).await?;
     let mut shutdown = gateway.shutdown.subscribe();
     let heard = tokio::select! { biased;

@@ -19,7 +19,7 @@ use super::refusals::No;
 use super::table::{Life, Place, Visitor};
 use crate::carriers::{Asked, Inbox, Outcome};
 use crate::clock;
-use crate::gateway::{Gateway, MOST_MESSAGE, public_path};
+use crate::gateway::{Gateway, MAX_MESSAGE, public_path};
 use crate::http::credentials::Asking;
 use crate::http::{Peer, Query, body};
 
@@ -27,7 +27,7 @@ const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
 
 /// How often a request of the stateless revision is tried with another session, when the one there was has just ended.
-const MOST_TRIES: usize = 3;
+const MAX_TRIES: usize = 3;
 
 /// How long a poll waits that does not say, and the longest that one may.
 const WAIT: u64 = 25;
@@ -226,7 +226,7 @@ impl Arrived {
 
     async fn read_text(&self, request: Request) -> Result<(HeaderMap, Box<str>), No> {
         let limit = self.visitor.gateway.config.limits.message;
-        let most = if limit > 0 { limit } else { MOST_MESSAGE };
+        let most = if limit > 0 { limit } else { MAX_MESSAGE };
         let (parts, body) = request.into_parts();
         let bytes = body::read(body, most).await?;
         let text = String::from_utf8(bytes.into()).map_err(|_| No::not_json("the body is not UTF-8"))?;
@@ -256,7 +256,7 @@ impl Arrived {
     async fn ask_shared(&self, opening: Opening, text: Box<str>) -> Result<Response, No> {
         let place = self.place()?;
         let mut asked = Asked { opening, text: Some(text) };
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MAX_TRIES {
             let inbox = self.visitor.gateway.mcp.shared(&self.visitor, &place)?;
             asked = match inbox.ask(asked, self.expires).await {
                 Outcome::Answered(response) => return Ok(response),

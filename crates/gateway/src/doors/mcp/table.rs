@@ -16,7 +16,7 @@ use salon_log::Claim;
 use salon_protocol::{Participant, ParticipantId, ParticipantKind, Refusal, TopicName};
 use salon_rooms::{Admission, Deliver};
 
-use super::super::{self as doors, MOST_NAME_CHARS};
+use super::super::{self as doors, MAX_NAME_CHARS};
 use crate::auth::{self, Grant};
 use crate::carriers::{Exchanges, Inbox};
 use crate::clock;
@@ -228,7 +228,7 @@ pub(super) fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName)
 
 /// A name that a client gave itself, as far as it can be shown.
 fn display_name(given: &str) -> Option<String> {
-    let clean: String = given.chars().filter(|character| !character.is_control()).take(MOST_NAME_CHARS).collect();
+    let clean: String = given.chars().filter(|character| !character.is_control()).take(MAX_NAME_CHARS).collect();
     let clean = clean.trim();
     (!clean.is_empty()).then(|| clean.to_owned())
 }

@@ -1,9 +1,9 @@
 //! The context's tools as `tools/list` shows them, written for a model to use well.
 
-use salon_log::context::{MOST_KEY_CHARS, MOST_VALUE_BYTES, MOST_VERSIONS};
+use salon_log::context::{MAX_KEY_CHARS, MAX_VALUE_BYTES, MAX_VERSIONS};
 use serde_json::{Value, json};
 
-use super::tools::{MOST_LISTED, USUAL_LISTED, USUAL_VERSIONS};
+use super::tools::{MAX_LISTED, USUAL_LISTED, USUAL_VERSIONS};
 
 /// All of them.
 pub(in super::super) fn descriptions() -> Vec<Value> {
@@ -18,7 +18,7 @@ fn scope() -> Value {
 }
 
 fn key() -> Value {
-    json!({ "type": "string", "minLength": 1, "maxLength": MOST_KEY_CHARS, "description": "The name it is kept under" })
+    json!({ "type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "description": "The name it is kept under" })
 }
 
 fn expected() -> Value {
@@ -57,7 +57,7 @@ fn reading() -> Vec<Value> {
                 "properties": {
                     "scope": scope(),
                     "after": { "type": "string", "description": "A key; only those behind it" },
-                    "limit": { "type": "integer", "minimum": 1, "maximum": MOST_LISTED, "default": USUAL_LISTED }
+                    "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LISTED, "default": USUAL_LISTED }
                 },
                 "additionalProperties": false
             },
@@ -66,7 +66,7 @@ fn reading() -> Vec<Value> {
         json!({
             "name": "context.history",
             "title": "How something in the room's memory came to be",
-            "description": format!("Reads the versions of a key, newest first, deletes included. The newest {MOST_VERSIONS} are kept. \
+            "description": format!("Reads the versions of a key, newest first, deletes included. The newest {MAX_VERSIONS} are kept. \
                 `next` means that there may be older ones: ask again with it as `before`"),
             "inputSchema": {
                 "type": "object",
@@ -74,7 +74,7 @@ fn reading() -> Vec<Value> {
                     "scope": scope(),
                     "key": key(),
                     "before": { "type": "integer", "minimum": 1, "description": "A version; only older ones" },
-                    "limit": { "type": "integer", "minimum": 1, "maximum": MOST_VERSIONS, "default": USUAL_VERSIONS }
+                    "limit": { "type": "integer", "minimum": 1, "maximum": MAX_VERSIONS, "default": USUAL_VERSIONS }
                 },
                 "required": ["key"],
                 "additionalProperties": false
@@ -91,7 +91,7 @@ fn writing() -> Vec<Value> {
             "title": "Write to the room's memory",
             "description": format!("Keeps a value under a key, as a new version. Everybody in the room can read `topic` and tools' \
                 scopes. To change what others may be changing too, read it first and give the version you read as \
-                `expectedVersion`; if you are refused, read it again. A value has at most {MOST_VALUE_BYTES} bytes as JSON"),
+                `expectedVersion`; if you are refused, read it again. A value has at most {MAX_VALUE_BYTES} bytes as JSON"),
             "inputSchema": {
                 "type": "object",
                 "properties": {
@@ -130,7 +130,7 @@ fn watching() -> Vec<Value> {
             "type": "object",
             "properties": {
                 "scope": scope(),
-                "key": { "type": "string", "minLength": 1, "maxLength": MOST_KEY_CHARS, "description": "When absent, every key" },
+                "key": { "type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "description": "When absent, every key" },
                 "stop": { "type": "boolean", "default": false, "description": "Do not tell me any more" }
             },
             "additionalProperties": false

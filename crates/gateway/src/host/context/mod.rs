@@ -191,8 +191,8 @@ fn tell_hearers(office: &Office, hearers: &Hearers, told: &Told<'_>) {
 
 /// Tells many the same, in as few envelopes as their limit of recipients allows.
 fn notify_all(office: &Office, who: &[ParticipantId], method: &str, params: &impl Serialize) {
-    const MOST_RECIPIENTS: usize = 256;
-    for who in who.chunks(MOST_RECIPIENTS) {
+    const MAX_RECIPIENTS: usize = 256;
+    for who in who.chunks(MAX_RECIPIENTS) {
         office.notify(who, method, params);
     }
 }

@@ -20,8 +20,8 @@ use super::{Context, unreadable};
 const PAGE: usize = 250;
 
 /// How many resources a door lists, and how many bytes of them. The others can be read by their URI.
-const MOST_AT_DOORS: usize = 4096;
-const MOST_BYTES_AT_DOORS: usize = 4 << 20;
+const MAX_AT_DOORS: usize = 4096;
+const MAX_BYTES_AT_DOORS: usize = 4 << 20;
 
 /// MCP's code for a resource that is not there.
 const NO_RESOURCE: i64 = -32002;
@@ -112,7 +112,7 @@ impl Context {
     }
 
     async fn offer_resources(&mut self, topic: &TopicName, asker: &ParticipantId) -> Result<Arc<[Item]>, ReadError> {
-        let bounds = (MOST_AT_DOORS, MOST_BYTES_AT_DOORS);
+        let bounds = (MAX_AT_DOORS, MAX_BYTES_AT_DOORS);
         let shared = match self.listed.upgrade() {
             Some(shared) => shared,
             None => {

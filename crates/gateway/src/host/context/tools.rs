@@ -1,7 +1,7 @@
 //! `context.get`, `put`, `list`, `history`, `delete` and `watch`.
 
 use salon_log::ContextStore;
-use salon_log::context::{Address, Key, MOST_VERSIONS, Scope, Version, Write, WriteError, Written};
+use salon_log::context::{Address, Key, MAX_VERSIONS, Scope, Version, Write, WriteError, Written};
 use salon_protocol::{Code, ParticipantId, RpcError, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -13,7 +13,7 @@ use super::address::{read_scope, word};
 use super::watches::{Manner, Target};
 use super::{Context, refused, unreadable};
 
-pub(super) const MOST_LISTED: u64 = 1000;
+pub(super) const MAX_LISTED: u64 = 1000;
 pub(super) const USUAL_LISTED: u64 = 100;
 pub(super) const USUAL_VERSIONS: u64 = 20;
 
@@ -184,7 +184,7 @@ async fn list(store: &dyn ContextStore, office: &Office, request: &Request, mut 
     let scope = scope(request, &mut arguments)?;
     let after: Option<String> = arguments.optional("after")?;
     let after = after.map(|after| Key::new(&after).map_err(|why| arguments.wrong("after", &why.to_string())));
-    let limit = arguments.number("limit", 1..=MOST_LISTED, USUAL_LISTED)? as usize;
+    let limit = arguments.number("limit", 1..=MAX_LISTED, USUAL_LISTED)? as usize;
     arguments.end()?;
     let found = store.list(office.desk.topic(), &scope, after.transpose()?.as_ref(), limit + 1).await;
     let found = found.map_err(|error| unreadable(&error))?;
@@ -217,7 +217,7 @@ async fn history(
     }
     let address = address(office, request, &mut arguments)?;
     let before = arguments.optional("before")?;
-    let limit = arguments.number("limit", 1..=MOST_VERSIONS, USUAL_VERSIONS)? as usize;
+    let limit = arguments.number("limit", 1..=MAX_VERSIONS, USUAL_VERSIONS)? as usize;
     arguments.end()?;
     let found = store.history(&address, before, limit).await.map_err(|error| unreadable(&error))?;
     let key = &address.key;

@@ -10,8 +10,8 @@ use salon_log::context::{Key, Scope};
 use salon_protocol::{Participant, ParticipantId};
 
 /// How many watches one participant has, and all in a room together.
-pub(super) const MOST_OF_ONE: usize = 1024;
-const MOST_OF_ALL: usize = 65_536;
+pub(super) const MAX_OF_ONE: usize = 1024;
+const MAX_OF_ALL: usize = 65_536;
 
 /// What is watched: a key, or all of a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -103,15 +103,15 @@ impl Watches {
             wanted.add(manner);
             return Ok(());
         }
-        if self.stays.get(&who.id).is_some_and(|stay| stay.watches >= MOST_OF_ONE) {
-            return Err(format!("you watch {MOST_OF_ONE} things already, which is the limit"));
+        if self.stays.get(&who.id).is_some_and(|stay| stay.watches >= MAX_OF_ONE) {
+            return Err(format!("you watch {MAX_OF_ONE} things already, which is the limit"));
         }
-        if self.count() >= MOST_OF_ALL {
+        if self.count() >= MAX_OF_ALL {
             let gone: Vec<_> =
                 self.stays.iter().filter(|(_, stay)| !is_here(&stay.who)).map(|(id, _)| id.clone()).collect();
             gone.iter().for_each(|id| self.forget(id));
-            if self.count() >= MOST_OF_ALL {
-                return Err(format!("{MOST_OF_ALL} things are watched in this room already, which is the limit"));
+            if self.count() >= MAX_OF_ALL {
+                return Err(format!("{MAX_OF_ALL} things are watched in this room already, which is the limit"));
             }
         }
         self.targets.entry(target).or_default().entry(who.id.clone()).or_default().add(manner);
@@ -273,9 +273,9 @@ mod tests {
     fn watches_are_counted_and_the_gone_make_room() {
         let mut watches = Watches::default();
         let here = |who: &Arc<Participant>| who.id.as_str() != "p0";
-        let crowd: Vec<_> = (0..MOST_OF_ALL / MOST_OF_ONE).map(|n| somebody(&format!("p{n}"))).collect();
+        let crowd: Vec<_> = (0..MAX_OF_ALL / MAX_OF_ONE).map(|n| somebody(&format!("p{n}"))).collect();
         for who in &crowd {
-            for n in 0..MOST_OF_ONE {
+            for n in 0..MAX_OF_ONE {
                 watches.begin(who, target(Some(&n.to_string())), Manner::Change, here).expect("there is room");
             }
         }
@@ -283,9 +283,9 @@ mod tests {
         assert_eq!(one_more, Err("you watch 1024 things already, which is the limit".into()));
         let late = somebody("late");
         watches.begin(&late, target(None), Manner::Change, here).expect("whoever is gone makes room");
-        assert_eq!(watches.count(), MOST_OF_ALL - MOST_OF_ONE + 1);
+        assert_eq!(watches.count(), MAX_OF_ALL - MAX_OF_ONE + 1);
         assert!(!watches.stays.contains_key(&crowd[0].id));
-        for n in 1..MOST_OF_ONE {
+        for n in 1..MAX_OF_ONE {
             watches.begin(&late, target(Some(&n.to_string())), Manner::Change, here).expect("there is room");
         }
         let full = watches.begin(&somebody("later"), target(None), Manner::Change, here);

@@ -150,7 +150,7 @@ fn an_answer_the_room_does_not_take_becomes_an_error() {
 #[test]
 fn a_caller_has_only_so_many_calls_open() {
     let mut play = Play::seated(&[Era::Legacy], |_| {});
-    for id in 0..MOST_CALLS_OF_ONE {
+    for id in 0..MAX_CALLS_OF_ONE {
         play.line(&format!("alice#{id} tools/list"));
     }
     play.told.clear();
@@ -163,14 +163,14 @@ fn a_caller_has_only_so_many_calls_open() {
 #[test]
 fn there_are_only_so_many_calls_and_lanes_in_all() {
     let mut play = Play::seated(&[Era::Legacy], |_| {});
-    for call in 0..MOST_CALLS {
+    for call in 0..MAX_CALLS {
         play.line(&format!("p{}#{call} tools/list", call % 10));
     }
     play.told.clear();
     assert_snapshot!(play.act("late#1 tools/list"), @r#"⇒ late re e2049 {"id":1,"error":{"code":-32603,"message":"`guest` has 2048 open calls already; try again later","data":{"code":"rate_limited"}}}"#);
 
     let mut play = Play::seated(&[Era::Legacy], |setting| setting.isolated = true);
-    for caller in 0..MOST_OWN_LANES {
+    for caller in 0..MAX_OWN_LANES {
         play.line(&format!("p{caller}#1 tools/list"));
     }
     play.told.clear();

@@ -10,7 +10,7 @@ use salon_protocol::{ParticipantId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::context::{
-    Address, Bounds, Change, Existence, Key, Listed, MOST_VERSIONS, Scope, TOOLS, ToolId, Write, WriteError,
+    Address, Bounds, Change, Existence, Key, Listed, MAX_VERSIONS, Scope, TOOLS, ToolId, Write, WriteError,
 };
 use crate::nats::link::Stored;
 use crate::nats::names::token;
@@ -255,7 +255,7 @@ impl Index {
         };
         let mut headers = headers(&Told::Version(meta.clone()));
         if let Some(slot) = slot {
-            let most = usize::try_from(MOST_VERSIONS - 1).expect("few");
+            let most = usize::try_from(MAX_VERSIONS - 1).expect("few");
             let back: Vec<_> = slot.marks().take(most).map(|(sequence, cause)| format!("{sequence}:{cause}")).collect();
             headers.insert(BACK, back.join(" ").as_str());
         }

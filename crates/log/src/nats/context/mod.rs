@@ -25,9 +25,9 @@ use super::link::Stored;
 use super::names::token;
 use super::{CLOSED, Nats, Shared};
 use crate::context::{
-    Address, Changes, Key, Listed, MOST_VALUE_BYTES, MOST_VERSIONS, Scope, ToolId, Version, Write, WriteError, Written,
+    Address, Changes, Key, Listed, MAX_VALUE_BYTES, MAX_VERSIONS, Scope, ToolId, Version, Write, WriteError, Written,
 };
-use crate::{ContextStore, MOST_PAGE_BYTES, ReadError};
+use crate::{ContextStore, MAX_PAGE_BYTES, ReadError};
 
 /// How long to wait before a write is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -68,7 +68,7 @@ pub(super) fn config((stream, subjects): (String, String), replicas: usize) -> C
         storage: StorageType::File,
         discard: DiscardPolicy::Old,
         num_replicas: replicas,
-        max_messages_per_subject: MOST_VERSIONS.cast_signed(),
+        max_messages_per_subject: MAX_VERSIONS.cast_signed(),
         deny_delete: true,
         allow_direct: true,
         ..Config::default()
@@ -412,7 +412,7 @@ impl Shared {
         let all: Vec<_> = own.into_iter().chain(older).take(limit).collect();
         let mut versions = stream::iter(all).buffered(AT_ONCE);
         let (mut found, mut bytes) = (Vec::new(), 0);
-        while bytes < MOST_PAGE_BYTES
+        while bytes < MAX_PAGE_BYTES
             && let Some(version) = versions.next().await
         {
             // What is not kept any more ends it: so is everything before.
@@ -434,7 +434,7 @@ impl Shared {
 impl ContextStore for Nats {
     fn write(&self, address: Address, write: Write) -> BoxFuture<'static, Result<Written, WriteError>> {
         let bytes = write.value.as_ref().map_or(0, |value| value.len());
-        if bytes > MOST_VALUE_BYTES {
+        if bytes > MAX_VALUE_BYTES {
             return std::future::ready(Err(WriteError::TooLarge { bytes })).boxed();
         }
         let closed = || Err(WriteError::Stopped(CLOSED.into()));

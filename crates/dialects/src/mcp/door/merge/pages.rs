@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use super::{Item, Listing, Place, Shelf};
 
 /// How much is on a page. Some clients take no message over 1 MiB.
-const MOST_ITEMS: usize = 250;
-const MOST_BYTES: usize = 512 << 10;
+const MAX_ITEMS: usize = 250;
+const MAX_BYTES: usize = 512 << 10;
 
 impl Shelf {
     /// A page of what the room lists, and the cursor of the next. `None` for a cursor that is none of ours.
@@ -32,7 +32,7 @@ impl Shelf {
             for (index, item) in stock[listing as usize].iter().enumerate().skip(skipped) {
                 let Some(item) = self.listed(listing, &place.who, index, item) else { continue };
                 bytes += item.get().len();
-                if page.len() == MOST_ITEMS || (!page.is_empty() && bytes > MOST_BYTES) {
+                if page.len() == MAX_ITEMS || (!page.is_empty() && bytes > MAX_BYTES) {
                     return Some((page, Some(format!("{index}/{}", place.who))));
                 }
                 page.push(item);

@@ -5,7 +5,7 @@
 //! the whole set at once.
 
 /// Templates with more variables or text than anybody writes match nothing.
-const MOST_VARIABLES: usize = 32;
+const MAX_VARIABLES: usize = 32;
 const LONGEST: usize = 4096;
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Template {
             parts.push(Part::Text(rest.into()));
         }
         let variables = parts.iter().filter(|part| !matches!(part, Part::Text(_))).count();
-        (variables <= MOST_VARIABLES).then_some(Self(parts))
+        (variables <= MAX_VARIABLES).then_some(Self(parts))
     }
 
     pub(super) fn matches(&self, uri: &str) -> bool {

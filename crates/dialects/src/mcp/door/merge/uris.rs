@@ -11,9 +11,9 @@ use super::{Found, Item, Listing, Place, Shelf};
 
 const SCHEME: &str = "salon://";
 /// How many templates of one participant are looked through for the owner of a URI that nobody lists.
-const MOST_TEMPLATES: usize = 1024;
+const MAX_TEMPLATES: usize = 1024;
 /// How many links are remembered, and how long they may be.
-const MOST_LINKS: usize = 1024;
+const MAX_LINKS: usize = 1024;
 const LONGEST_LINK: usize = 4096;
 
 /// Who lists which URI, or which template.
@@ -45,7 +45,7 @@ impl Uris {
         let read = |(who, items): (&ParticipantId, &'a [Item])| {
             let who = who.clone();
             let templates = items.iter().filter_map(move |item| Some((who.clone(), Template::parse(&item.name)?)));
-            templates.take(MOST_TEMPLATES)
+            templates.take(MAX_TEMPLATES)
         };
         let templates = all.clone().flat_map(read).collect();
         Self { templates, ..Self::new(all) }
@@ -134,7 +134,7 @@ impl Links {
         self.order.push_back((who.clone(), uri.into()));
         self.owners.entry(uri.into()).or_default().push(who.clone());
         self.bytes += uri.len();
-        if self.order.len() > MOST_LINKS
+        if self.order.len() > MAX_LINKS
             && let Some((who, uri)) = self.order.pop_front()
         {
             self.unlink(&who, &uri);

@@ -226,7 +226,7 @@ fn what_is_more_than_the_room_takes_is_refused() {
 #[test]
 fn only_so_many_requests_are_open_at_once() {
     let mut play = room();
-    for number in 0..MOST_CALLS {
+    for number in 0..MAX_CALLS {
         play.line(&format!(r#"call {number} tools/call {{"name":"bob__t"}}"#));
     }
     play.told.clear();

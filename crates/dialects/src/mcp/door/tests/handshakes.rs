@@ -76,7 +76,7 @@ fn what_comes_before_the_seat_waits_for_it_in_order() {
 #[test]
 fn only_so_much_waits_for_the_seat() {
     let mut play = Play::duplex(Scope::Room, "").after(&format!("call 0 initialize {}", hello("2025-06-18")));
-    for number in 1..MOST_EARLY {
+    for number in 1..MAX_EARLY {
         play.line(&format!("call {number} tools/list"));
     }
     assert_eq!(play.told, "");
