@@ -12,8 +12,9 @@ use super::crates::PROGRAM;
 use super::notices::LinkedRuntime;
 use crate::metadata::output;
 
-/// Installed by pip into a virtual environment below the target directory, unless `cargo-zigbuild` and `zig` are there.
-const TOOLS: [&str; 2] = ["cargo-zigbuild==0.24.0", "ziglang==0.17.0"];
+/// What pip installs into a virtual environment below the target directory: exact versions with the checksums of their wheels for Linux on
+/// x86-64 and on 64-bit ARM, because what builds a release decides what is in it.
+const TOOLS: &str = include_str!("tools.txt");
 
 /// Inherits from `release`; what differs is in the workspace's Cargo.toml.
 const PROFILE: &str = "dist";
@@ -85,15 +86,17 @@ impl BuildTools {
 
     /// Installs what is missing.
     fn install(&self) -> Result<(), String> {
-        let wanted = TOOLS.join("\n");
         let installed = self.folder.join("installed.txt");
-        if fs::read_to_string(&installed).is_ok_and(|text| text == wanted) {
+        if fs::read_to_string(&installed).is_ok_and(|text| text == TOOLS) {
             return Ok(());
         }
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&self.folder))?;
+        let requirements = self.folder.join("requirements.txt");
+        fs::write(&requirements, TOOLS).map_err(|error| format!("{}: {error}", requirements.display()))?;
         let mut pip = Command::new(self.folder.join("bin/python"));
-        run(pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(TOOLS))?;
-        fs::write(&installed, wanted).map_err(|error| format!("{}: {error}", installed.display()))
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:"]);
+        run(pip.arg("--requirement").arg(&requirements))?;
+        fs::write(&installed, TOOLS).map_err(|error| format!("{}: {error}", installed.display()))
     }
 
     /// Builds the binary. An error says what is missing.
