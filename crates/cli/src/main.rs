@@ -32,6 +32,11 @@ use clap::{CommandFactory, Parser};
 use crate::args::{Cli, Command};
 use crate::trouble::Trouble;
 
+/// The allocator of the static binary. musl's own takes one lock for all threads.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     if let Some(ended) = guests::watching() {
         return ended;
