@@ -3,7 +3,6 @@
 //! A dialect is a sans-IO state machine, one value per connection: frames and events go in, actions come out, time is an argument.
 //! Deliberately absent: sockets, tasks, tokens, rate limits and the room's rules.
 
-mod base64;
 pub mod framed;
 pub mod json_schema;
 pub mod machine;

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use aws_lc_rs::hmac;
+use data_encoding::BASE64URL_NOPAD;
 use salon_gateway::auth::{Grant, LocalKey, Signer, Verifier};
 use salon_protocol::Timestamp;
 
@@ -59,16 +60,8 @@ fn keeps_its_word(grant: &Grant) {
 }
 
 fn signed(header: &[u8], claims: &[u8]) -> String {
-    let text = format!("{}.{}", base64url(header), base64url(claims));
+    let text = format!("{}.{}", BASE64URL_NOPAD.encode(header), BASE64URL_NOPAD.encode(claims));
     let signature = hmac::sign(&KEYS.2, text.as_bytes());
-    format!("{text}.{}", base64url(signature.as_ref()))
+    format!("{text}.{}", BASE64URL_NOPAD.encode(signature.as_ref()))
 }
 
-fn base64url(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let digits = |chunk: &[u8]| -> Vec<char> {
-        let bits = chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        (0..=chunk.len()).map(|i| char::from(DIGITS[(bits >> (18 - 6 * i) & 63) as usize])).collect()
-    };
-    bytes.chunks(3).flat_map(digits).collect()
-}

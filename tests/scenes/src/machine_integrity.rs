@@ -3,6 +3,7 @@
 
 use aws_lc_rs::hmac;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use data_encoding::BASE64URL_NOPAD;
 use libtest_mimic::Trial;
 use salon_testkit::http::Call;
 use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
@@ -42,17 +43,7 @@ fn message(id: &str, number: &str, security: &str, integrity: &str) -> String {
 }
 
 fn integrity(alg: &str, key: &str, value: &[u8]) -> String {
-    format!(r#""integrity":{{"alg":"{alg}","keyId":"{key}","value":"{}"}}"#, base64url(value))
-}
-
-fn base64url(bytes: &[u8]) -> String {
-    let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        text.extend((0..=chunk.len()).map(|at| char::from(digits[(bits >> (18 - 6 * at) & 63) as usize])));
-    }
-    text
+    format!(r#""integrity":{{"alg":"{alg}","keyId":"{key}","value":"{}"}}"#, BASE64URL_NOPAD.encode(value))
 }
 
 /// A message signed with the token itself.
@@ -127,7 +118,7 @@ async fn by_key(engine: Engine) -> Result<(), Failure> {
     let gateway = Gateway::start(Options::new(engine)).await?;
     let mut bob = join(&gateway, "bob").await?;
     let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).map_err(|error| error.to_string())?;
-    let token = gateway.token(&token(&[("key", &base64url(pair.public_key().as_ref()))])?)?;
+    let token = gateway.token(&token(&[("key", &BASE64URL_NOPAD.encode(pair.public_key().as_ref()))])?)?;
     let sign = |id: &str, pair: &Ed25519KeyPair| {
         let value = pair.sign(message(id, "2", "", "").as_bytes());
         message(id, "2", "", &integrity("EdDSA", "t-1", value.as_ref()))

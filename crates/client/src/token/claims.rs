@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use data_encoding::BASE64URL_NOPAD;
 use salon_protocol::Members;
 
 use super::Token;
@@ -29,28 +30,9 @@ impl Token {
     }
 }
 
-/// Decodes base64url, with or without its padding.
+/// Decodes base64url (RFC 4648 §5), with or without its padding.
 fn base64url(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    let (mut bits, mut count) = (0_u32, 0);
-    for c in text.trim_end_matches('=').bytes() {
-        let six = match c {
-            b'A'..=b'Z' => c - b'A',
-            b'a'..=b'z' => c - b'a' + 26,
-            b'0'..=b'9' => c - b'0' + 52,
-            b'-' => 62,
-            b'_' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(six);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    Some(bytes)
+    BASE64URL_NOPAD.decode(text.trim_end_matches('=').as_bytes()).ok()
 }
 
 #[cfg(test)]

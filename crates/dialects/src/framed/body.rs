@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use data_encoding::BASE64;
 use salon_protocol::{CHAT_METHOD, Code, EnvelopeId, Limits, ParticipantId, Refusal, RpcId, check_json, rpc};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::header::{present, string};
-use crate::base64;
 
 /// The method of data that is neither chat nor a message of MCP.
 pub(super) const DATA_METHOD: &str = "notifications/data";
@@ -239,7 +239,7 @@ pub(super) fn send_bytes(body: &[u8], content_type: &str, destination: Option<&s
         data: String,
         encoding: &'static str,
     }
-    let data = Data { content_type, data: base64::encode(body), encoding: "base64" };
+    let data = Data { content_type, data: BASE64.encode(body), encoding: "base64" };
     let params = parameters(&data);
     Ok(Said {
         payload: rpc::notification(DATA_METHOD, Some(&params)),

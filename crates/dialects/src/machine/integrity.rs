@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use data_encoding::BASE64URL_NOPAD;
 use salon_protocol::{Code, Limits, ParticipantId, Refusal};
 use serde_json::value::RawValue;
 
 use super::canonical::Node;
 use super::message::{Spoken, read, wrong};
-use crate::base64;
 
 /// How a message was signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,14 +129,9 @@ pub fn signed_form(text: &str) -> Option<String> {
     signed(text).ok()
 }
 
-/// Reads base64url without padding, strictly: one text for every value.
+/// Decodes base64url without padding (RFC 4648 §5), strictly: one text for every value.
 fn decode(text: &str) -> Option<Vec<u8>> {
-    if text.contains(['+', '/', '=']) {
-        return None;
-    }
-    let mut padded = text.replace('-', "+").replace('_', "/");
-    padded.extend(std::iter::repeat_n('=', (4 - text.len() % 4) % 4));
-    base64::decode(&padded)
+    BASE64URL_NOPAD.decode(text.as_bytes()).ok()
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
+use data_encoding::BASE64;
 use salon_protocol::Members;
 use serde_json::value::RawValue;
-
-use crate::base64;
 
 /// How deep annotated properties are looked for: deeper than any schema people write, and no deeper than the stack is safe.
 const MAX_LEVELS: usize = 16;
@@ -104,16 +103,22 @@ fn encode(value: &str) -> String {
     let padded = value.starts_with(BLANK) || value.ends_with(BLANK);
     let marked = value.starts_with(OPENING) && value.ends_with(CLOSING);
     let safe = is_printable(value) && !padded && !marked;
-    if safe { value.to_owned() } else { format!("{OPENING}{}{CLOSING}", base64::encode(value.as_bytes())) }
+    if safe { value.to_owned() } else { format!("{OPENING}{}{CLOSING}", BASE64.encode(value.as_bytes())) }
 }
 
 /// The value a header carries; `None` where it has characters that it must not have, or marks with no base64 between them.
 pub(super) fn decode(header: &str) -> Option<String> {
     let header = header.trim_matches(BLANK);
     match header.strip_prefix(OPENING).and_then(|rest| rest.strip_suffix(CLOSING)) {
-        Some(encoded) => String::from_utf8(base64::decode(encoded)?).ok(),
+        Some(encoded) => String::from_utf8(decode_base64(encoded)?).ok(),
         None => is_printable(header).then(|| header.to_owned()),
     }
+}
+
+/// Decodes Base64 (RFC 4648 §4) strictly: one text for every value. The crate also takes padding in the middle, where texts were joined.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let is_joined = text.trim_end_matches('=').contains('=');
+    BASE64.decode(text.as_bytes()).ok().filter(|_| !is_joined)
 }
 
 const OPENING: &str = "=?base64?";
