@@ -171,20 +171,6 @@ pub(super) fn line_of(text: &str, key: &str) -> Option<usize> {
 
 /// The known word that is nearest to a wrong one, if no more than `most` letters are different.
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Option<&'a str> {
-    let near = known.into_iter().map(|word| (distance(wrong, word), word)).min()?;
+    let near = known.into_iter().map(|word| (strsim::levenshtein(wrong, word), word)).min()?;
     Some(near).filter(|(distance, _)| *distance <= most).map(|(_, word)| word)
-}
-
-/// How many letters must be added, removed or changed to come from one word to the other.
-fn distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in to.chars().enumerate() {
-            let change = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[row.len() - 1]
 }
