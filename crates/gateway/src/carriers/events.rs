@@ -1,38 +1,54 @@
-//! Server-sent events as bytes.
+//! Server-sent events as bytes: the one encoder of the gateway (HTML Living Standard §9.2, "Server-sent events").
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use salon_dialects::EventFrame;
 
-/// Says nothing, and keeps whatever lies between from taking the stream for dead.
+/// A comment. It carries nothing; proxies between do not take the stream for dead.
 pub(super) const KEEP_ALIVE: Bytes = Bytes::from_static(b": \n\n");
 
-/// One event.
+/// The fields of one event, borrowed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct EventFields<'a> {
+    pub(crate) name: Option<&'a str>,
+    pub(crate) id: Option<&'a str>,
+    pub(crate) retry: Option<Duration>,
+    pub(crate) data: &'a str,
+}
+
+impl EventFields<'_> {
+    /// Appends the event to `out`.
+    pub(crate) fn write(&self, out: &mut String) {
+        let infallible = "writing to a string cannot fail";
+        if let Some(name) = self.name {
+            writeln!(out, "event: {name}").expect(infallible);
+        }
+        if let Some(id) = self.id {
+            writeln!(out, "id: {id}").expect(infallible);
+        }
+        if let Some(retry) = self.retry {
+            writeln!(out, "retry: {}", retry.as_millis()).expect(infallible);
+        }
+        // A line of data cannot hold a line break; a reader joins the lines again. Within JSON a break is only ever white space.
+        for line in self.data.split(['\n', '\r']) {
+            writeln!(out, "data: {line}").expect(infallible);
+        }
+        out.push('\n');
+    }
+}
+
+/// One event of a dialect.
 pub(super) fn encode(event: &EventFrame) -> Bytes {
     let mut text = String::with_capacity(event.data.len() + 64);
-    let infallible = "writing to a string cannot fail";
-    if let Some(name) = event.name {
-        writeln!(text, "event: {name}").expect(infallible);
-    }
-    if let Some(id) = &event.id {
-        writeln!(text, "id: {id}").expect(infallible);
-    }
-    if let Some(retry) = event.retry {
-        writeln!(text, "retry: {}", retry.as_millis()).expect(infallible);
-    }
-    // An event's data cannot hold a line break; a reader joins the lines again. Within JSON that is only ever white space.
-    for line in event.data.split(['\n', '\r']) {
-        writeln!(text, "data: {line}").expect(infallible);
-    }
-    text.push('\n');
+    let EventFrame { name, id, retry, data } = event;
+    EventFields { name: *name, id: id.as_deref(), retry: *retry, data }.write(&mut text);
     Bytes::from(text)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn said(name: Option<&'static str>, id: Option<&str>, retry: Option<u64>, data: &str) -> String {

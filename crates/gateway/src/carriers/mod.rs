@@ -1,6 +1,6 @@
 //! Carriers move frames and know no grammar.
 
-mod events;
+pub(crate) mod events;
 mod exchanges;
 mod lines;
 mod pipe;

@@ -1,6 +1,5 @@
 //! A topic as server-sent events. Reading it makes nobody a participant.
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::credentials::Asking;
 use super::{Peer, Problem, Query, invalid};
+use crate::carriers::events::EventFields;
 use crate::clock;
 use crate::gateway::{Counts, Gateway};
 use crate::ledger::Ledger;
@@ -107,7 +107,9 @@ impl Follower {
             () = self.ledger.signed_out() => None,
             is_out = next_outage(&mut self.outage) => {
                 let (name, said) = if is_out { ("closing", OUTAGE) } else { ("ready", READY) };
-                Some(format!("event: {name}\ndata: {said}\n\n"))
+                let mut piece = String::new();
+                EventFields { name: Some(name), data: said, ..EventFields::default() }.write(&mut piece);
+                Some(piece)
             }
             read = self.cursor.next(&mut self.happenings, BATCH) => match read {
                 Ok(()) => {
@@ -147,15 +149,13 @@ impl Drop for Follower {
 
 fn write_event(piece: &mut String, happening: &Happening) {
     for entry in happening.entries() {
-        let _ = writeln!(piece, "id: {}", entry.envelope.id());
-        // An event's data cannot hold a line break; a reader joins the lines again.
-        for line in entry.envelope.text().split(['\n', '\r']) {
-            let _ = writeln!(piece, "data: {line}");
-        }
-        piece.push('\n');
+        let (id, data) = (entry.envelope.id().as_str(), entry.envelope.text());
+        EventFields { id: Some(id), data, ..EventFields::default() }.write(piece);
     }
     if let Happening::Gap = happening {
-        piece.push_str("event: gap\ndata: envelopes before the next one are no longer kept\n\n");
+        // Without an id: a reader that reconnects resumes after the last envelope it has.
+        let data = "envelopes before the next one are no longer kept";
+        EventFields { name: Some("gap"), data, ..EventFields::default() }.write(piece);
     }
 }
 
@@ -167,7 +167,6 @@ mod tests {
     fn a_gap_is_an_event_of_its_own_and_moves_nobody() {
         let mut piece = String::new();
         write_event(&mut piece, &Happening::Gap);
-        // Without an id: whoever reconnects resumes after the last envelope it has.
         assert_eq!(piece, "event: gap\ndata: envelopes before the next one are no longer kept\n\n");
     }
 }
