@@ -64,4 +64,3 @@ fn signed(header: &[u8], claims: &[u8]) -> String {
     let signature = hmac::sign(&KEYS.2, text.as_bytes());
     format!("{text}.{}", BASE64URL_NOPAD.encode(signature.as_ref()))
 }
-
