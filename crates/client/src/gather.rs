@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use salon_protocol::{ParticipantId, Tally, canonical};
+use salon_protocol::{ParticipantId, Tally, comparable_json};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
@@ -210,8 +210,8 @@ impl Count {
 /// What an answer says, in a form in which the same is written the same: the structured result if there is one, the content if not.
 fn ballot(answer: &ToolResult) -> String {
     match &answer.structured {
-        Some(structured) => canonical(structured),
-        None => to_raw_value(&answer.content).map_or_else(|_| String::new(), |content| canonical(&content)),
+        Some(structured) => comparable_json(structured),
+        None => to_raw_value(&answer.content).map_or_else(|_| String::new(), |content| comparable_json(&content)),
     }
 }
 

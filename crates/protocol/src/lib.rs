@@ -4,6 +4,7 @@
 //! passes it in.
 #![warn(missing_docs)]
 
+mod canonical;
 mod close;
 mod envelope;
 mod id;
@@ -15,11 +16,12 @@ mod percent;
 mod position;
 mod refusal;
 pub mod rpc;
-mod sameness;
 mod scan;
 pub mod system;
+mod tally;
 mod timestamp;
 
+pub use canonical::{CanonicalJson, NoCanonicalForm, comparable_json};
 pub use close::CloseReason;
 pub use envelope::{Compose, Draft, Entry, Envelope, Kind, Limits, PROTOCOL, check_json};
 pub use id::{EnvelopeId, InvalidId, ParticipantId, TopicName, TopicPattern};
@@ -31,7 +33,7 @@ pub use percent::percent_decoded;
 pub use position::Position;
 pub use refusal::{Code, Refusal};
 pub use rpc::RpcError;
-pub use sameness::{Tally, canonical};
+pub use tally::Tally;
 pub use timestamp::Timestamp;
 
 /// The examples of the README, compiled.

@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use data_encoding::BASE64URL_NOPAD;
-use salon_protocol::{Code, Limits, ParticipantId, Refusal};
+use salon_protocol::{CanonicalJson, Code, Limits, ParticipantId, Refusal};
 use serde_json::value::RawValue;
 
-use super::canonical::Node;
 use super::message::{Spoken, read, wrong};
 
 /// How a message was signed.
@@ -117,11 +116,9 @@ impl Terms {
 /// What is signed: the canonical form of a message without its seal.
 fn signed(text: &str) -> Result<String, Refusal> {
     let mut message =
-        Node::read(text).map_err(|why| wrong(format!("the message cannot be verified: {}", why.told())))?;
-    if let Some(metadata) = message.member("metadata") {
-        metadata.remove("integrity");
-    }
-    Ok(message.text())
+        CanonicalJson::parse(text).map_err(|why| wrong(format!("the message cannot be verified: {why}")))?;
+    message.remove(&["metadata", "integrity"]);
+    Ok(message.to_string())
 }
 
 /// The bytes of a message that a seal is made over: its canonical form without `metadata.integrity`. `None` where it has no such form.

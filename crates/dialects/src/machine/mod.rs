@@ -9,7 +9,6 @@
 
 mod asides;
 mod calls;
-mod canonical;
 mod integrity;
 mod message;
 mod news;
@@ -42,7 +41,6 @@ use service::{Asked, Judged, MAX_JUDGED, MAX_REPLIES, Reply};
 use speech::Message;
 use streams::{Answer, Streams};
 
-pub use canonical::{NoForm, canonical};
 pub use integrity::{Algorithm, Seal, SignedForm, Terms, Verify, Vouch, signed_form};
 pub use speech::{error_text, status};
 

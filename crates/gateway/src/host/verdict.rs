@@ -1,7 +1,7 @@
 //! What a tool's result says: which of them say the same, which of them failed, and how they are put into words.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use salon_protocol::canonical;
+use salon_protocol::comparable_json;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -40,7 +40,7 @@ impl Ballot {
         let read = ToolResult::read(result);
         let says = read.as_ref().and_then(|read| read.structured_content.or(read.content)).unwrap_or(result);
         let mut bytes = [0; 32];
-        bytes.copy_from_slice(digest(&SHA256, canonical(says).as_bytes()).as_ref());
+        bytes.copy_from_slice(digest(&SHA256, comparable_json(says).as_bytes()).as_ref());
         Self(bytes)
     }
 }
