@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use salon_protocol::{Code, ParticipantId, Timestamp, TopicName};
+use salon_protocol::{Code, ParticipantId, RateLimit, Timestamp, TokenBucket, TopicName};
 use serde::Serialize;
 
 use crate::auth::Grant;
@@ -23,7 +24,7 @@ use crate::auth::Grant;
 const WAITING: usize = 8192;
 
 /// How many attempts to come in and refusals are kept of one second.
-const MAX_A_SECOND: u32 = 500;
+const MAX_EVENTS_PER_SECOND: u32 = 500;
 
 /// The longest reason that is kept, in characters.
 const MAX_REASON_CHARS: usize = 256;
@@ -125,8 +126,8 @@ pub struct Audit(Option<Arc<Trail>>);
 struct Trail {
     sender: SyncSender<Message>,
     lost: Arc<AtomicU64>,
-    /// A second, and how many events it has had.
-    budget: Mutex<(u64, u32)>,
+    /// For events that anybody can cause.
+    bucket: Mutex<TokenBucket>,
     /// `None` once closed.
     writer: Mutex<Option<JoinHandle<()>>>,
     /// The file once more, to make it last at the end.
@@ -140,13 +141,9 @@ impl Trail {
         if matches!(event.event, AuditKind::Join | AuditKind::Leave | AuditKind::Takeover) {
             return true;
         }
-        let mut budget = self.budget.lock().expect("nothing panics while the audit budget is locked");
-        let second = event.ts.0 / 1000;
-        if budget.0 != second {
-            *budget = (second, 0);
-        }
-        budget.1 += 1;
-        budget.1 <= MAX_A_SECOND
+        let limit = RateLimit::per_second(MAX_EVENTS_PER_SECOND, MAX_EVENTS_PER_SECOND);
+        let mut bucket = self.bucket.lock().expect("nothing panics while the audit's bucket is locked");
+        limit.take(&mut bucket, 1, Duration::from_millis(event.ts.0)).is_ok()
     }
 }
 
@@ -180,7 +177,7 @@ impl Audit {
         Ok(Self(Some(Arc::new(Trail {
             sender,
             lost,
-            budget: Mutex::default(),
+            bucket: Mutex::default(),
             writer: Mutex::new(Some(writer)),
             file,
         }))))

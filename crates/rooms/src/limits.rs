@@ -1,11 +1,10 @@
 //! How much one participant may do, and how many may be in a room. Zero switches a limit off.
 
-use std::num::NonZeroU32;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
-use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use salon_protocol::{Code, ParticipantId, Refusal};
+use salon_protocol::{Code, ParticipantId, RateLimit, Refusal, TokenBucket};
 
 /// How often one participant may publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,22 +23,28 @@ impl Default for Rate {
 
 /// A token bucket for each participant, whatever rooms and connections it uses.
 pub(crate) struct Rates {
-    buckets: Option<DefaultKeyedRateLimiter<ParticipantId>>,
+    limit: Option<RateLimit>,
+    buckets: Mutex<HashMap<ParticipantId, TokenBucket>>,
+    began: Instant,
     rate: Rate,
 }
 
 impl Rates {
     pub(crate) fn new(rate: Rate) -> Self {
-        let quota = NonZeroU32::new(rate.per_second).map(|per_second| {
-            Quota::per_second(per_second).allow_burst(NonZeroU32::new(rate.burst).unwrap_or(per_second))
-        });
-        Self { buckets: quota.map(RateLimiter::keyed), rate }
+        let burst = if rate.burst == 0 { rate.per_second } else { rate.burst };
+        let limit = (rate.per_second > 0).then(|| RateLimit::per_second(rate.per_second, burst));
+        Self { limit, buckets: Mutex::default(), began: Instant::now(), rate }
     }
 
     /// Takes one token; otherwise says how long until there is one.
     pub(crate) fn take(&self, participant: &ParticipantId) -> Result<(), Duration> {
-        let Some(buckets) = &self.buckets else { return Ok(()) };
-        buckets.check_key(participant).map_err(|until| until.wait_time_from(DefaultClock::default().now()))
+        let Some(limit) = &self.limit else { return Ok(()) };
+        let mut buckets = self.buckets();
+        let bucket = match buckets.get_mut(participant) {
+            Some(bucket) => bucket,
+            None => buckets.entry(participant.clone()).or_default(),
+        };
+        limit.take(bucket, 1, self.began.elapsed())
     }
 
     pub(crate) fn refusal(&self, wait: Duration) -> Refusal {
@@ -53,8 +58,11 @@ impl Rates {
 
     /// Forgets participants whose bucket is full again.
     pub(crate) fn sweep(&self) {
-        if let Some(buckets) = &self.buckets {
-            buckets.retain_recent();
-        }
+        let now = self.began.elapsed();
+        self.buckets().retain(|_, bucket| !bucket.is_full(now));
+    }
+
+    fn buckets(&self) -> MutexGuard<'_, HashMap<ParticipantId, TokenBucket>> {
+        self.buckets.lock().expect("no code panics while it holds the buckets")
     }
 }

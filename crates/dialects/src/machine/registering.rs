@@ -1,8 +1,8 @@
 //! Requests to `registry`, which is this door's own tool at the gateway: what the client offers.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use salon_protocol::{Code, EnvelopeId, Members, ParticipantId, Refusal, Timestamp, rpc};
+use salon_protocol::{Code, EnvelopeId, Members, ParticipantId, RateLimit, Refusal, Timestamp, TokenBucket, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -21,38 +21,31 @@ const MAX_CHANGED: usize = 64;
 
 /// What registering may take at once, and in a second from then on: one for every registration and every pattern in it, and for so many
 /// values of its schemas.
-const MAX_UNITS: usize = 512;
-const UNITS_PER_SECOND: usize = 16;
+const MAX_UNITS: u32 = 512;
+const UNITS_PER_SECOND: u32 = 16;
 const VALUES_PER_UNIT: usize = 100;
 
 /// What registering may still take. Reading a schema is more work than its length says.
 #[derive(Debug)]
 pub(super) struct Allowance {
-    left: usize,
-    since: Instant,
+    limit: RateLimit,
+    bucket: TokenBucket,
+    began: Instant,
 }
 
 impl Allowance {
     pub(super) fn new(now: Instant) -> Self {
-        Self { left: MAX_UNITS, since: now }
+        let limit = RateLimit::per_second(UNITS_PER_SECOND, MAX_UNITS);
+        Self { limit, bucket: TokenBucket::default(), began: now }
     }
 
     fn spend(&mut self, units: usize, now: Instant) -> Result<(), Refusal> {
-        let seconds = now.saturating_duration_since(self.since).as_secs();
-        let gained = usize::try_from(seconds).unwrap_or(usize::MAX).saturating_mul(UNITS_PER_SECOND);
-        self.left = self.left.saturating_add(gained).min(MAX_UNITS);
-        self.since += Duration::from_secs(seconds);
-        match self.left.checked_sub(units) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => {
-                let wait = (units - self.left).div_ceil(UNITS_PER_SECOND);
-                let told = format!("you have registered too much in a short time; try again in {wait} seconds");
-                Err(Refusal::new(Code::RateLimited, told))
-            }
-        }
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        self.limit.take(&mut self.bucket, units, now.saturating_duration_since(self.began)).map_err(|wait| {
+            let seconds = wait.as_millis().div_ceil(1000);
+            let told = format!("you have registered too much in a short time; try again in {seconds} seconds");
+            Refusal::new(Code::RateLimited, told)
+        })
     }
 }
 

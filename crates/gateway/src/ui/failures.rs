@@ -5,56 +5,60 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
-use salon_protocol::{Code, Refusal, Timestamp};
+use salon_protocol::{Code, RateLimit, Refusal, Timestamp, TokenBucket};
 
-/// How long a failure counts.
-const EACH_MS: u64 = 1000;
+const FAILURES_PER_SECOND: u32 = 1;
+const MAX_FAILURES_AT_ONCE: u32 = 10;
 
-/// How many failures may count at once.
-const AT_ONCE: u64 = 10;
-
-/// How many addresses are remembered; those beyond are let be.
-const ADDRESSES: usize = 10_000;
+/// How many addresses are remembered; those beyond are not limited.
+const MAX_ADDRESSES: usize = 10_000;
 
 pub(super) struct Failures {
     counted: bool,
-    /// Until when the failures of an address count.
-    until: Mutex<HashMap<IpAddr, u64>>,
+    limit: RateLimit,
+    /// A token for every failure that an address has left.
+    buckets: Mutex<HashMap<IpAddr, TokenBucket>>,
 }
 
 impl Failures {
     pub(super) fn new(counted: bool) -> Self {
-        Self { counted, until: Mutex::default() }
+        let limit = RateLimit::per_second(FAILURES_PER_SECOND, MAX_FAILURES_AT_ONCE);
+        Self { counted, limit, buckets: Mutex::default() }
     }
 
-    fn until(&self) -> MutexGuard<'_, HashMap<IpAddr, u64>> {
-        self.until.lock().expect("nothing panics while the failures are locked")
+    fn buckets(&self) -> MutexGuard<'_, HashMap<IpAddr, TokenBucket>> {
+        self.buckets.lock().expect("nothing panics while the failures are locked")
     }
 
     /// Refuses an address that has failed too often.
     pub(super) fn check(&self, address: IpAddr, now: Timestamp) -> Result<(), Refusal> {
-        let until = self.until().get(&address).copied().unwrap_or_default();
-        if until <= now.0.saturating_add((AT_ONCE - 1) * EACH_MS) {
+        let bucket = self.buckets().get(&address).copied().unwrap_or_default();
+        if self.limit.wait(&bucket, 1, since_1970(now)).is_zero() {
             return Ok(());
         }
         Err(Refusal::new(Code::RateLimited, "too many failed attempts to sign in from this address; wait a second"))
     }
 
-    /// An address has failed.
+    /// Counts a failure of an address.
     pub(super) fn count(&self, address: IpAddr, now: Timestamp) {
-        let mut until = self.until();
         if !self.counted {
             return;
         }
-        if until.len() >= ADDRESSES {
-            until.retain(|_, until| *until > now.0);
+        let (mut buckets, now) = (self.buckets(), since_1970(now));
+        if buckets.len() >= MAX_ADDRESSES {
+            buckets.retain(|_, bucket| !bucket.is_full(now));
         }
-        if until.len() < ADDRESSES || until.contains_key(&address) {
-            let until = until.entry(address).or_default();
-            *until = (*until).max(now.0).saturating_add(EACH_MS);
+        if buckets.len() < MAX_ADDRESSES || buckets.contains_key(&address) {
+            // Attempts that were let in together may fail together; those beyond the limit do not lengthen the wait.
+            let _ = self.limit.take(buckets.entry(address).or_default(), 1, now);
         }
     }
+}
+
+fn since_1970(time: Timestamp) -> Duration {
+    Duration::from_millis(time.0)
 }
 
 #[cfg(test)]
@@ -96,11 +100,11 @@ mod tests {
     #[test]
     fn no_more_addresses_are_kept_than_some() {
         let failures = Failures::new(true);
-        for number in 0..=ADDRESSES as u32 {
+        for number in 0..=MAX_ADDRESSES as u32 {
             failures.count(address(number), NOW);
         }
-        assert_eq!(failures.until().len(), ADDRESSES);
-        failures.count(address(u32::MAX), Timestamp(NOW.0 + EACH_MS));
-        assert_eq!(failures.until().len(), 1, "those that do not count any more make room");
+        assert_eq!(failures.buckets().len(), MAX_ADDRESSES);
+        failures.count(address(u32::MAX), Timestamp(NOW.0 + 1000));
+        assert_eq!(failures.buckets().len(), 1, "those that do not count any more make room");
     }
 }
