@@ -7,10 +7,11 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, IoSlice};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::{Buf as _, Bytes, BytesMut};
+use parking_lot::Mutex;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tungstenite::handshake::derive_accept_key;
@@ -74,19 +75,19 @@ async fn serve(stream: TcpStream, rooms: Rooms) {
 async fn converse(stream: TcpStream, rooms: Rooms) -> Result<()> {
     stream.set_nodelay(true)?;
     let (topic, answer, mut rest) = read_head(&stream).await?;
-    let room = Arc::clone(lock(&rooms).entry(topic).or_default());
+    let room = Arc::clone(rooms.lock().entry(topic).or_default());
     stream.writable().await?;
     let member = Arc::new(Member { stream, backlog: Mutex::default(), behind: Notify::new() });
     {
         // The answer goes out under the lock of the room, so that no message overtakes it and none is missed.
-        let mut members = lock(&room.members);
+        let mut members = room.members.lock();
         if member.stream.try_write(answer.as_bytes())? != answer.len() {
             bail!("the peer takes no answer");
         }
         members.push(Arc::clone(&member));
     }
     let outcome = relay(&room, &member, &mut rest).await;
-    lock(&room.members).retain(|other| !Arc::ptr_eq(other, &member));
+    room.members.lock().retain(|other| !Arc::ptr_eq(other, &member));
     outcome
 }
 
@@ -192,8 +193,8 @@ fn unmask(body: &mut [u8], mask: [u8; 4]) {
 
 /// Writes `batch` to every member, under the room's lock: that is what makes one order for all.
 fn broadcast(room: &Room, batch: &Bytes) {
-    for member in lock(&room.members).iter() {
-        let mut backlog = lock(&member.backlog);
+    for member in room.members.lock().iter() {
+        let mut backlog = member.backlog.lock();
         let sent = if backlog.chunks.is_empty() { member.stream.try_write(batch).unwrap_or(0) } else { 0 };
         if sent < batch.len() && !backlog.dropped {
             backlog.chunks.push_back(batch.slice(sent..));
@@ -208,7 +209,7 @@ fn broadcast(room: &Room, batch: &Bytes) {
 
 /// Writes what a member is owed. True while something is left.
 fn catch_up(member: &Member) -> Result<bool> {
-    let mut backlog = lock(&member.backlog);
+    let mut backlog = member.backlog.lock();
     if backlog.dropped {
         bail!("the reader is too far behind");
     }
@@ -270,10 +271,6 @@ async fn read_head(stream: &TcpStream) -> Result<(String, String, Vec<u8>)> {
         derive_accept_key(key.trim().as_bytes())
     );
     Ok((topic.to_owned(), answer, head[end..].to_vec()))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::connection::{Connection, Delayed, Order, SLOW_DOWN, WAIT_OUT};
-use crate::shared::{Link, lock};
+use crate::shared::Link;
 use crate::{Event, PublishError};
 
 impl Connection {
@@ -25,7 +25,7 @@ impl Connection {
             Kind::System => self.told(envelope),
             Kind::Presence => {
                 let Some(presence) = envelope.presence() else { return };
-                let mut roster = lock(&self.shared.roster);
+                let mut roster = self.shared.roster.lock();
                 match presence.event {
                     PresenceEvent::Heartbeat => return,
                     PresenceEvent::Join => drop(roster.insert(presence.participant.id.clone(), presence.participant)),
@@ -64,7 +64,7 @@ impl Connection {
         if !envelope.concerns(&self.shared.id) {
             return;
         }
-        let mut calls = lock(&self.shared.calls);
+        let mut calls = self.shared.calls.lock();
         match envelope.message() {
             Some(Message::Response { .. }) => {
                 let Some(request) = envelope.correlation() else { return };
@@ -137,7 +137,7 @@ impl Connection {
             _ => None,
         };
         let is_unheard = self.unheard.iter().any(|order| order.id == *id);
-        let is_call = lock(&self.shared.calls).contains_key(id);
+        let is_call = self.shared.calls.lock().contains_key(id);
         if let Some(wait) = wait {
             if is_unheard {
                 let anew = || Delayed { due: Instant::now() + wait, refused: HashSet::new() };
@@ -176,7 +176,7 @@ impl Connection {
     /// The room does not take something, or cannot have it answered.
     pub(crate) fn refused(&mut self, refusal: Refusal) {
         let Some(id) = refusal.regarding.clone() else { return };
-        if let Some(waiting) = lock(&self.shared.calls).remove(&id) {
+        if let Some(waiting) = self.shared.calls.lock().remove(&id) {
             waiting.fail(refusal.clone().into());
         }
         if let Some(order) = self.forget(&id) {

@@ -24,7 +24,6 @@ use crate::mcp::{
     Completion, Initialized, LogLevel, Prompt, PromptResult, Reference, Resource, ResourceContents, ResourceTemplate,
     Tool,
 };
-use crate::shared::lock;
 use crate::{Call, CallError, RequestOptions, ResultError, Room};
 
 pub use calling::{CallTool, RunningTool};
@@ -185,7 +184,7 @@ impl Peer {
     pub async fn set_log_level(&self, level: LogLevel) -> Result<(), CallError> {
         let (known, handshake) = self.meet().await?;
         if handshake.is_modern {
-            *lock(&known.log_level) = Some(level);
+            *known.log_level.lock() = Some(level);
             return Ok(());
         }
         self.request("logging/setLevel", &json!({ "level": level })).await.map(drop)
@@ -217,7 +216,7 @@ impl Peer {
             return self.room.request_with(&self.id, method, params, options).await;
         }
         let params = to_raw_value(params).map_err(CallError::invalid_arguments)?;
-        let log_level = *lock(&known.log_level);
+        let log_level = *known.log_level.lock();
         modern::start(self, method, &params, log_level, options).await
     }
 

@@ -1,12 +1,12 @@
 //! The newest events, in memory, for everybody who listens: bounded in number and in bytes, however slow a listener is.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::Event;
-use crate::shared::lock;
 
 /// How much is kept. Whoever is further behind reads the history.
 const MAX_EVENTS: usize = 1024;
@@ -50,7 +50,7 @@ impl Ring {
     }
 
     pub(crate) fn push(&self, event: Event) {
-        let mut kept = lock(&self.kept);
+        let mut kept = self.kept.lock();
         kept.bytes += size(&event);
         kept.events.push_back(event);
         while kept.events.len() > MAX_EVENTS || (kept.bytes > MAX_BYTES && kept.events.len() > 1) {
@@ -65,14 +65,14 @@ impl Ring {
     }
 
     pub(crate) fn close(&self) {
-        lock(&self.kept).closed = true;
+        self.kept.lock().closed = true;
         self.count.send_modify(|_| {});
     }
 
     /// A place from now on.
     pub(crate) fn listen(self: &Arc<Self>) -> Place {
         let count = self.count.subscribe();
-        let kept = lock(&self.kept);
+        let kept = self.kept.lock();
         Place { next: kept.first + kept.events.len() as u64, ring: self.clone(), count }
     }
 }
@@ -88,7 +88,7 @@ impl Place {
     pub(crate) fn look(&mut self) -> Option<Result<Event, Nothing>> {
         // Before the ring is looked at, so that whatever comes after is a change.
         self.count.borrow_and_update();
-        let kept = lock(&self.ring.kept);
+        let kept = self.ring.kept.lock();
         if self.next < kept.first {
             self.next = kept.first;
             return Some(Err(Nothing::Lagged));

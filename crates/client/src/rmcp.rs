@@ -23,18 +23,18 @@ mod line;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use ::rmcp::service::{RoleClient, RoleServer, RxJsonRpcMessage, ServiceExt, ServiceRole, TxJsonRpcMessage};
 use ::rmcp::transport::Transport;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
+use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Envelope, Message, ParticipantId, Presence};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::shared::lock;
 use crate::{Event, Events, Request, Room, RpcError, Service};
 use line::Line;
 
@@ -98,7 +98,7 @@ where
 
 impl<F> Server<F> {
     fn sessions(&self) -> MutexGuard<'_, HashMap<ParticipantId, Arc<Session>>> {
-        lock(&self.sessions)
+        self.sessions.lock()
     }
 }
 

@@ -1,10 +1,11 @@
 //! What a room's handles and the task behind it share.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use salon_protocol::{Code, EnvelopeId, Kind, Participant, ParticipantId, Refusal, TopicName};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -68,11 +69,6 @@ pub(crate) struct Shared {
     pub(crate) calls: Mutex<HashMap<EnvelopeId, Waiting>>,
 }
 
-/// A poisoned lock is one whose holder panicked in between two plain assignments: what it guards is still whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     pub(crate) fn new(client: Client, topic: TopicName, directed: bool, directory: Directory, opened: &Opened) -> Self {
         let shared = Self {
@@ -99,7 +95,7 @@ impl Shared {
     /// Takes note of what a connection began with.
     pub(crate) fn welcomed(&self, opened: &Opened) {
         self.message_limit.store(opened.message_limit.unwrap_or(0), Ordering::Relaxed);
-        *lock(&self.roster) = opened.roster.iter().map(|one| (one.id.clone(), one.clone())).collect();
+        *self.roster.lock() = opened.roster.iter().map(|one| (one.id.clone(), one.clone())).collect();
     }
 
     /// The refusal of what the gateway does not take for its length.
@@ -114,13 +110,13 @@ impl Shared {
     }
 
     pub(crate) fn announce(&self, method: &'static str) {
-        lock(&self.announcements).insert(method);
+        self.announcements.lock().insert(method);
         self.soon.notify_one();
     }
 
     /// Withdraws a call as soon as that is possible. When too many wait for that already, the callee works in vain.
     pub(crate) fn withdraw(&self, order: Order) {
-        let mut waiting = lock(&self.cancellations);
+        let mut waiting = self.cancellations.lock();
         if waiting.len() < CANCELLATIONS {
             waiting.push_back(order);
             self.soon.notify_one();
@@ -129,8 +125,8 @@ impl Shared {
 
     /// What is to be sent beside what was ordered.
     pub(crate) fn take_soon(&self) -> Vec<Order> {
-        let mut orders: Vec<_> = lock(&self.cancellations).drain(..).collect();
-        let methods = std::mem::take(&mut *lock(&self.announcements));
+        let mut orders: Vec<_> = self.cancellations.lock().drain(..).collect();
+        let methods = std::mem::take(&mut *self.announcements.lock());
         orders.extend(methods.into_iter().map(|method| {
             let payload = notification(method, &serde_json::json!({}));
             let (id, text) = compose(&self.id, &Outgoing { to: Vec::new(), correlation: None, payload });
@@ -141,31 +137,31 @@ impl Shared {
 
     /// A new listener's place, and the envelope it begins after.
     pub(crate) fn listen(&self) -> (Place, Option<EnvelopeId>) {
-        let last = lock(&self.last);
+        let last = self.last.lock();
         (self.ring.listen(), last.clone())
     }
 
     pub(crate) fn roster(&self) -> Vec<Participant> {
-        let mut roster: Vec<_> = lock(&self.roster).values().cloned().collect();
+        let mut roster: Vec<_> = self.roster.lock().values().cloned().collect();
         roster.sort_by(|a, b| a.id.cmp(&b.id));
         roster
     }
 
     pub(crate) fn is_present(&self, id: &ParticipantId) -> bool {
-        lock(&self.roster).contains_key(id)
+        self.roster.lock().contains_key(id)
     }
 
     pub(crate) fn expect_answer(&self, request: EnvelopeId, waiting: Waiting) {
-        lock(&self.calls).insert(request, waiting);
+        self.calls.lock().insert(request, waiting);
     }
 
     /// Whether somebody still waited.
     pub(crate) fn expect_no_answer(&self, request: &EnvelopeId) -> bool {
-        lock(&self.calls).remove(request).is_some()
+        self.calls.lock().remove(request).is_some()
     }
 
     pub(crate) fn show(&self, event: Event) {
-        let mut last = lock(&self.last);
+        let mut last = self.last.lock();
         match &event {
             Event::Envelope(envelope) if envelope.kind() != Kind::System => *last = Some(envelope.id().clone()),
             _ => {}
@@ -174,7 +170,7 @@ impl Shared {
     }
 
     pub(crate) fn last(&self) -> Option<EnvelopeId> {
-        lock(&self.last).clone()
+        self.last.lock().clone()
     }
 
     /// Something happened that cannot be had any more: no answer can be relied on, and nothing known of the others.
@@ -187,16 +183,16 @@ impl Shared {
     /// Begins anew right after an envelope.
     pub(crate) fn begin_anew(&self, after: Option<EnvelopeId>) {
         self.missed();
-        *lock(&self.last) = after;
+        *self.last.lock() = after;
     }
 
     /// Whether somebody still wants what an order is for.
     pub(crate) fn is_wanted(&self, order: &Order) -> bool {
-        !matches!(order.purpose, Purpose::Call) || lock(&self.calls).contains_key(&order.id)
+        !matches!(order.purpose, Purpose::Call) || self.calls.lock().contains_key(&order.id)
     }
 
     pub(crate) fn fail_calls(&self, why: &CallError) {
-        for (_, waiting) in lock(&self.calls).drain() {
+        for (_, waiting) in self.calls.lock().drain() {
             waiting.fail(why.clone());
         }
     }

@@ -9,10 +9,11 @@ mod call;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
+use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{McpVersion, Members};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,6 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::mcp::{
     Elicitation, ElicitationAnswer, Implementation, Root, Sampling, SamplingAnswer, Tool, ToolResult, empty_object,
 };
-use crate::shared::lock;
 use crate::{Request, RoomRef, RpcError, Service};
 
 pub use call::{ToolCall, ToolError};
@@ -253,7 +253,7 @@ impl Toolbox {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.inner.state)
+        self.inner.state.lock()
     }
 
     fn initialize(&self, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {

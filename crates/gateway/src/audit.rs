@@ -9,12 +9,13 @@ use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use salon_protocol::{Code, ParticipantId, RateLimit, Timestamp, TokenBucket, TopicName};
 use serde::Serialize;
 
@@ -142,7 +143,7 @@ impl Trail {
             return true;
         }
         let limit = RateLimit::per_second(MAX_EVENTS_PER_SECOND, MAX_EVENTS_PER_SECOND);
-        let mut bucket = self.bucket.lock().expect("nothing panics while the audit's bucket is locked");
+        let mut bucket = self.bucket.lock();
         limit.take(&mut bucket, 1, Duration::from_millis(event.ts.0)).is_ok()
     }
 }
@@ -195,7 +196,7 @@ impl Audit {
     /// else is left to do, or where blocking is allowed.
     pub fn close(&self) {
         let Some(trail) = &self.0 else { return };
-        let mut writer = trail.writer.lock().expect("nothing panics while the audit writer is locked");
+        let mut writer = trail.writer.lock();
         let Some(thread) = writer.take() else { return };
         // It arrives, or the thread has ended already.
         let _ = trail.sender.send(Message::Close);
@@ -385,7 +386,7 @@ mod tests {
             let _ = self.begun.send(());
             // Nobody left to tell it: it may go on for good.
             let _ = self.go.recv();
-            self.written.lock().expect("not poisoned").extend_from_slice(bytes);
+            self.written.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -407,7 +408,7 @@ mod tests {
         }
         drop(go);
         audit.close();
-        let text = String::from_utf8(written.lock().expect("not poisoned").clone()).expect("text");
+        let text = String::from_utf8(written.lock().clone()).expect("text");
         insta::assert_snapshot!(text, @r#"
         {"ts":"2027-01-15T08:00:00.000Z","event":"join","reason":"first"}
         {"ts":"2027-01-15T08:00:00.000Z","event":"join","reason":"more"}
@@ -430,7 +431,7 @@ mod tests {
                 self.refusals -= 1;
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            self.written.lock().expect("not poisoned").extend_from_slice(bytes);
+            self.written.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -450,7 +451,7 @@ mod tests {
         }
         drop(sender);
         Writer { out, lost: &lost, failing: false }.run(&receiver);
-        let text = String::from_utf8(written.lock().expect("not poisoned").clone()).expect("text");
+        let text = String::from_utf8(written.lock().clone()).expect("text");
         insta::assert_snapshot!(text, @r#"
         {"ts":"2027-01-15T08:00:00.000Z","event":"join"}
         {"ts":"2027-01-15T08:00:00.000Z","event":"lost","count":3}

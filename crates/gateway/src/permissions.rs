@@ -14,11 +14,12 @@
 //! participant and their time are bounded. Deliberately absent: calls that came before their gateway was started.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Envelope, EnvelopeId, Message, ParticipantId, TopicName};
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +81,7 @@ impl Permissions {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().expect("no code panics while it holds the permissions")
+        self.table.lock()
     }
 
     /// Somebody connects.
@@ -191,7 +192,7 @@ impl Drop for Shown {
 
 impl Held {
     fn shown(&self) -> MutexGuard<'_, HashMap<EnvelopeId, (usize, Granted)>> {
-        self.shown.lock().expect("no code panics while it holds what tokens permit")
+        self.shown.lock()
     }
 
     /// A request comes over the connection with a token of its own. The call it makes has the request's id, and is permitted what this
@@ -206,7 +207,7 @@ impl Held {
     }
 
     fn granted(&self) -> MutexGuard<'_, Granted> {
-        self.granted.lock().expect("no code panics while it holds a connection's permissions")
+        self.granted.lock()
     }
 
     /// The connection is used with another token as well: from here on only what both permit counts.

@@ -4,9 +4,9 @@
 //! read.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
 
 use futures_util::stream;
+use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::TopicName;
 use tokio::sync::broadcast::{self, error::RecvError};
 
@@ -27,7 +27,7 @@ struct State {
 
 impl Feeds {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nothing panics while it holds the feeds")
+        self.0.lock()
     }
 
     pub(crate) fn follow(&self, topic: &TopicName) -> Changes {

@@ -4,9 +4,10 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use salon_protocol::{ParticipantId, TopicName};
 
 /// How a place is claimed.
@@ -43,7 +44,7 @@ struct Place {
 
 impl Leases {
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().expect("nothing panics while it holds the table")
+        self.0.lock()
     }
 
     /// Takes a place at once. Whoever is superseded by it has been told when this returns.
@@ -147,7 +148,7 @@ enum Notice {
 
 impl Holder {
     fn notice(&self) -> MutexGuard<'_, Notice> {
-        self.notice.lock().expect("nothing panics while it holds the notice")
+        self.notice.lock()
     }
 
     /// Tells the holder that it lost its place, unless it has let go.
@@ -184,7 +185,7 @@ impl Holder {
                     return drop(unused);
                 }
                 Notice::BeingGiven(by) if *by != thread::current().id() => {
-                    notice = self.told.wait(notice).expect("nothing panics while it holds the notice");
+                    self.told.wait(&mut notice);
                 }
                 Notice::BeingGiven(_) | Notice::Over => return,
             }
@@ -254,17 +255,12 @@ mod tests {
         let (again, place) = (leases.clone(), (topic.clone(), alice.clone()));
         let in_callback = own.clone();
         let lost = Box::new(move || {
-            let mine = std::mem::take(&mut *in_callback.lock().expect("unpoisoned"));
+            let mine = std::mem::take(&mut *in_callback.lock());
             drop(mine);
-            in_callback.lock().expect("unpoisoned").push(again.claim(
-                &place.0,
-                &place.1,
-                Claim::Shared,
-                Box::new(|| {}),
-            ));
+            in_callback.lock().push(again.claim(&place.0, &place.1, Claim::Shared, Box::new(|| {})));
         });
         let first = leases.claim(&topic, &alice, Claim::Exclusive, lost);
-        own.lock().expect("unpoisoned").push(first);
+        own.lock().push(first);
         let (told, lost) = counter();
         let _second = leases.claim(&topic, &alice, Claim::Exclusive, lost);
         assert_eq!(told.load(Ordering::SeqCst), 1, "the claim made in the callback is newer still");
@@ -275,10 +271,10 @@ mod tests {
         let (leases, (topic, alice)) = (Leases::default(), names());
         let second: Arc<Mutex<Option<Lease>>> = Arc::default();
         let let_go = second.clone();
-        let first = Box::new(move || drop(let_go.lock().expect("unpoisoned").take()));
+        let first = Box::new(move || drop(let_go.lock().take()));
         let _first = leases.claim(&topic, &alice, Claim::Shared, first);
         let (told, lost) = counter();
-        *second.lock().expect("unpoisoned") = Some(leases.claim(&topic, &alice, Claim::Shared, lost));
+        *second.lock() = Some(leases.claim(&topic, &alice, Claim::Shared, lost));
         // Both are superseded at once; the first hears of it first, and lets the second go.
         let _newest = leases.claim(&topic, &alice, Claim::Exclusive, Box::new(|| {}));
         assert_eq!(told.load(Ordering::SeqCst), 0);
@@ -293,7 +289,7 @@ mod tests {
         let ending = ended.clone();
         let lost = Box::new(move || {
             entered.send(()).expect("the test waits");
-            may_go.lock().expect("unpoisoned").recv().expect("the test lets it go");
+            may_go.lock().recv().expect("the test lets it go");
             ending.fetch_add(1, Ordering::SeqCst);
         });
         let older = leases.claim(&topic, &alice, Claim::Exclusive, lost);

@@ -4,10 +4,11 @@
 //! makes entries readable before it feeds them, so whatever was not fed is read; what was both is known by its offset.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream;
+use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Entry, Position, TopicName};
 use tokio::sync::Notify;
 
@@ -46,7 +47,7 @@ struct Lines {
 
 impl Hub {
     fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.0.lock().expect("nothing panics while it holds the lines")
+        self.0.lock()
     }
 
     /// Hands the entries of one commit to everyone who follows their topic.
@@ -131,7 +132,7 @@ enum Next {
 
 impl Line {
     fn state(&self) -> MutexGuard<'_, LineState> {
-        self.state.lock().expect("nothing panics while it holds the line")
+        self.state.lock()
     }
 
     fn offer(&self, entries: &[Arc<Entry>]) {

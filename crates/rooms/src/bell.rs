@@ -3,10 +3,11 @@
 //! Waking a task for every reader of every message costs more than the message. A reader that is up to date therefore parks its
 //! place here, and the room writes new batches straight to its outlet for as long as the outlet takes them.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use futures_util::task::AtomicWaker;
+use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::CloseReason;
 
 use crate::batch::Batch;
@@ -64,7 +65,7 @@ impl Bell {
     }
 
     fn parked(&self) -> MutexGuard<'_, Option<Parked>> {
-        self.parked.lock().expect("no code panics while it holds a parked place")
+        self.parked.lock()
     }
 
     /// Leaves a place here. Until it is taken back, the room may move it on.

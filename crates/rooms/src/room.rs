@@ -4,12 +4,13 @@
 //! fold's lock therefore sees fold and ring at the same point of the log.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use salon_log::{AppendError, Appended, Health, ReadError, Standing, TopicLog};
 use salon_protocol::{
     CloseReason, Code, Compose, Entry, EnvelopeId, Kind, Participant, ParticipantId, Position, Presence, PresenceEvent,
@@ -80,19 +81,19 @@ impl Room {
     }
 
     pub(crate) fn fold(&self) -> MutexGuard<'_, Fold> {
-        self.fold.lock().expect("no code panics while it holds the fold")
+        self.fold.lock()
     }
 
     pub(crate) fn ring(&self) -> RwLockReadGuard<'_, Ring> {
-        self.ring.read().expect("no code panics while it holds the ring")
+        self.ring.read()
     }
 
     pub(crate) fn seating(&self) -> MutexGuard<'_, Seating> {
-        self.seating.lock().expect("no code panics while it holds the seating")
+        self.seating.lock()
     }
 
     fn listeners(&self) -> MutexGuard<'_, Listeners> {
-        self.listeners.lock().expect("no code panics while it holds the listeners")
+        self.listeners.lock()
     }
 
     pub(crate) fn next_batch(&self) -> u64 {
@@ -139,7 +140,7 @@ impl Room {
         }
         let mut fold = self.fold();
         *fold = Fold::restore(&standing);
-        let mut ring = self.ring.write().expect("no code panics while it holds the ring");
+        let mut ring = self.ring.write();
         ring.restart(resume.offset);
         self.next_batch.store(ring.next(), Ordering::Release);
         drop((ring, fold));
@@ -157,7 +158,7 @@ impl Room {
         let (first, batches) = {
             let mut fold = self.fold();
             let batches = Batch::cut(entries, |entry| fold.apply(entry));
-            let mut ring = self.ring.write().expect("no code panics while it holds the ring");
+            let mut ring = self.ring.write();
             let first = ring.next();
             for batch in &batches {
                 ring.push(batch.clone());
@@ -235,7 +236,7 @@ impl Room {
     }
 
     fn announcements(&self) -> MutexGuard<'_, Vec<(ParticipantId, EnvelopeId, Appending)>> {
-        self.announcements.lock().expect("no code panics while it holds the announcements")
+        self.announcements.lock()
     }
 
     /// Submits a join.

@@ -1,8 +1,8 @@
 //! Who hears when something changes: clients with a session, and stateless ones while they listen.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::ResourceUpdatedNotificationParam;
 use rmcp::service::SubscriptionContext;
 use rmcp::{Peer, RoleServer};
@@ -53,7 +53,7 @@ impl Changes {
     }
 
     fn sessions(&self) -> MutexGuard<'_, Vec<Session>> {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.sessions.lock();
         sessions.retain(|session| !session.peer.is_transport_closed());
         sessions
     }

@@ -1,7 +1,5 @@
 //! Tools of the stateless revision that need input: they answer `input_required` until a retry of the call carries it.
 
-use std::sync::PoisonError;
-
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, InputRequests, InputRequiredResult,
@@ -131,13 +129,13 @@ pub(crate) fn call(
 impl Shared {
     fn new_state(&self) -> String {
         let state = Uuid::new_v4().to_string();
-        self.states.lock().unwrap_or_else(PoisonError::into_inner).insert(state.clone());
+        self.states.lock().insert(state.clone());
         state
     }
 
     /// A state is good once, and only as it was given out.
     fn check_state(&self, state: Option<&str>) -> Result<(), ErrorData> {
-        let known = state.is_some_and(|state| self.states.lock().unwrap_or_else(PoisonError::into_inner).remove(state));
+        let known = state.is_some_and(|state| self.states.lock().remove(state));
         if known { Ok(()) } else { Err(invalid("this requestState was not given out by this server")) }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequestParams, CompleteRequestParams, CompleteResult, CompletionInfo, Cursor, GetPromptRequestParams,
     GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
@@ -64,7 +65,7 @@ impl TestServer {
     pub(crate) async fn log(&self, context: &Context, level: LoggingLevel, line: &str) {
         let wanted = match context.meta.protocol_version() {
             Some(_) => context.meta.log_level(),
-            None => Some(*self.level.lock().unwrap_or_else(PoisonError::into_inner)),
+            None => Some(*self.level.lock()),
         };
         if wanted.is_some_and(|wanted| level as u8 >= wanted as u8) {
             let line = LoggingMessageNotificationParam::new(level, json!(line)).with_logger("rmcp-server");
@@ -207,7 +208,7 @@ impl ServerHandler for TestServer {
     }
 
     async fn set_level(&self, request: SetLevelRequestParams, _: Context) -> Result<(), ErrorData> {
-        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = request.level;
+        *self.level.lock() = request.level;
         Ok(())
     }
 

@@ -21,7 +21,7 @@ const fn rule(name: &'static str, salon: &'static [&'static str]) -> Rule {
 }
 
 const RULES: &[Rule] = &[
-    Rule { only: Some(&["serde", "serde_json", "thiserror"]), ..rule("salon-protocol", &[]) },
+    Rule { only: Some(&["chrono", "ryu-js", "serde", "serde_json", "thiserror"]), ..rule("salon-protocol", &[]) },
     Rule { never: &["tokio", "rand", "uuid"], ..rule("salon-dialects", &["salon-protocol"]) },
     rule("salon-log", &["salon-protocol"]),
     rule("salon-rooms", &["salon-protocol", "salon-log"]),

@@ -1,8 +1,9 @@
 //! The person as a participant: others put questions to them by the tool `ask_human`, or, while being called, by elicitation.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use salon_client::mcp::{Elicitation, ElicitationAnswer, ToolResult};
 use salon_client::{Request, RpcError, ToolCall, ToolError, Toolbox};
 use salon_protocol::EnvelopeId;
@@ -109,6 +110,6 @@ impl Person {
 
     fn open(&self) -> MutexGuard<'_, HashMap<EnvelopeId, oneshot::Sender<Answer>>> {
         // Nothing that can panic runs while it is held.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }

@@ -1,8 +1,9 @@
 //! The robot: it walks a grid, its battery runs down, and it says so.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use salon_client::mcp::ToolResult;
 use salon_client::{Events, Room, ToolCall, ToolError, Toolbox};
 use serde_json::json;
@@ -57,7 +58,7 @@ impl Rover {
     }
 
     fn body(&self) -> MutexGuard<'_, Body> {
-        self.body.lock().expect("no code panics while it holds the body")
+        self.body.lock()
     }
 
     async fn walk(&self, goal: Spot, call: &ToolCall) -> Result<ToolResult, ToolError> {

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Envelope, Kind, McpVersion, Members, Message, ParticipantId, PresenceEvent};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -13,7 +14,6 @@ use tokio::time::timeout;
 use super::catalogue::Listing;
 use super::{GREETING, modern, read};
 use crate::mcp::{Initialized, LogLevel, Prompt, Resource, ResourceTemplate, Tool, empty_object};
-use crate::shared::lock;
 use crate::{CallError, Discovery, RequestOptions, Room, Service};
 
 /// The others, as far as they were met. Every envelope passes through [`observe`](Self::observe), in order.
@@ -57,20 +57,20 @@ impl Directory {
     /// Who answers what a participant asks of its caller, where that is not the room's own service.
     pub(crate) fn stand_in(&self, peer: &ParticipantId, method: &str) -> Option<Arc<dyn Service>> {
         matches!(method, "sampling/createMessage" | "elicitation/create" | "roots/list")
-            .then(|| lock(&self.stand_ins).get(peer).cloned())
+            .then(|| self.stand_ins.lock().get(peer).cloned())
             .flatten()
     }
 
     /// Lets somebody else answer what a participant asks of its caller; the latest does.
     #[cfg(feature = "rmcp")]
     pub(crate) fn let_stand_in(&self, peer: &ParticipantId, service: Arc<dyn Service>) {
-        lock(&self.stand_ins).insert(peer.clone(), service);
+        self.stand_ins.lock().insert(peer.clone(), service);
     }
 
     /// Ends that, unless somebody has come after.
     #[cfg(feature = "rmcp")]
     pub(crate) fn stand_down(&self, peer: &ParticipantId, service: &Arc<dyn Service>) {
-        let mut stand_ins = lock(&self.stand_ins);
+        let mut stand_ins = self.stand_ins.lock();
         if stand_ins.get(peer).is_some_and(|current| Arc::ptr_eq(current, service)) {
             stand_ins.remove(peer);
         }
@@ -121,7 +121,7 @@ impl Directory {
     }
 
     fn met(&self) -> MutexGuard<'_, HashMap<ParticipantId, Arc<Acquaintance>>> {
-        lock(&self.met)
+        self.met.lock()
     }
 }
 
@@ -181,7 +181,7 @@ impl Acquaintance {
     }
 
     fn greeting(&self) -> MutexGuard<'_, Option<watch::Receiver<Option<Greeting>>>> {
-        lock(&self.greeting)
+        self.greeting.lock()
     }
 
     fn is_greeted(&self) -> bool {

@@ -4,11 +4,12 @@
 //! they like. Everything is raw JSON; only ids and progress tokens are replaced.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
+use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Code, Envelope, EnvelopeId, Members, ParticipantId};
 use serde::Deserialize;
 use serde_json::json;
@@ -18,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::method_of;
 use crate::mcp::empty_object;
-use crate::shared::lock;
 use crate::{Call, CallError, Outgoing, Progress, PublishError, Request, RequestOptions, RoomRef, RpcError};
 
 /// How many messages wait for an rmcp service.
@@ -129,7 +129,7 @@ impl Line {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that can panic runs while it is held.
-        lock(&self.state)
+        self.state.lock()
     }
 
     /// Passes a request of the participant to the service, at once, so that the order stays; the answer comes when it comes.

@@ -1,13 +1,13 @@
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 
 use super::{MAX_TOKEN, Token, TokenError, TokenProvider};
-use crate::shared::lock;
 
 /// The token in a file, such as one that an orchestrator mounts and renews.
 ///
@@ -36,7 +36,7 @@ impl TokenFile {
         // Some file systems have no times; there the file is read each time.
         let modified = file.metadata().await.map_err(failed)?.modified().ok();
         if !refresh {
-            let read = lock(&self.read);
+            let read = self.read.lock();
             if let Some((_, token)) = read.as_ref().filter(|(at, _)| Some(*at) == modified) {
                 return Ok(token.clone());
             }
@@ -45,7 +45,7 @@ impl TokenFile {
         // One more than a token may have, so that a longer one is seen to be longer.
         file.take(MAX_TOKEN as u64 + 1).read_to_end(&mut bytes).await.map_err(failed)?;
         let token = Token::read(&bytes).map_err(|source| TokenError::NotInFile { path: self.path.clone(), source })?;
-        *lock(&self.read) = modified.map(|at| (at, token.clone()));
+        *self.read.lock() = modified.map(|at| (at, token.clone()));
         Ok(token)
     }
 }

@@ -1,10 +1,11 @@
 //! A participant that speaks only MCP 2026-07-28, called as any other.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use salon_client::mcp::{ElicitationAnswer, LogLevel, Root};
 use salon_client::protocol::Message;
 use salon_client::{CallError, Outgoing, Request, ResultError, Room, RpcError, Service, Toolbox};
@@ -38,7 +39,7 @@ impl<F: Fn(&str, &Value, Request) -> Answer + Send + Sync + 'static> Service for
         if meta("protocolVersion") != REVISION || !meta("clientCapabilities").is_object() {
             return std::future::ready(Err(RpcError::invalid_params("`_meta` does not say who asks"))).boxed();
         }
-        self.requests.lock().unwrap().push((method.clone(), params.clone()));
+        self.requests.lock().push((method.clone(), params.clone()));
         let answer = (self.answer)(&method, &params, request);
         async move { Ok(to_raw_value(&answer.await?).unwrap()) }.boxed()
     }
@@ -61,7 +62,7 @@ impl Stage {
     }
 
     fn asked(&self, method: &str) -> Vec<Value> {
-        let requests = self.requests.lock().unwrap();
+        let requests = self.requests.lock();
         requests.iter().filter(|(asked, _)| asked == method).map(|(_, params)| params.clone()).collect()
     }
 }
@@ -123,9 +124,9 @@ async fn it_is_discovered_listed_and_called_without_a_handshake() {
     bob.set_log_level(LogLevel::Warning).await.unwrap();
     let seen = Arc::<Mutex<Vec<_>>>::default();
     let tell = seen.clone();
-    let call = bob.call_tool("book", &json!({ "n": 1 })).on_progress(move |at| tell.lock().unwrap().push(at.progress));
+    let call = bob.call_tool("book", &json!({ "n": 1 })).on_progress(move |at| tell.lock().push(at.progress));
     assert_eq!(within("the result", call.into_future()).await.unwrap().unwrap().text(), "booked");
-    assert_eq!(*seen.lock().unwrap(), [1.0]);
+    assert_eq!(*seen.lock(), [1.0]);
     let params = stage.asked("tools/call").remove(0);
     assert_eq!((&params["name"], &params["arguments"]), (&json!("book"), &json!({ "n": 1 })));
     let meta = |key: &str| &params["_meta"][format!("{META}{key}")];

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::{FutureExt, SinkExt, StreamExt};
+use parking_lot::Mutex;
 use salon_client::{CallError, Client, Dial, Entering, Event, Events, Gateway, Link, Room, StaticToken, Wire};
 use salon_testkit::within;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ struct Wires(Mutex<VecDeque<DuplexStream>>);
 
 impl Dial for Wires {
     fn dial(&self) -> BoxFuture<'_, io::Result<Box<dyn Wire>>> {
-        let wire = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let wire = self.0.lock().pop_front();
         let dialled = wire.map(|wire| Box::new(wire) as Box<dyn Wire>).ok_or(io::ErrorKind::NotConnected.into());
         Box::pin(std::future::ready(dialled))
     }

@@ -76,7 +76,7 @@ pub(crate) async fn history(client: &Client) -> Vec<Envelope> {
 #[derive(Clone)]
 pub(crate) struct Scissors {
     address: std::net::SocketAddr,
-    cut: Arc<std::sync::Mutex<CancellationToken>>,
+    cut: Arc<parking_lot::Mutex<CancellationToken>>,
 }
 
 impl Scissors {
@@ -90,7 +90,7 @@ impl Scissors {
 
     /// Cuts every connection there is; new ones can be made.
     pub(crate) fn cut(&self) {
-        std::mem::take(&mut *self.cut.lock().unwrap()).cancel();
+        std::mem::take(&mut *self.cut.lock()).cancel();
     }
 }
 
@@ -99,7 +99,7 @@ impl Dial for Scissors {
         Box::pin(async {
             let mut stream = TcpStream::connect(self.address).await?;
             let (near, mut far) = tokio::io::duplex(4096);
-            let cut = self.cut.lock().unwrap().clone();
+            let cut = self.cut.lock().clone();
             tokio::spawn(async move {
                 tokio::select! {
                     () = cut.cancelled() => {}

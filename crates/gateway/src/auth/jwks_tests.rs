@@ -1,7 +1,8 @@
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use parking_lot::Mutex;
 use salon_protocol::Timestamp;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -67,7 +68,7 @@ impl Site {
                         break;
                     }
                 }
-                let text = current.lock().expect("not poisoned").clone();
+                let text = current.lock().clone();
                 // A client that has had enough hangs up; that is its business.
                 let _ = socket.write_all(text.as_bytes()).await;
                 let _ = tell.send(()).await;
@@ -77,7 +78,7 @@ impl Site {
     }
 
     fn says(&self, next: String) {
-        *self.answer.lock().expect("not poisoned") = next;
+        *self.answer.lock() = next;
     }
 
     fn jwks(&self) -> Jwks {

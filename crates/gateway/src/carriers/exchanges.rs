@@ -5,13 +5,14 @@
 //! to its sender, who may try elsewhere.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use parking_lot::Mutex;
 use salon_dialects::{EventFrame, Form, Frame, Head, Opening, StreamId};
 use salon_protocol::CloseReason;
 use tokio::sync::{mpsc, oneshot};
@@ -77,7 +78,7 @@ impl Inbox {
     pub(crate) async fn ask(&self, asked: Asked, expires: Instant) -> Outcome {
         let (pipe, listener) = Pipe::new(self.common.clone());
         let (answer, answered) = oneshot::channel();
-        *self.used.lock().expect("no code panics while it holds a moment") = Instant::now();
+        *self.used.lock() = Instant::now();
         let request = Request { asked, expires, answer, pipe };
         if let Err(mpsc::error::SendError(call)) = self.calls.send(Call::Request(request)).await {
             return match call {
@@ -102,7 +103,7 @@ impl Inbox {
 
     /// Since when nothing was asked of the session; `None` while anybody waits for an answer or reads one.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
-        let used = *self.used.lock().expect("no code panics while it holds a moment");
+        let used = *self.used.lock();
         (!self.common.is_open()).then_some(used)
     }
 

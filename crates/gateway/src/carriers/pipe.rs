@@ -4,14 +4,15 @@
 //! ends on the reader's side is told once, and only where it had not ended on ours.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use std::{io, mem};
 
 use axum::body::Bytes;
 use hyper::body::Frame;
+use parking_lot::{Mutex, MutexGuard};
 use salon_dialects::StreamId;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
@@ -44,7 +45,7 @@ struct HungUp {
 
 impl Common {
     fn hung_up(&self) -> MutexGuard<'_, HungUp> {
-        self.hung_up.lock().expect("no code panics while it holds the streams that hung up")
+        self.hung_up.lock()
     }
 
     /// A stream whose reader is gone and that was not finished.
@@ -108,7 +109,7 @@ impl Pipe {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no code panics while it holds a pipe")
+        self.state.lock()
     }
 
     /// Gives the stream its name. From now on the session hears when the reader hangs up, which may have happened before.

@@ -2,9 +2,10 @@
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use parking_lot::{Mutex, MutexGuard};
 use salon_dialects::{Frame, Head, StreamId};
 use salon_protocol::CloseReason;
 use salon_rooms::{Batch, Offer};
@@ -174,7 +175,7 @@ impl Carrier for WebSocket {
 }
 
 fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
-    queue.lock().expect("no code panics while it holds a queue")
+    queue.lock()
 }
 
 /// The way past the session: a room writes a batch itself while nothing else waits.

@@ -1,9 +1,10 @@
 //! Where doors ask what somebody in a room offers: the catalogue of that room's host answers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use salon_dialects::mcp::listing::{Item, Listing};
 use salon_protocol::{ParticipantId, TopicName};
 use tokio::sync::{mpsc, oneshot};
@@ -26,7 +27,7 @@ pub(crate) struct Library(Mutex<HashMap<TopicName, mpsc::Sender<Query>>>);
 
 impl Library {
     fn hosts(&self) -> MutexGuard<'_, HashMap<TopicName, mpsc::Sender<Query>>> {
-        self.0.lock().expect("no code panics while it holds the hosts")
+        self.0.lock()
     }
 
     /// What somebody offers, to whoever asks; `None` when that is not to be had.

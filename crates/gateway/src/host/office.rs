@@ -1,7 +1,8 @@
 //! The host's office in one room: what its answers share while they are worked on.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Draft, Entry, EnvelopeId, ParticipantId, RpcError, RpcId, rpc};
 use salon_rooms::Desk;
 use serde::Serialize;
@@ -47,7 +48,7 @@ impl Office {
     }
 
     pub(super) fn catalogue(&self) -> MutexGuard<'_, Catalogue> {
-        self.catalogue.lock().expect("no code panics while it holds the catalogue")
+        self.catalogue.lock()
     }
 
     /// Tells somebody something. What is published is on its way in order, so nobody needs to wait for it.

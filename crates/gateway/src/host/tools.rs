@@ -1,8 +1,9 @@
 //! The host's tools that answer at once.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use salon_log::TopicLog;
 use salon_protocol::{CHAT_METHOD, EnvelopeId, TopicName};
 use salon_rooms::Desk;
@@ -54,7 +55,7 @@ impl Toolbox {
     }
 
     pub(super) fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().expect("no code panics while it holds the places")
+        self.places.lock()
     }
 
     /// The bytes of other people's texts that an answer may hold, so that it stays within the limit with them in words as well and

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
 
 use axum::body::{Body, Bytes};
 use axum::extract::Path;
@@ -10,6 +9,7 @@ use axum::extract::rejection::PathRejection;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use parking_lot::Mutex;
 use rust_embed::{EmbeddedFile, RustEmbed};
 use salon_protocol::Code;
 
@@ -104,7 +104,7 @@ fn takes_gzip(asked: &HeaderMap) -> bool {
 /// A file, packed. That is done once for each; what is kept is bounded by how many files there are.
 fn packed_once(path: &str, version: [u8; 32], data: &[u8]) -> Bytes {
     static PACKED: Mutex<BTreeMap<String, ([u8; 32], Bytes)>> = Mutex::new(BTreeMap::new());
-    let mut kept = PACKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = PACKED.lock();
     if let Some((of, bytes)) = kept.get(path)
         && *of == version
     {

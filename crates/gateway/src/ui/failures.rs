@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Code, RateLimit, Refusal, Timestamp, TokenBucket};
 
 const FAILURES_PER_SECOND: u32 = 1;
@@ -29,7 +29,7 @@ impl Failures {
     }
 
     fn buckets(&self) -> MutexGuard<'_, HashMap<IpAddr, TokenBucket>> {
-        self.buckets.lock().expect("nothing panics while the failures are locked")
+        self.buckets.lock()
     }
 
     /// Refuses an address that has failed too often.

@@ -23,9 +23,10 @@ mod websocket;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use salon_dialects::mcp::Head;
 use salon_dialects::mcp::draft::{self, Passed, Translator};
 use tokio::sync::mpsc;
@@ -112,7 +113,7 @@ struct Interpreter(Arc<OnceLock<Mutex<Translator>>>);
 
 impl Interpreter {
     fn get(&self) -> Option<MutexGuard<'_, Translator>> {
-        self.0.get().map(|translator| translator.lock().unwrap_or_else(PoisonError::into_inner))
+        self.0.get().map(|translator| translator.lock())
     }
 }
 

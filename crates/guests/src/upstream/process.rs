@@ -1,7 +1,6 @@
 //! A child's process group, signalled as a whole.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// A process group. Our children lead a group of their own, so that what they start ends with
@@ -32,7 +31,7 @@ impl Group {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Pid>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Option<Pid>> {
+        self.0.lock()
     }
 }

@@ -4,9 +4,10 @@
 //! that breaks is resumed. The modern era has none of these: a stream that ends has ended its request.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, StatusCode};
 use salon_dialects::mcp::{Head, Revision};
@@ -158,11 +159,11 @@ struct Unwanted;
 
 impl Shared {
     fn asked(&self) -> MutexGuard<'_, HashMap<Box<str>, CancellationToken>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.asked.lock()
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        self.session.lock()
     }
 
     /// The connection's own headers, which a message's may replace.

@@ -27,11 +27,12 @@ mod timings;
 mod topic;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
+use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, TopicName};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -105,7 +106,7 @@ struct Shared {
 
 impl Shared {
     fn topics_mut(&self) -> MutexGuard<'_, HashMap<TopicName, Arc<Topic>>> {
-        self.topics.lock().expect("nothing panics while it holds the topics")
+        self.topics.lock()
     }
 
     /// A topic that is being followed, if it is.
@@ -134,7 +135,7 @@ impl Shared {
         let (delivered, awaited) = mpsc::unbounded_channel();
         let topic = Arc::new(Topic::new(self, name, appends, delivered));
         let lane = Lane::new(self.clone(), topic.clone());
-        let mut lanes = self.lanes.lock().expect("nothing panics while it holds the lanes");
+        let mut lanes = self.lanes.lock();
         while lanes.try_join_next().is_some() {}
         lanes.spawn_on(lane.run(submitted, awaited), &self.runtime);
         lanes.spawn_on(topic.clone().follow(self.clone()), &self.runtime);
@@ -142,7 +143,7 @@ impl Shared {
     }
 
     fn contexts_mut(&self) -> MutexGuard<'_, HashMap<TopicName, Arc<Context>>> {
-        self.contexts.lock().expect("nothing panics while it holds the contexts")
+        self.contexts.lock()
     }
 
     /// Does something with a topic's context while it cannot be put away. `None` when the log is closed.
@@ -154,7 +155,7 @@ impl Shared {
         let context = contexts.entry(name.clone()).or_insert_with(|| {
             let (writings, submitted) = mpsc::unbounded_channel();
             let context = Arc::new(Context::new(name, writings));
-            let mut lanes = self.lanes.lock().expect("nothing panics while it holds the lanes");
+            let mut lanes = self.lanes.lock();
             lanes.spawn_on(context.clone().write_all(self.clone(), submitted), &self.runtime);
             lanes.spawn_on(context.clone().follow(self.clone()), &self.runtime);
             context
@@ -265,7 +266,7 @@ impl Nats {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.lock().expect("nothing panics while it holds the tasks").spawn_on(task, &self.shared.runtime);
+        self.tasks.lock().spawn_on(task, &self.shared.runtime);
     }
 }
 
@@ -282,7 +283,7 @@ impl Drop for Nats {
             context.stop();
         }
         self.shared.feeds.close();
-        self.lanes.lock().expect("nothing panics while it holds the lanes").abort_all();
+        self.lanes.lock().abort_all();
     }
 }
 
@@ -375,7 +376,7 @@ impl TopicLog for Nats {
 
     fn close(&self) -> BoxFuture<'static, ()> {
         let (shared, lanes) = (self.shared.clone(), self.lanes.clone());
-        let mut beating = std::mem::take(&mut *self.beating.lock().expect("nothing panics while it holds the tasks"));
+        let mut beating = std::mem::take(&mut *self.beating.lock());
         let topics: Vec<_> = {
             let mut topics = shared.topics_mut();
             shared.stop.send_replace(true);
@@ -397,7 +398,7 @@ impl TopicLog for Nats {
             contexts.iter().for_each(|context| context.stop());
             shared.hub.close();
             shared.feeds.close();
-            let mut lanes = std::mem::take(&mut *lanes.lock().expect("nothing panics while it holds the lanes"));
+            let mut lanes = std::mem::take(&mut *lanes.lock());
             let ended = async { while lanes.join_next().await.is_some() {} };
             if tokio::time::timeout(GOODBYE_TIMEOUT, ended).await.is_err() {
                 lanes.abort_all();

@@ -1,10 +1,11 @@
 //! Which nodes live: each says so every few seconds under a key that expires.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::DeliverPolicy;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{oneshot, watch};
 
 use super::Shared;
@@ -93,7 +94,7 @@ impl Nodes {
     }
 
     fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().expect("nothing panics while it holds the nodes")
+        self.heard.lock()
     }
 
     /// Changes when something is heard of a node.

@@ -5,11 +5,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, PersistenceMode, RetentionPolicy, StorageType};
+use parking_lot::Mutex;
 use salon_protocol::TopicName;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -298,7 +299,7 @@ impl Nats {
         log.spawn(shared.clone().sweep_now_and_then());
         let _ = tokio::join!(seats_seen, nodes_heard);
         let runtime = shared.runtime.clone();
-        let mut beating = log.beating.lock().expect("nothing panics while it holds the tasks");
+        let mut beating = log.beating.lock();
         beating.spawn_on(shared.beat(), &runtime);
         drop(beating);
         Ok(log)

@@ -5,7 +5,7 @@
 //! holders.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
@@ -13,6 +13,7 @@ use async_nats::jetstream::consumer::DeliverPolicy;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, FuturesUnordered};
+use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{ParticipantId, TopicName};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -93,7 +94,7 @@ impl View {
 
 impl Seats {
     fn view(&self) -> MutexGuard<'_, View> {
-        self.view.lock().expect("nothing panics while it holds the seats")
+        self.view.lock()
     }
 }
 

@@ -1,11 +1,12 @@
 //! A topic as this node follows it: what its entries add up to, and who waits for one of them.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::stream::Info;
+use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Entry, Envelope, Position, TopicName};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -81,26 +82,26 @@ impl Topic {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nothing panics while it holds a topic")
+        self.state.lock()
     }
 
     /// Takes an append; says whether anything is still taken.
     pub(super) fn submit(&self, append: Append) -> bool {
-        let appends = self.appends.lock().expect("nothing panics while it holds the lane");
+        let appends = self.appends.lock();
         appends.as_ref().is_some_and(|lane| lane.send(append).is_ok())
     }
 
     /// Takes no more appends; those before are finished.
     pub(super) fn close_lane(&self) {
-        self.appends.lock().expect("nothing panics while it holds the lane").take();
+        self.appends.lock().take();
     }
 
     pub(super) fn touch(&self) {
-        *self.used.lock().expect("nothing panics while it holds the time") = Instant::now();
+        *self.used.lock() = Instant::now();
     }
 
     pub(super) fn idle_for(&self) -> Duration {
-        self.used.lock().expect("nothing panics while it holds the time").elapsed()
+        self.used.lock().elapsed()
     }
 
     /// Waits until every append is answered.

@@ -23,13 +23,14 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
+use parking_lot::Mutex;
 use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Timestamp, TopicName};
 use tokio::sync::{oneshot, watch};
 
@@ -256,7 +257,7 @@ impl Drop for Sqlite {
     /// Waits for the writer, which waits for nobody but the disk.
     fn drop(&mut self) {
         self.requests.close();
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = self.writer.lock().take();
         if let Some(writer) = writer.filter(|writer| writer.thread().id() != thread::current().id()) {
             // A panic of the writer has been reported where it happened.
             let _ = writer.join();

@@ -4,8 +4,9 @@
 //! in flight (a session its appends, a tail its one page).
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
@@ -25,7 +26,7 @@ impl<T> Queue<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().expect("nothing panics while it holds the queue")
+        self.state.lock()
     }
 
     /// Adds an item, or gives it back when the queue is closed.
@@ -55,18 +56,17 @@ impl<T> Queue<T> {
                 return None;
             }
             state.sleepers += 1;
-            state = self.changed.wait(state).expect("nothing panics while it holds the queue");
+            self.changed.wait(&mut state);
             state.sleepers -= 1;
         }
     }
 
-    /// Moves everything into the empty `into`, waiting at most `patience` for something. False when the queue is closed and empty.
-    pub(super) fn take(&self, into: &mut VecDeque<T>, patience: Duration) -> bool {
+    /// Moves everything into the empty `into`, waiting at most `timeout` for something. False when the queue is closed and empty.
+    pub(super) fn take(&self, into: &mut VecDeque<T>, timeout: Duration) -> bool {
         let mut state = self.lock();
-        if state.items.is_empty() && !state.closed && !patience.is_zero() {
+        if state.items.is_empty() && !state.closed && !timeout.is_zero() {
             state.sleepers += 1;
-            let waited = self.changed.wait_timeout_while(state, patience, |s| s.items.is_empty() && !s.closed);
-            state = waited.expect("nothing panics while it holds the queue").0;
+            self.changed.wait_while_for(&mut state, |s| s.items.is_empty() && !s.closed, timeout);
             state.sleepers -= 1;
         }
         std::mem::swap(&mut state.items, into);

@@ -1,10 +1,11 @@
 //! Reading: the fresh entries from memory, the settled ones from the database, on a few threads with a connection each.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rusqlite::Connection;
 use salon_protocol::{Entry, EnvelopeId, Message, Position, TopicName};
 use tokio::sync::oneshot;
@@ -36,12 +37,12 @@ impl Source {
     }
 
     pub(super) fn fresh(&self) -> RwLockReadGuard<'_, Fresh> {
-        self.fresh.read().unwrap_or_else(PoisonError::into_inner)
+        self.fresh.read()
     }
 
     /// For the writer alone, after a commit.
     pub(super) fn fresh_mut(&self) -> RwLockWriteGuard<'_, Fresh> {
-        self.fresh.write().unwrap_or_else(PoisonError::into_inner)
+        self.fresh.write()
     }
 
     /// Answers questions until the source is closed.

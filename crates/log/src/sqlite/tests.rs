@@ -33,7 +33,7 @@ impl InDirectories {
     /// A log's address stands for it until it is restarted.
     fn open(&self, directory: Temporary, options: Options) -> Sqlite {
         let log = Sqlite::open(&directory.0, options.clone()).expect("a log in an empty directory");
-        self.0.lock().expect("unpoisoned").insert(Arc::as_ptr(&log.source).addr(), (directory, options));
+        self.0.lock().insert(Arc::as_ptr(&log.source).addr(), (directory, options));
         log
     }
 }
@@ -46,7 +46,7 @@ impl contract::Engine for InDirectories {
     }
 
     async fn restart(&self, log: Sqlite) -> Sqlite {
-        let kept = self.0.lock().expect("unpoisoned").remove(&Arc::as_ptr(&log.source).addr());
+        let kept = self.0.lock().remove(&Arc::as_ptr(&log.source).addr());
         let (directory, options) = kept.expect("made by this engine");
         drop(log);
         self.open(directory, options)

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::TOPICS;
@@ -62,16 +62,16 @@ impl Crowd {
 
     /// Where a gateway is.
     pub(crate) fn address(&self, gateway: usize) -> Option<SocketAddr> {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)[gateway]
+        self.addresses.lock()[gateway]
     }
 
     pub(crate) fn is_at(&self, gateway: usize, address: SocketAddr) {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)[gateway] = Some(address);
+        self.addresses.lock()[gateway] = Some(address);
     }
 
     /// Nobody need try it: its port may be somebody else's by now.
     pub(crate) fn is_away(&self, gateway: usize) {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)[gateway] = None;
+        self.addresses.lock()[gateway] = None;
     }
 
     pub(crate) fn call_home(&self) {

@@ -5,9 +5,10 @@
 
 use std::env;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{OnceLock, mpsc};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -28,7 +29,7 @@ impl Shared {
     /// Where a new log can be, and what it is called there: as no other, of whichever process.
     pub(crate) fn new_log() -> Result<(String, String), Failure> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = SHARED.lock();
         if shared.is_none() {
             *shared = Some(Self::open()?);
         }
@@ -70,7 +71,7 @@ fn prefix() -> &'static str {
 /// Stops the server that this process shares between its tests, or removes what they have left on one that other processes use. To be
 /// called when all of them have ended.
 pub fn close_shared() {
-    let shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let shared = SHARED.lock().take();
     match shared {
         Some(Shared { own: Some((stop, thread)), .. }) => {
             let _ = stop.send(());

@@ -3,9 +3,10 @@
 //! What every server does alike it does by itself: it answers handshakes, lists and farewells.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::{SinkExt, StreamExt};
+use parking_lot::Mutex;
 use salon_client::{Client, Gateway, StaticToken};
 use salon_guests::upstream::{Target, UrlTransport};
 use salon_guests::{Spec, Status};
@@ -48,7 +49,7 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn offer(&mut self, tools: &str) {
-        tools.clone_into(&mut self.shared.tools.lock().unwrap_or_else(PoisonError::into_inner));
+        tools.clone_into(&mut self.shared.tools.lock());
     }
 
     /// Remembers what may be answered later.
@@ -179,7 +180,7 @@ impl Shared {
     /// What the server says of itself; nothing at all to what wants no answer, and `None` where it is the scene's to answer.
     fn answer(&self, text: &str) -> Option<String> {
         let message: Value = serde_json::from_str(text).ok()?;
-        let tools = || self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let tools = || self.tools.lock().clone();
         let result = match (message["method"].as_str()?, self.draft) {
             ("initialize", true) => {
                 let can = json!({

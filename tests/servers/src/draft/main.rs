@@ -12,9 +12,10 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
+use parking_lot::Mutex;
 use tools::{Message, State};
 
 const USAGE: &str = "\
@@ -65,7 +66,7 @@ impl Server {
         let method = serde_json::from_str::<Message<'_>>(text).ok().and_then(|message| message.method);
         if let (Some(file), Some(method)) = (&self.heard, method) {
             // A test that wants to know misses the line.
-            let _ = writeln!(file.lock().unwrap_or_else(PoisonError::into_inner), "{method}");
+            let _ = writeln!(file.lock(), "{method}");
         }
     }
 }

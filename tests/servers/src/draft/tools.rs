@@ -1,7 +1,7 @@
 //! What the server understands, and its tools.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -102,8 +102,8 @@ impl Server {
         format!("[{}]", tools.collect::<Vec<_>>().join(","))
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
     }
 
     fn cancel(&self, params: Option<&RawValue>) {

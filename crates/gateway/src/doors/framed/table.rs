@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::{Mutex, MutexGuard};
 use salon_dialects::framed::{Connect, Framed, Options, refuse};
 use salon_dialects::{Introduction, Stamps};
 use salon_log::Claim;
@@ -91,7 +92,7 @@ impl Default for Sessions {
 
 impl Sessions {
     fn known(&self) -> MutexGuard<'_, HashMap<Box<str>, Known>> {
-        self.known.lock().expect("no code panics while it holds the sessions")
+        self.known.lock()
     }
 
     /// Room for so many bytes of somebody who belongs to no session yet, if there is some.

@@ -1,6 +1,6 @@
 use std::io;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
@@ -173,7 +173,7 @@ impl<'a> MakeWriter<'a> for Lines {
 impl io::Write for &Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line).trim().to_owned();
-        let _ = self.0.lock().unwrap().try_send(text);
+        let _ = self.0.lock().try_send(text);
         Ok(line.len())
     }
 

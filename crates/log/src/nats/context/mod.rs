@@ -6,7 +6,7 @@
 
 mod index;
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_nats::HeaderMap;
@@ -15,6 +15,7 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stor
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
+use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Timestamp, TopicName};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -89,25 +90,25 @@ impl Context {
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().expect("nothing panics while it holds a context")
+        self.index.lock()
     }
 
     pub(super) fn touch(&self) {
-        *self.used.lock().expect("nothing panics while it holds the time") = Instant::now();
+        *self.used.lock() = Instant::now();
     }
 
     pub(super) fn idle_for(&self) -> Duration {
-        self.used.lock().expect("nothing panics while it holds the time").elapsed()
+        self.used.lock().elapsed()
     }
 
     fn submit(&self, writing: Writing) -> bool {
-        let writings = self.writings.lock().expect("nothing panics while it holds the lane");
+        let writings = self.writings.lock();
         writings.as_ref().is_some_and(|lane| lane.send(writing).is_ok())
     }
 
     /// Takes no more writes; those before are finished.
     pub(super) fn close_lane(&self) {
-        self.writings.lock().expect("nothing panics while it holds the lane").take();
+        self.writings.lock().take();
     }
 
     /// Waits until every write is answered.
