@@ -161,7 +161,7 @@ pub async fn serve(
     let settings = settings(&config, &local, witness(audit.clone(), meters.clone()));
     let library = Arc::new(host::Library::default());
     let (history_off, longest) = (config.history_off.clone(), config.limits.message);
-    let host = host::host((log.clone(), context), history_off, longest, local.derive("host"), library.clone());
+    let host = host::host((log.clone(), context), history_off, longest, local.shared_name("host"), library.clone());
     let rooms = Rooms::new(log.clone(), settings, host);
     rooms.recover().await?;
 
@@ -275,7 +275,7 @@ fn fit_messages(config: &mut Config, nodes: Option<&Nodes>) {
 /// Tells whether gateways have the same key, and nothing of the key.
 #[cfg(feature = "nats")]
 fn fingerprint(local: &LocalKey) -> String {
-    auth::hex(&local.derive("log"))
+    auth::hex(&local.shared_name("log"))
 }
 
 async fn see_off_lapsed(rooms: &Rooms) {
@@ -308,7 +308,7 @@ fn settings(config: &Config, local: &LocalKey, witness: Witness) -> Settings {
         rate: Rate { per_second: config.limits.rate, burst: config.limits.burst },
         participants: config.limits.participants,
         grace: config.times.crash_grace,
-        leaves: local.derive("leaves"),
+        leaves: local.shared_name("leaves"),
         witness: Some(witness),
         timings: config.timings.rooms,
     }

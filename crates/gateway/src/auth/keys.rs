@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::hmac;
+use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, EncodingKey, Validation};
 
@@ -75,19 +75,29 @@ impl LocalKey {
         Self::load(&path)
     }
 
-    /// Bytes that nobody can know who does not know the key, the same for the same purpose.
-    pub(crate) fn derive(&self, purpose: &str) -> [u8; 16] {
+    /// Bytes for names that all gateways of a log must derive alike: ids of leaves, the host's namespace, the log's fingerprint.
+    /// Not HKDF, because gateways of 0.1 and logs they have written have these.
+    pub(crate) fn shared_name(&self, purpose: &str) -> [u8; 16] {
         let mut whole = self.0.to_vec();
         whole.extend_from_slice(purpose.as_bytes());
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &whole);
         std::array::from_fn(|at| digest.as_ref()[at])
     }
 
-    /// Another key, the same for the same purpose: what it signs is worth nothing to whoever verifies with this one.
-    pub(super) fn for_purpose(&self, purpose: &str) -> Self {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
-        let tag = hmac::sign(&key, purpose.as_bytes());
-        Self(tag.as_ref().try_into().expect("HMAC-SHA-256 has 32 bytes"))
+    /// Another key, the same for the same purpose (HKDF with SHA-256, RFC 5869). What it signs is invalid under this one.
+    pub(crate) fn derive(&self, purpose: &str) -> Self {
+        let mut derived = [0; KEY_BYTES];
+        Salt::new(HKDF_SHA256, b"salon")
+            .extract(&self.0)
+            .expand(&[purpose.as_bytes()], HKDF_SHA256)
+            .and_then(|output| output.fill(&mut derived))
+            .expect("HKDF-SHA-256 has 32 bytes for every purpose");
+        Self(derived)
+    }
+
+    /// Tells keys apart in public, and says nothing of the key.
+    pub(crate) fn label(&self, purpose: &str) -> String {
+        hex(&self.derive(purpose).0[..4])
     }
 
     /// Reads the key of a data directory, where there is one; makes nothing.
@@ -289,6 +299,18 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         let left: Vec<_> = fs::read_dir(&data).expect("the folder").map(|e| e.expect("a name").file_name()).collect();
         assert_eq!(left, [KEY_FILE], "nothing but the key is left behind");
+    }
+
+    /// What browsers and logs keep depends on these bytes: a change signs people out, or keeps gateways of two versions apart.
+    #[test]
+    fn derived_bytes_stay_what_they_are() {
+        let key = LocalKey([7; KEY_BYTES]);
+        assert_eq!(
+            hex(&key.derive("sign-in cookie").0),
+            "e3ef0baed301ebde0ab2c5a6ec5cda94cd259b037cf483e3f9fee7733721ed83"
+        );
+        assert_ne!(key.derive("sign-in cookie").0, key.derive("sign-in cookie name").0);
+        assert_eq!(hex(&key.shared_name("leaves")), "e1752df21b812aa156caf253d358c268");
     }
 
     #[test]

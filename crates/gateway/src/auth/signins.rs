@@ -54,7 +54,7 @@ pub(crate) struct SignedIn {
 impl SignIns {
     /// With the gateway's own key, and with those who have signed out as a data directory has them.
     pub(crate) fn open(local: &LocalKey, data: &Path, shared: Option<Arc<Nodes>>, now: Timestamp) -> io::Result<Self> {
-        let key = local.for_purpose("a browser's sign-in");
+        let key = local.derive("sign-in cookie");
         Ok(Self {
             signer: Signer::new(&key),
             verifier: Verifier::new(&key),

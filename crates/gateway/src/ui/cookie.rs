@@ -6,7 +6,7 @@
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use salon_protocol::{Code, Timestamp};
 
-use crate::auth::{LocalKey, hex};
+use crate::auth::LocalKey;
 use crate::config::Config;
 use crate::gateway::{Gateway, public_path};
 use crate::http::Problem;
@@ -32,7 +32,7 @@ impl Cookie {
             (true, _) => "__Secure-",
         };
         // All ports of a host share their cookies, so two gateways on one machine need two names.
-        let own = hex(&local.derive("the name of a browser's cookie")[..4]);
+        let own = local.label("sign-in cookie name");
         let path = if below.is_empty() { "/" } else { below };
         Self { name: format!("{prefix}salon_session_{own}"), path: path.into(), secure }
     }
