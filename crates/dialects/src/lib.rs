@@ -13,11 +13,10 @@ mod stamps;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_mcp::listing::{Item, Listing};
 use salon_protocol::{
     CloseReason, Code, Draft, Entry, EnvelopeId, McpVersion, Participant, ParticipantId, Refusal, RpcId, TopicName,
 };
-
-use mcp::listing::{Item, Listing};
 
 pub use stamps::Stamps;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
-use salon_dialects::mcp::listing::{Item, Listing};
 use salon_dialects::{Introduction, Joined};
+use salon_mcp::listing::{Item, Listing};
 use salon_protocol::{ParticipantId, Refusal};
 use salon_rooms::Seat;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_client::{Discovery, Entering, Event, Events, PublishError};
-use salon_dialects::mcp::handshake::{Hello, Server};
-use salon_dialects::mcp::{Era, Revision};
+use salon_mcp::handshake::{Hello, Server};
+use salon_mcp::{Era, Revision};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_dialects::mcp::listing::{Listing, read_page};
 use salon_dialects::{Action, Dialect, Event, Form, Frame, History, Joined, Listen, Opening, Stamps, StreamId, Ticket};
+use salon_mcp::listing::{Listing, read_page};
 use salon_protocol::{
     CloseReason, Code, Compose, Draft, Entry, Envelope, EnvelopeId, Kind, Limits, McpVersion, Message, Participant,
     ParticipantId, Position, Refusal, RpcId, Timestamp, TopicName,

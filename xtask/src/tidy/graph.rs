@@ -22,12 +22,13 @@ const fn rule(name: &'static str, salon: &'static [&'static str]) -> Rule {
 
 const RULES: &[Rule] = &[
     Rule { only: Some(&["chrono", "ryu-js", "serde", "serde_json", "thiserror"]), ..rule("salon-protocol", &[]) },
-    Rule { never: &["tokio", "rand", "uuid"], ..rule("salon-dialects", &["salon-protocol"]) },
+    Rule { only: Some(&["data-encoding", "serde", "serde_json"]), ..rule("salon-mcp", &["salon-protocol"]) },
+    Rule { never: &["tokio", "rand", "uuid"], ..rule("salon-dialects", &["salon-protocol", "salon-mcp"]) },
     rule("salon-log", &["salon-protocol"]),
     rule("salon-rooms", &["salon-protocol", "salon-log"]),
-    rule("salon-gateway", &["salon-protocol", "salon-dialects", "salon-rooms", "salon-log"]),
-    rule("salon-client", &["salon-protocol"]),
-    rule("salon-guests", &["salon-client", "salon-protocol", "salon-dialects"]),
+    rule("salon-gateway", &["salon-protocol", "salon-mcp", "salon-dialects", "salon-rooms", "salon-log"]),
+    rule("salon-client", &["salon-protocol", "salon-mcp"]),
+    rule("salon-guests", &["salon-client", "salon-protocol", "salon-mcp", "salon-dialects"]),
     rule("salon-bridges", &["salon-client", "salon-protocol"]),
     rule("salon-cli", EVERYTHING),
     rule("salon-testkit", EVERYTHING),
@@ -42,6 +43,7 @@ const RULES: &[Rule] = &[
 
 const EVERYTHING: &[&str] = &[
     "salon-protocol",
+    "salon-mcp",
     "salon-dialects",
     "salon-log",
     "salon-rooms",

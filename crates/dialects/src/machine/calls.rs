@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_mcp::handshake::Hello;
+use salon_mcp::listing::{Item, Listing};
+use salon_mcp::{Era, Head, Revision, meta};
 use salon_protocol::{
     Code, Envelope, EnvelopeId, McpVersion, Members, Participant, ParticipantId, PresenceEvent, Refusal, RpcError,
     Timestamp, rpc,
@@ -15,9 +18,6 @@ use super::message::{Destination, Spoken, read, wrong};
 use super::speech::{Answered, Failure, Message, code_of, read_result, status};
 use super::streams::Answer;
 use super::{Due, Machine, Purpose, raw};
-use crate::mcp::handshake::Hello;
-use crate::mcp::listing::{Item, Listing};
-use crate::mcp::{Era, Head, Revision, meta};
 use crate::{Action, StreamId};
 
 /// Requests of the client that may be open.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use salon_mcp::listing::Listing;
 use salon_protocol::{
     CHAT_METHOD, Code, Entry, Kind as EnvelopeKind, Members, Message as Rpc, ParticipantId, PresenceEvent, Refusal, rpc,
 };
@@ -13,7 +14,6 @@ use super::message::{Destination, Kind, Spoken, is_extension, read, wrong};
 use super::speech::Message;
 use super::{Machine, Purpose, raw};
 use crate::StreamId;
-use crate::mcp::listing::Listing;
 
 /// What a notification of this protocol is in the room, unless it is chat or a stream.
 const CONTEXT: &str = "notifications/context";

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use salon_mcp::listing::Listing;
 use salon_protocol::{Code, EnvelopeId, Members, ParticipantId, RateLimit, Refusal, Timestamp, TokenBucket, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -14,7 +15,6 @@ use super::speech::Message;
 use super::streams::Answer;
 use super::{Machine, Purpose, raw, sent_before};
 use crate::StreamId;
-use crate::mcp::listing::Listing;
 
 /// How many requests that changed something are remembered. Those before them are in the room, which remembers them all.
 const MAX_CHANGED: usize = 64;

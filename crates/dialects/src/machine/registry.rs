@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use salon_mcp::listing::Listing;
+use salon_mcp::meta;
 use salon_protocol::{Code, Members, Refusal};
 use serde::Deserialize;
 use serde_json::json;
@@ -9,8 +11,6 @@ use serde_json::value::RawValue;
 
 use super::message::wrong;
 use super::schema::{Plan, Schema, Size, Unfit};
-use crate::mcp::listing::Listing;
-use crate::mcp::meta;
 
 /// How many capabilities all tools of one client may have.
 const MAX_CAPABILITIES: usize = 256;

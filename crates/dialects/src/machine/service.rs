@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_mcp::meta;
 use salon_protocol::{
     Code, Entry, EnvelopeId, McpVersion, Members, ParticipantId, Refusal, RpcError, RpcId, Timestamp, rpc,
 };
@@ -16,7 +17,6 @@ use super::calls::PATIENCE;
 use super::message::{Destination, Kind, Spoken, read, wrong};
 use super::speech::{Message, write_failure, write_result};
 use super::{Due, Machine, Purpose, raw};
-use crate::mcp::meta;
 use crate::{Action, StreamId};
 
 /// Requests that may wait for the client's answers, in all and of one caller.

@@ -1,11 +1,11 @@
 //! Messages as they are said to the client.
 
+use salon_mcp::meta;
 use salon_protocol::{Code, EnvelopeId, Members, ParticipantId, Refusal, Timestamp};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::message::{EVERYBODY, VERSION};
-use crate::mcp::meta;
 
 /// A message to be said.
 #[derive(Serialize)]

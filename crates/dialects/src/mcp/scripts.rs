@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_mcp::listing::{Listing, read_page};
 use salon_protocol::{Compose, Entry, Kind, Participant, ParticipantId, Position, Timestamp, TopicName};
 use serde_json::value::RawValue;
 
-use super::listing::{Listing, read_page};
 use crate::{Dialect, Event, Form, Head, History, Joined, StreamId};
 
 pub(super) fn id(text: &str) -> ParticipantId {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use salon_dialects::mcp::Era;
-use salon_dialects::mcp::listing::{Item, Listing};
+use salon_mcp::Era;
+use salon_mcp::listing::{Item, Listing};
 use salon_protocol::{Participant, ParticipantId};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use salon_dialects::mcp::listing::{Item, Listing, read_page};
+use salon_mcp::listing::{Item, Listing, read_page};
 use serde_json::json;
 use serde_json::value::RawValue;
 

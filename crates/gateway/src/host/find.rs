@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use salon_dialects::mcp::listing::Item;
+use salon_mcp::listing::Item;
 use salon_protocol::{ParticipantId, RpcError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -214,7 +214,7 @@ fn words(found: &[View<'_>], total: usize, unanswered: &[Lacking]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use salon_dialects::mcp::listing::{Listing, read_page};
+    use salon_mcp::listing::{Listing, read_page};
 
     fn item(raw: &RawValue) -> Item {
         let tools = format!(r#"{{"tools":[{raw}]}}"#);

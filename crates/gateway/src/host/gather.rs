@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use salon_dialects::mcp::meta;
+use salon_mcp::meta;
 use salon_protocol::{EnvelopeId, Members, ParticipantId, RpcError, Tally};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_dialects::mcp::listing::{Item, Listing, read_page};
-use salon_dialects::mcp::{Era, meta};
+use salon_mcp::listing::{Item, Listing, read_page};
+use salon_mcp::{Era, meta};
 use salon_protocol::{McpVersion, Members, ParticipantId, RpcError};
 use serde::Deserialize;
 use serde_json::json;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
-use salon_dialects::mcp::listing::{Item, Listing};
+use salon_mcp::listing::{Item, Listing};
 use salon_protocol::{ParticipantId, TopicName};
 use tokio::sync::{mpsc, oneshot};
 

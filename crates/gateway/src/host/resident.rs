@@ -9,8 +9,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use salon_dialects::mcp::listing::Listing;
 use salon_log::ContextStore;
+use salon_mcp::listing::Listing;
 use salon_protocol::{
     CloseReason, Entry, Message, Participant, ParticipantId, Position, PresenceEvent, RpcError, RpcId,
 };

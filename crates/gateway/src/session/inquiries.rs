@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
-use salon_dialects::mcp::listing::Listing;
 use salon_dialects::{Dialect, Event};
+use salon_mcp::listing::Listing;
 use salon_protocol::{EnvelopeId, ParticipantId};
 
 use super::Session;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use salon_dialects::mcp::input::{self, InputRequired, Put};
-use salon_dialects::mcp::{Era, meta, same_id};
+use salon_mcp::input::{self, InputRequired, Put};
+use salon_mcp::{Era, meta, same_id};
 use salon_protocol::{EnvelopeId, Members, ParticipantId, RpcError, rpc};
 use serde::Deserialize;
 use serde_json::json;
@@ -284,7 +284,7 @@ impl Switchboard {
             return self.set_timer(old, Some(until), Due::Call(number));
         }
         self.set_timer(old, None, Due::Call(number));
-        let revision = self.callers.get(&caller).map_or(salon_dialects::mcp::Revision::ROOM, |caller| caller.revision);
+        let revision = self.callers.get(&caller).map_or(salon_mcp::Revision::ROOM, |caller| caller.revision);
         let (mut answers, mut open, mut elicitations) = (Vec::new(), Vec::new(), Vec::new());
         for (key, question) in wanted.questions {
             let elicitation = format!("{}-{number}-{}", self.setting.seed, open.len());

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use salon_dialects::mcp::input::InputRequired;
-use salon_dialects::mcp::{Era, Head, Revision, code, downgrade, meta};
+use salon_mcp::input::InputRequired;
+use salon_mcp::{Era, Head, Revision, code, downgrade, meta};
 use salon_protocol::{LogLevel, Members, ParticipantId, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use salon_dialects::mcp::headers::ToolHeaders;
-use salon_dialects::mcp::{Era, meta};
+use salon_mcp::headers::ToolHeaders;
+use salon_mcp::{Era, meta};
 use salon_protocol::{LogLevel, Members, ParticipantId, RpcError, rpc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

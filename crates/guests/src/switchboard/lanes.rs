@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use salon_dialects::mcp::handshake::Hello;
-use salon_dialects::mcp::{Era, Revision};
+use salon_mcp::handshake::Hello;
+use salon_mcp::{Era, Revision};
 use salon_protocol::{ParticipantId, RpcError};
 use serde_json::json;
 

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use salon_dialects::mcp::Era;
+use salon_mcp::Era;
 use salon_protocol::{Members, RpcError};
 use serde_json::value::RawValue;
 

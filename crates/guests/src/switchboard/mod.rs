@@ -21,9 +21,9 @@ mod upward;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use salon_dialects::mcp::handshake::{Hello, Server};
-use salon_dialects::mcp::headers::ToolHeaders;
-use salon_dialects::mcp::{Era, Revision};
+use salon_mcp::handshake::{Hello, Server};
+use salon_mcp::headers::ToolHeaders;
+use salon_mcp::{Era, Revision};
 use salon_protocol::{EnvelopeId, LogLevel, ParticipantId, Refusal, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use salon_dialects::mcp::handshake::{self, Hello};
-use salon_dialects::mcp::{Cancelled, Era, Revision, code, headers, meta, same_id};
+use salon_mcp::handshake::{self, Hello};
+use salon_mcp::{Cancelled, Era, Revision, code, headers, meta, same_id};
 use salon_protocol::{Envelope, Kind, LogLevel, Members, Message, ParticipantId, PresenceEvent, RpcError, rpc};
 use serde::Deserialize;
 use serde_json::json;

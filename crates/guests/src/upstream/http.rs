@@ -9,7 +9,7 @@ use std::time::Duration;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode, Url, redirect};
 use salon_client::internal::sse::{Decoder, Event};
-use salon_dialects::mcp::Head;
+use salon_mcp::Head;
 
 use super::frame::ErrorObject;
 use super::{MAX_MESSAGE, UpstreamError};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use reqwest::Url;
 use reqwest::header::HeaderMap;
-use salon_dialects::mcp::Head;
+use salon_mcp::Head;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 

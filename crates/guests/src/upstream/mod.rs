@@ -27,8 +27,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use salon_dialects::mcp::Head;
 use salon_dialects::mcp::draft::{self, Passed, Translator};
+use salon_mcp::Head;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, StatusCode};
-use salon_dialects::mcp::{Head, Revision};
+use salon_mcp::{Head, Revision};
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep, timeout};

@@ -22,9 +22,9 @@ mod telling;
 use std::sync::Arc;
 
 use super::*;
-use crate::mcp::listing::{Listing, read_page};
 use crate::{Form, Head, History, Joined, Listen, Post};
 use insta::assert_snapshot;
+use salon_mcp::listing::{Listing, read_page};
 use salon_protocol::{Entry, Members, Message, Participant, Position};
 
 fn id(text: &str) -> ParticipantId {

@@ -5,6 +5,8 @@
 
 use std::time::Instant;
 
+use salon_mcp::input::{self, InputRequired, Put, Question};
+use salon_mcp::{Era, Head, Revision, meta};
 use salon_protocol::{Code, Envelope, EnvelopeId, McpVersion, Members, ParticipantId, RpcError, RpcId, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -14,8 +16,6 @@ use super::incoming::{text_of, token_of};
 use super::kept::Voice;
 use super::outlets::Channel;
 use super::{Door, Due, route};
-use crate::mcp::input::{self, InputRequired, Put, Question};
-use crate::mcp::{Era, Head, Revision, meta};
 
 /// Questions that may be open, and of them those of one asker.
 pub(super) const MAX_ASKS: usize = 64;

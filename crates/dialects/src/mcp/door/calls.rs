@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_mcp::input::InputRequired;
+use salon_mcp::listing::Listing;
+use salon_mcp::{Era, code, downgrade, meta, upgrade};
 use salon_protocol::{Draft, EnvelopeId, Members, ParticipantId, Refusal, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -16,9 +19,6 @@ use super::modern::{self, Pause};
 use super::targets::{Target, ambiguous, completed, links, renamed_contents, unknown};
 use super::{Door, Due, Manner, Request, Scope, route};
 use crate::Action;
-use crate::mcp::input::InputRequired;
-use crate::mcp::listing::Listing;
-use crate::mcp::{Era, code, downgrade, meta, upgrade};
 
 /// The longest id of a participant, beyond which no name begins with one.
 const LONGEST_OWNER: usize = 128;

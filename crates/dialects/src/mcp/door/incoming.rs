@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use salon_mcp::{Head, Revision, meta};
 use salon_protocol::{Code, Members, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -13,7 +14,6 @@ use super::outlets::{Channel, Style};
 use super::route::{self, Route};
 use super::{Door, MAX_CALLS, MAX_EARLY, Manner, Place, Request, SLOW};
 use super::{Due, Post};
-use crate::mcp::{Head, Revision, meta};
 use crate::{Frame, StreamId};
 
 const INVALID_REQUEST: i64 = -32600;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use salon_mcp::handshake::Hello;
+use salon_mcp::{Era, Revision};
 use salon_protocol::{Members, RpcError};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -10,8 +12,6 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::peers::Greeting;
 use super::siblings::level_of;
 use super::{Door, Manner, Request, Scope};
-use crate::mcp::handshake::Hello;
-use crate::mcp::{Era, Revision};
 
 /// The longest name taken from a client.
 const MAX_NAME_CHARS: usize = 256;

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_mcp::listing::Listing;
+use salon_mcp::{Era, meta, upgrade};
 use salon_protocol::{Members, ParticipantId, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -13,8 +15,6 @@ use super::incoming::text_of;
 use super::merge::Found;
 use super::outlets::Channel;
 use super::{Door, Due, Manner, Request, Scope};
-use crate::mcp::listing::Listing;
-use crate::mcp::{Era, meta, upgrade};
 
 /// Resources that one subscription may name.
 const MAX_URIS: usize = 1024;

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_mcp::listing::{self, Item, Listing};
+use salon_mcp::{Era, downgrade, handshake, upgrade};
 use salon_protocol::{Members, ParticipantId, RpcError};
 use serde_json::value::RawValue;
 
@@ -15,8 +17,6 @@ use super::incoming::text_of;
 use super::merge;
 use super::{Door, Due, Manner, Request};
 use crate::Action;
-use crate::mcp::listing::{self, Item, Listing};
-use crate::mcp::{Era, downgrade, handshake, upgrade};
 
 /// How long a list waits for anybody.
 const PATIENCE: Duration = Duration::from_secs(3);

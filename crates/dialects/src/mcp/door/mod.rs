@@ -35,6 +35,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_mcp::handshake::Hello;
+use salon_mcp::listing::Listing;
+use salon_mcp::{Era, Revision, code};
 use salon_protocol::system::{OUTAGE, READY};
 use salon_protocol::{
     CloseReason, Code, Compose, Draft, EnvelopeId, Kind, Limits, LogLevel, ParticipantId, Refusal, RpcError, TopicName,
@@ -43,9 +46,6 @@ use salon_protocol::{
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::handshake::Hello;
-use super::listing::Listing;
-use super::{Era, Revision, code};
 use crate::{Action, Dialect, Event, Frame, Introduction, Opening, Post, Stamps, StreamId, Ticket};
 use asks::Ask;
 use calls::{Call, Errand};

@@ -5,13 +5,13 @@
 
 use std::time::{Duration, Instant};
 
+use salon_mcp::{Era, Revision, upgrade};
 use salon_protocol::{Members, RpcError};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::calls::{Asked, Call, Errand, State};
 use super::incoming::{text_of, token_of};
 use super::{Door, Due, Request, Scope};
-use crate::mcp::{Era, Revision, upgrade};
 
 /// How long questions of one call are gathered.
 const COALESCED: Duration = Duration::from_millis(30);

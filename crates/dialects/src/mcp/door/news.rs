@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use salon_mcp::listing::Listing;
+use salon_mcp::{Era, meta};
 use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, LogLevel, Members, Message, ParticipantId, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -10,8 +12,6 @@ use super::calls::{Call, Errand, LONGEST_SILENCE};
 use super::incoming::text_of;
 use super::outlets::Channel;
 use super::{Door, Due};
-use crate::mcp::listing::Listing;
-use crate::mcp::{Era, meta};
 
 impl Door {
     pub(super) fn overhear(&mut self, envelope: &Envelope, now: Instant) {

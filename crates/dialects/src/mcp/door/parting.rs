@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use salon_mcp::code;
 use salon_protocol::{CloseReason, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use super::Door;
 use super::calls::{Errand, State};
-use crate::mcp::code;
 
 impl Door {
     /// Answers everything that is open, and ends the session.

@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_mcp::handshake::{Hello, Server, Unfit};
+use salon_mcp::listing::Listing;
+use salon_mcp::{Era, Revision, code};
 use salon_protocol::{LogLevel, McpVersion, Participant, ParticipantId, PresenceEvent, RpcError};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -11,9 +14,6 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::calls::{Call, Errand, LONGEST_SILENCE, State};
 use super::lists::{List, Lists};
 use super::{Door, Due, Manner, Scope};
-use crate::mcp::handshake::{Hello, Server, Unfit};
-use crate::mcp::listing::Listing;
-use crate::mcp::{Era, Revision, code};
 
 /// How long somebody who was asked by the door itself may take before nothing is expected of it.
 const LONGEST_ERRAND: Duration = Duration::from_secs(120);

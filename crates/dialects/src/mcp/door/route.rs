@@ -3,10 +3,9 @@
 //! Pure. A body is read no further than its members, which takes no stack however deep it is nested. Deliberately absent: which
 //! methods there are, and whether a session exists.
 
+use salon_mcp::{Head, Revision, code, headers, meta};
 use salon_protocol::{LogLevel, Members, RpcError, RpcId, rpc};
 use serde_json::value::RawValue;
-
-use crate::mcp::{Head, Revision, code, headers, meta};
 
 const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;

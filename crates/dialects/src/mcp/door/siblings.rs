@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
+use salon_mcp::Era;
 use salon_protocol::{Envelope, EnvelopeId, LogLevel, Message, ParticipantId, RpcError, RpcId};
 use serde_json::value::RawValue;
 
@@ -14,7 +15,6 @@ use super::asks::{MAX_ASKS, MAX_ASKS_EACH, too_many};
 use super::calls::{Call, Errand, LONGEST_SILENCE};
 use super::incoming::text_of;
 use super::{Door, Due, Request};
-use crate::mcp::Era;
 
 /// How long a question waits that may be for another session: until that has certainly given it up, had it no call open.
 const CONFIDENCE: Duration = LONGEST_SILENCE.saturating_add(Duration::from_secs(10));

@@ -1,12 +1,12 @@
 //! What a request is about, and what an answer says of things that the room names differently.
 
+use salon_mcp::Era;
+use salon_mcp::listing::Listing;
 use salon_protocol::{Members, ParticipantId, RpcError};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::incoming::text_of;
-use crate::mcp::Era;
-use crate::mcp::listing::Listing;
 
 /// What of a request names its target.
 pub(super) enum Target {

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
+use salon_mcp::{Cancelled, same_id};
 use salon_protocol::Members;
 use serde_json::value::RawValue;
 
 use super::calls::{Call, Errand};
 use super::outlets::Channel;
 use super::{Door, Due, Request};
-use crate::mcp::{Cancelled, same_id};
 
 impl Door {
     /// The client does not want an answer any more.

@@ -8,14 +8,14 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
+use salon_mcp::listing::{self, Item, Listing};
+use salon_mcp::{Head, code, same_id};
 use salon_protocol::{Members, RpcError, RpcId, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::CANCELLED;
 use super::words::{self, Declared, raw};
-use crate::mcp::listing::{self, Item, Listing};
-use crate::mcp::{Head, code, same_id};
 
 /// How long a list may be that is answered whole.
 const MAX_PAGES: usize = 1024;

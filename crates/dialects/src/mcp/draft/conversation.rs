@@ -6,12 +6,12 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use salon_mcp::Head;
 use salon_protocol::{CloseReason, RpcError, rpc};
 use serde_json::value::RawValue;
 
 use super::client::{Client, Deed};
 use super::polls::{Polls, TooMuch};
-use crate::mcp::Head;
 use crate::mcp::door::outlets::{Channel, Outlets, Style};
 use crate::mcp::door::{Door, Options, Route, route};
 use crate::{Action, Dialect, Event, Frame, Opening, Post, StreamId};

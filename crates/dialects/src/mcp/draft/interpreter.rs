@@ -3,12 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use salon_mcp::Head;
 use salon_protocol::{Code, RpcError, rpc};
 use serde_json::value::RawValue;
 
 use super::conversation::Conversation;
 use super::words;
-use crate::mcp::Head;
 use crate::mcp::door::{Door, Options, Route, route};
 use crate::{Action, Dialect, Event, Form, Frame, Opening, Post, Stamps, StreamId};
 

@@ -5,13 +5,13 @@
 
 use std::collections::HashMap;
 
+use salon_mcp::Head;
+use salon_mcp::listing::Listing;
 use salon_protocol::{Members, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::words::{self, raw};
-use crate::mcp::Head;
-use crate::mcp::listing::Listing;
 
 /// What becomes of a message to the server.
 #[derive(Debug, Clone, PartialEq, Eq)]

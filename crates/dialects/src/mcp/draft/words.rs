@@ -2,14 +2,14 @@
 //!
 //! Pure. Only what must change is changed: numbers, order and unknown members of the rest stay as they were written.
 
+use salon_mcp::listing::Listing;
+use salon_mcp::{Head, Revision, meta};
 use salon_protocol::{Members, RpcError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Number, json};
 
 use super::{INVALID_PARAMETERS, VERSION};
-use crate::mcp::listing::Listing;
-use crate::mcp::{Head, Revision, meta};
 
 /// The full measure of a progress that is told in percent.
 const WHOLE: u64 = 100;

@@ -10,8 +10,8 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use salon_dialects::mcp::door::{Route, Scope, route};
 use salon_dialects::mcp::draft::Interpreter;
-use salon_dialects::mcp::{Era, Revision};
 use salon_dialects::{Listen, Opening, Post};
+use salon_mcp::{Era, Revision};
 use salon_protocol::{Code, InvalidId, ParticipantId, Refusal, TopicName};
 
 use super::super::{accepts_events, is_date, is_json};

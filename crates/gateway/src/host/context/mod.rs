@@ -16,9 +16,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use salon_dialects::mcp::listing::Item;
 use salon_log::ContextStore;
 use salon_log::context::{Changed, Changes, Existence, Scope};
+use salon_mcp::listing::Item;
 use salon_protocol::{Code, Participant, ParticipantId, RpcError};
 use serde::Serialize;
 use serde_json::json;

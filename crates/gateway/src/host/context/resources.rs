@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use salon_dialects::mcp::listing::{Item, Listing};
 use salon_log::context::{Address, Key, Scope};
 use salon_log::{ContextStore, ReadError};
+use salon_mcp::listing::{Item, Listing};
 use salon_protocol::{ParticipantId, RpcError, TopicName};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

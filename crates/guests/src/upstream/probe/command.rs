@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use salon_dialects::mcp::Head;
+use salon_mcp::Head;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{DISCOVER, Discovery, Found, INITIALIZE, Initialized, Speech, Verdict, Wire, discover, initialize};

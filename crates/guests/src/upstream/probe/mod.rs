@@ -12,9 +12,9 @@ mod url;
 
 use std::time::Duration;
 
-pub use salon_dialects::mcp::Era;
 use salon_dialects::mcp::draft::{self, words};
-use salon_dialects::mcp::{Head, Revision, code};
+pub use salon_mcp::Era;
+use salon_mcp::{Head, Revision, code};
 use salon_protocol::{RpcError, rpc};
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use salon_dialects::mcp::{Head, draft};
+use salon_dialects::mcp::draft;
+use salon_mcp::Head;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{DISCOVER, Discovery, Era, INITIALIZE, Initialized, MODERN, Speech, Verdict, Wire, discover, initialize};

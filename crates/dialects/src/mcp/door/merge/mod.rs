@@ -13,9 +13,9 @@ mod uris;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use salon_mcp::listing::{Item, Listing};
 use salon_protocol::ParticipantId;
 
-use crate::mcp::listing::{Item, Listing};
 use names::Names;
 use uris::{Links, Uris};
 

@@ -2,11 +2,11 @@ use std::collections::HashSet;
 
 use insta::assert_snapshot;
 use proptest::prelude::*;
+use salon_mcp::listing::read_page;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::mcp::listing::read_page;
 
 fn id(text: &str) -> ParticipantId {
     ParticipantId::new(text).unwrap()

@@ -335,7 +335,7 @@ impl Play {
     }
 
     fn note_question(&mut self, text: &str) {
-        if let Some(crate::mcp::Head { id: Some(id), method: Some(method), .. }) = crate::mcp::Head::read(text) {
+        if let Some(salon_mcp::Head { id: Some(id), method: Some(method), .. }) = salon_mcp::Head::read(text) {
             self.asked.push((method.to_string(), id.get().to_owned()));
         }
     }

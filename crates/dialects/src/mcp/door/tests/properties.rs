@@ -136,7 +136,7 @@ impl Watched {
         for line in std::mem::take(&mut self.play.told).lines() {
             let Some((_, said)) = line.split_once("← ") else { continue };
             let text = if said.starts_with('#') { said.split_once(' ').map_or("", |(_, data)| data) } else { said };
-            let Some(head) = crate::mcp::Head::read(text).filter(|head| head.method.is_none()) else { continue };
+            let Some(head) = salon_mcp::Head::read(text).filter(|head| head.method.is_none()) else { continue };
             let number: u32 = head.id.and_then(|id| id.get().parse().ok()).unwrap_or_else(|| panic!("{line}"));
             assert!(self.open.remove(&number).is_some(), "{number} is answered though it is not open: {line}");
             if let Some((_, rest)) = text.rsplit_once(r#""requestState":"salon."#) {

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
+use salon_mcp::listing::Listing;
 use salon_protocol::{
     CloseReason, Kind, Limits, McpVersion, Message, Participant, ParticipantId, Timestamp, TopicName,
 };
@@ -25,7 +26,6 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::mcp::door::{Options, Scope};
-use crate::mcp::listing::Listing;
 use crate::mcp::scripts::{Open, Stage, begun, id, raw};
 use crate::{Action, Dialect, Event, Frame, Listen, Opening, Post, Stamps, StreamId};
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::*;
-use crate::mcp::Head;
+use salon_mcp::Head;
 
 const METHODS: [&str; 12] = [
     "tools/list",

@@ -3,7 +3,7 @@
 use salon_protocol::Members;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Revision, meta};
+use crate::{Revision, meta};
 
 /// A modern server's complete result of `method`, without what only the modern era has and what the client's revision cannot take.
 pub fn result(method: &str, result: &RawValue, to: Revision) -> Box<RawValue> {
@@ -114,7 +114,7 @@ fn content(block: Members, to: Revision) -> Option<Members> {
 
 /// The schema of an elicitation's form for a revision that has enumerations only as `enum` with `enumNames`. `None` when it asks
 /// for something that the revision cannot say.
-pub(super) fn form(schema: &RawValue) -> Option<Box<RawValue>> {
+pub(crate) fn form(schema: &RawValue) -> Option<Box<RawValue>> {
     let mut schema = Members::parse(schema.get())?;
     let properties = Members::parse(schema.get("properties")?.get())?;
     let mut plain = Members::default();

@@ -4,7 +4,7 @@ use salon_protocol::{LogLevel, Members};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::Revision;
+use crate::Revision;
 
 /// The prefix of the modern era's own members.
 const OURS: &str = "io.modelcontextprotocol/";
@@ -20,6 +20,7 @@ const TOKEN: &str = "progressToken";
 pub const PERMISSIONS: &str = "salon/permissions";
 /// For whom the gateway asks, where it does so for somebody, and which request of theirs it is about.
 pub const ON_BEHALF_OF: &str = "salon/onBehalfOf";
+/// See [`ON_BEHALF_OF`].
 pub const REQUEST: &str = "salon/request";
 /// A tool's result as its protocol has it, where MCP has no place for it.
 pub const RESULT: &str = "salon/result";

@@ -29,7 +29,7 @@ impl ToolHeaders {
 const MAX_HEADERS: usize = 32;
 
 /// Which arguments travel as headers too, as a tool's input schema says: a header's name without its prefix, and where its value is.
-pub(super) fn annotations(schema: &RawValue) -> Vec<(String, Vec<String>)> {
+pub fn annotations(schema: &RawValue) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     search(schema, &mut Vec::new(), &mut found);
     found.truncate(MAX_HEADERS);
@@ -64,10 +64,10 @@ pub fn headers(method: &str, params: Option<&RawValue>, tools: &ToolHeaders) -> 
     let Some(key) = name_key(method) else { return headers };
     let Some(Ok(name)) = params.get(key).map(|name| serde_json::from_str::<String>(name.get())) else { return headers };
     headers.push(("Mcp-Name".to_owned(), encode(&name)));
-    if method == "tools/call"
-        && let Some(wanted) = tools.0.get(&name)
-        && let Some(arguments) = params.get("arguments")
-    {
+    if method != "tools/call" {
+        return headers;
+    }
+    if let (Some(wanted), Some(arguments)) = (tools.0.get(&name), params.get("arguments")) {
         let mirrored = wanted.iter().filter_map(|(header, path)| Some((header, plain(&at(arguments, path)?)?)));
         headers.extend(mirrored.map(|(header, value)| (format!("Mcp-Param-{header}"), encode(&value))));
     }
@@ -75,7 +75,8 @@ pub fn headers(method: &str, params: Option<&RawValue>, tools: &ToolHeaders) -> 
 }
 
 /// The parameter that `Mcp-Name` repeats.
-pub(super) fn name_key(method: &str) -> Option<&'static str> {
+// MCP 2026-07-28, Streamable HTTP, "Request Headers".
+pub fn name_key(method: &str) -> Option<&'static str> {
     match method {
         "tools/call" | "prompts/get" => Some("name"),
         "resources/read" => Some("uri"),
@@ -84,12 +85,13 @@ pub(super) fn name_key(method: &str) -> Option<&'static str> {
     }
 }
 
-pub(super) fn at(arguments: &RawValue, path: &[String]) -> Option<Box<RawValue>> {
+/// The argument at a path of keys, as written.
+pub fn at(arguments: &RawValue, path: &[String]) -> Option<Box<RawValue>> {
     path.iter().try_fold(arguments.to_owned(), |value, key| Members::parse(value.get())?.remove(key))
 }
 
 /// A string, an integer or a boolean as text; `None` for anything else, null included.
-pub(super) fn plain(value: &RawValue) -> Option<String> {
+pub fn plain(value: &RawValue) -> Option<String> {
     match value.get() {
         text if text.starts_with('"') => serde_json::from_str(text).ok(),
         "null" => None,
@@ -107,7 +109,7 @@ fn encode(value: &str) -> String {
 }
 
 /// The value a header carries; `None` where it has characters that it must not have, or marks with no base64 between them.
-pub(super) fn decode(header: &str) -> Option<String> {
+pub fn decode(header: &str) -> Option<String> {
     let header = header.trim_matches(BLANK);
     match header.strip_prefix(OPENING).and_then(|rest| rest.strip_suffix(CLOSING)) {
         Some(encoded) => String::from_utf8(decode_base64(encoded)?).ok(),

@@ -4,7 +4,7 @@ use salon_protocol::Members;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Revision, meta, upgrade};
+use crate::{Revision, meta, upgrade};
 
 /// What a client says of itself in `initialize`.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@
 use salon_protocol::Members;
 use serde_json::value::RawValue;
 
-use super::{Revision, downgrade};
+use crate::{Revision, downgrade};
 
 /// What a server wants to know before it goes on.
 #[derive(Debug, Clone)]
@@ -93,14 +93,11 @@ pub fn put(question: &Question, revision: Revision, elicitation: &str) -> Put {
         params.set("elicitationId", elicitation);
         return Put::Ask(Some(params.to_raw()));
     }
-    if revision < Revision::R2025_11_25
-        && let Some(schema) = params.get("requestedSchema")
-    {
-        let Some(form) = downgrade::form(schema) else { return Put::Answer(declined()) };
-        params.set("requestedSchema", &form);
-        return Put::Ask(Some(params.to_raw()));
-    }
-    asked
+    let schema = params.get("requestedSchema").filter(|_| revision < Revision::R2025_11_25);
+    let Some(schema) = schema else { return asked };
+    let Some(form) = downgrade::form(schema) else { return Put::Answer(declined()) };
+    params.set("requestedSchema", &form);
+    Put::Ask(Some(params.to_raw()))
 }
 
 /// What stands in for an error, which has no place among the answers; `None` where only failing the whole call is honest.

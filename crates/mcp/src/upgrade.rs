@@ -3,7 +3,7 @@
 use salon_protocol::{Members, RpcError};
 use serde_json::value::RawValue;
 
-use super::meta;
+use crate::meta;
 
 /// Results that say how long they may be kept.
 const CACHEABLE: [&str; 6] =

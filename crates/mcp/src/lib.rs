@@ -1,0 +1,26 @@
+//! The Model Context Protocol, revision by revision: what the messages of each look like, and how one revision's become another's.
+//!
+//! Every function takes raw JSON and returns raw JSON, and changes only the members it names: numbers, order and unknown members of
+//! the rest stay as they were written. Deliberately absent: connections, tasks, a clock and randomness.
+//!
+//! The legacy era (2024-11-05 to 2025-11-25) begins with an `initialize` handshake; the modern era (2026-07-28) has none, and every
+//! request repeats in `_meta` what the handshake said.
+#![warn(missing_docs)]
+
+pub mod downgrade;
+pub mod handshake;
+pub mod headers;
+pub mod input;
+pub mod listing;
+mod message;
+pub mod meta;
+mod revision;
+pub mod upgrade;
+
+pub use message::{Cancelled, Head, code, same_id};
+pub use revision::{Era, Revision};
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeExamples;
