@@ -6,6 +6,25 @@ use serde_json::value::RawValue;
 
 use crate::{Revision, downgrade};
 
+/// The methods a server may ask its client for.
+// MCP 2026-07-28, Multi Round-Trip Requests: `inputRequests` are of these three.
+pub const ELICITATION: &str = "elicitation/create";
+/// See [`ELICITATION`].
+pub const SAMPLING: &str = "sampling/createMessage";
+/// See [`ELICITATION`].
+pub const ROOTS: &str = "roots/list";
+
+/// Whether a client with these capabilities can be asked this.
+pub fn is_offered(capabilities: &RawValue, method: &str) -> bool {
+    let capability = match method {
+        ELICITATION => "elicitation",
+        SAMPLING => "sampling",
+        ROOTS => "roots",
+        _ => return false,
+    };
+    Members::parse(capabilities.get()).is_some_and(|capabilities| capabilities.get(capability).is_some())
+}
+
 /// What a server wants to know before it goes on.
 #[derive(Debug, Clone)]
 pub struct InputRequired {
@@ -76,7 +95,7 @@ pub enum Put {
 /// Puts a question as `revision` has it. `elicitation` is a fresh id, which a question by URL needs there.
 pub fn put(question: &Question, revision: Revision, elicitation: &str) -> Put {
     let asked = Put::Ask(question.params.clone());
-    if question.method != "elicitation/create" {
+    if question.method != ELICITATION {
         return asked;
     }
     if revision < Revision::R2025_06_18 {
@@ -102,7 +121,7 @@ pub fn put(question: &Question, revision: Revision, elicitation: &str) -> Put {
 
 /// What stands in for an error, which has no place among the answers; `None` where only failing the whole call is honest.
 pub fn instead_of_error(method: &str) -> Option<Box<RawValue>> {
-    (method == "elicitation/create").then(|| action("cancel"))
+    (method == ELICITATION).then(|| action("cancel"))
 }
 
 /// What a person is taken to answer who cannot be asked.

@@ -7,6 +7,7 @@
 //! request repeats in `_meta` what the handshake said.
 #![warn(missing_docs)]
 
+pub mod caller;
 pub mod downgrade;
 pub mod handshake;
 pub mod headers;
