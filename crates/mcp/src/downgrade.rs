@@ -6,6 +6,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::{Revision, meta};
 
 /// A modern server's complete result of `method`, without what only the modern era has and what the client's revision cannot take.
+// MCP 2026-07-28, Overview, "ResultType": it is on every result; Caching: `ttlMs` and `cacheScope` are on lists and reads.
 pub fn result(method: &str, result: &RawValue, to: Revision) -> Box<RawValue> {
     let plain = meta::strip(result).unwrap_or_else(|| result.to_owned());
     let Some(mut members) = Members::parse(plain.get()) else { return plain };
@@ -14,7 +15,8 @@ pub fn result(method: &str, result: &RawValue, to: Revision) -> Box<RawValue> {
         "tools/list" => {
             each(&mut members, "tools", tool);
         }
-        // Older clients know objects only, and refuse the whole result for anything else.
+        // MCP 2025-06-18, Tools, "Structured Content": an object. Clients of that revision refuse the whole result for anything else;
+        // SEP-2106: any JSON value from 2026-07-28 on.
         "tools/call" if members.get("structuredContent").is_some_and(|value| !value.get().starts_with('{')) => {
             members.remove("structuredContent");
         }
@@ -71,6 +73,7 @@ fn each(members: &mut Members, key: &str, change: impl Fn(Members) -> Option<Mem
 }
 
 /// Before the modern era an output schema describes an object. One that does not makes some clients refuse the whole list.
+// MCP 2025-06-18, Tools, "Output Schema"; SEP-2106: any schema from 2026-07-28 on.
 fn tool(mut tool: Members) -> Option<Members> {
     let schema = Members::parse(tool.get("outputSchema")?.get());
     let object = schema.is_some_and(|schema| schema.get("type").is_some_and(|kind| kind.get() == "\"object\""));
@@ -90,6 +93,7 @@ fn content(block: Members, to: Revision) -> Option<Members> {
     let kind = text(&block, "type")?;
     let mut changed = Members::default();
     match kind.as_str() {
+        // MCP 2025-03-26, changelog: audio content is new; before it, an embedded resource carries the bytes.
         "audio" if to < Revision::R2025_03_26 => {
             let mut resource = Members::default();
             resource.set("uri", "urn:mcp:audio");
@@ -101,6 +105,7 @@ fn content(block: Members, to: Revision) -> Option<Members> {
             changed.set("type", "resource");
             changed.set("resource", &resource);
         }
+        // MCP 2025-06-18, changelog: resource links are new.
         "resource_link" if to < Revision::R2025_06_18 => {
             let (uri, name) = (text(&block, "uri").unwrap_or_default(), text(&block, "name").unwrap_or_default());
             let about = text(&block, "description").map(|about| format!(": {about}")).unwrap_or_default();
@@ -114,6 +119,7 @@ fn content(block: Members, to: Revision) -> Option<Members> {
 
 /// The schema of an elicitation's form for a revision that has enumerations only as `enum` with `enumNames`. `None` when it asks
 /// for something that the revision cannot say.
+// MCP 2025-11-25, changelog (SEP-1330): titled enumerations by `oneOf`, and enumerations of several values, are new.
 pub(crate) fn form(schema: &RawValue) -> Option<Box<RawValue>> {
     let mut schema = Members::parse(schema.get())?;
     let properties = Members::parse(schema.get("properties")?.get())?;

@@ -33,6 +33,7 @@ impl Hello {
     }
 
     /// The capabilities as a modern request says them: without tasks, which are another thing in each era.
+    // MCP 2025-11-25, Tasks (SEP-1686); from 2026-07-28 on they are the extension `io.modelcontextprotocol/tasks`.
     pub fn modern_capabilities(&self) -> Box<RawValue> {
         let mut capabilities = Members::parse(self.capabilities.get()).unwrap_or_default();
         match capabilities.remove("tasks") {
@@ -69,6 +70,7 @@ fn empty() -> Box<RawValue> {
 }
 
 /// The revision to answer a client's wish with: its own where that can be had, else the room's, and never a newer one than `newest`.
+// MCP 2025-11-25, Lifecycle, "Version Negotiation".
 pub fn agree(asked: Option<&str>, newest: Revision) -> Revision {
     let asked = asked.and_then(Revision::parse).filter(|asked| Revision::LEGACY.contains(asked));
     asked.unwrap_or(Revision::ROOM).min(newest)
@@ -93,6 +95,7 @@ pub struct Server {
 
 impl Server {
     /// Reads the result of `initialize`.
+    // MCP 2025-11-25, Lifecycle, "Initialization".
     pub fn from_initialize(result: &RawValue) -> Result<Self, Unfit> {
         let introduction = Members::parse(result.get()).ok_or(Unfit::Unreadable)?;
         let said = introduction.get("protocolVersion").ok_or(Unfit::Unreadable)?;
@@ -103,6 +106,7 @@ impl Server {
     }
 
     /// Reads the result of `server/discover`.
+    // MCP 2026-07-28, Discovery: what `serverInfo` was in the handshake is in `_meta`.
     pub fn from_discover(result: &RawValue) -> Result<Self, Unfit> {
         let mut introduction = Members::parse(result.get()).ok_or(Unfit::Unreadable)?;
         let capabilities = capabilities_of(&introduction);

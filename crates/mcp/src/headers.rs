@@ -6,6 +6,8 @@ use data_encoding::BASE64;
 use salon_protocol::Members;
 use serde_json::value::RawValue;
 
+// MCP 2026-07-28, Streamable HTTP, "Standard Request Headers" and "Custom Headers from Tool Parameters" (SEP-2243).
+
 /// How deep annotated properties are looked for: deeper than any schema people write, and no deeper than the stack is safe.
 const MAX_LEVELS: usize = 16;
 
@@ -75,7 +77,7 @@ pub fn headers(method: &str, params: Option<&RawValue>, tools: &ToolHeaders) -> 
 }
 
 /// The parameter that `Mcp-Name` repeats.
-// MCP 2026-07-28, Streamable HTTP, "Request Headers".
+// MCP 2026-07-28, Streamable HTTP, "Standard Request Headers".
 pub fn name_key(method: &str) -> Option<&'static str> {
     match method {
         "tools/call" | "prompts/get" => Some("name"),
@@ -101,6 +103,7 @@ pub fn plain(value: &RawValue) -> Option<String> {
 }
 
 /// A value as a header may carry it: as it is where that is safe, else in base64 between marks.
+// MCP 2026-07-28, Streamable HTTP, "Value Encoding"; RFC 9110 §5.5 says which characters are safe.
 fn encode(value: &str) -> String {
     let padded = value.starts_with(BLANK) || value.ends_with(BLANK);
     let marked = value.starts_with(OPENING) && value.ends_with(CLOSING);

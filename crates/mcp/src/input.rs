@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::{Revision, downgrade};
 
 /// The methods a server may ask its client for.
-// MCP 2026-07-28, Multi Round-Trip Requests: `inputRequests` are of these three.
+// MCP 2026-07-28, Multi Round-Trip Requests, "InputRequests": one of these three.
 pub const ELICITATION: &str = "elicitation/create";
 /// See [`ELICITATION`].
 pub const SAMPLING: &str = "sampling/createMessage";
@@ -63,6 +63,7 @@ impl InputRequired {
 }
 
 /// The parameters of a call that is made again: as they were, with the answers and the state.
+// MCP 2026-07-28, Multi Round-Trip Requests, "Client Requirements": the state is echoed as it came; where there was none, none is sent.
 pub fn retry(
     params: &RawValue,
     answers: &[(String, Box<RawValue>)],
@@ -98,6 +99,7 @@ pub fn put(question: &Question, revision: Revision, elicitation: &str) -> Put {
     if question.method != ELICITATION {
         return asked;
     }
+    // MCP 2025-06-18, changelog: elicitation is new.
     if revision < Revision::R2025_06_18 {
         return Put::Answer(declined());
     }
@@ -106,6 +108,7 @@ pub fn put(question: &Question, revision: Revision, elicitation: &str) -> Put {
     };
     let by_url = params.get("mode").is_some_and(|mode| mode.get() == "\"url\"");
     if by_url {
+        // MCP 2025-11-25, changelog (SEP-1036): URL mode is new, and `elicitationId` is required there.
         if revision < Revision::R2025_11_25 {
             return Put::Answer(declined());
         }

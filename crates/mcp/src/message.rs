@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use salon_protocol::RpcError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -71,6 +72,15 @@ impl<'a> Cancelled<'a> {
     pub fn read(params: Option<&'a RawValue>) -> Option<Self> {
         serde_json::from_str(params?.get()).ok()
     }
+}
+
+/// Whether a JSON-RPC error says that there is no such method.
+pub fn is_method_not_found(error: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct ErrorCode {
+        code: i64,
+    }
+    serde_json::from_str::<ErrorCode>(error.get()).is_ok_and(|error| error.code == RpcError::METHOD_NOT_FOUND)
 }
 
 /// Whether two ids, as JSON, are the same, type included, however their characters are escaped.

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::Revision;
 
+// MCP 2026-07-28, Overview, "_meta": the members of every request, of results and of notifications.
 /// The prefix of the modern era's own members.
 const OURS: &str = "io.modelcontextprotocol/";
 const REVISION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -137,7 +138,7 @@ pub fn upgrade(params: Option<&RawValue>, asker: Asker<'_>) -> Option<Box<RawVal
         }
     })?;
     let mut members = Members::parse(patched.get())?;
-    // Tasks are another thing in each era, and are not carried across.
+    // MCP 2025-11-25, Tasks: `params.task` makes a call a task. Tasks are another thing in each era, and are not carried across.
     match members.remove("task") {
         Some(_) => Some(members.to_raw()),
         None => Some(patched),

@@ -6,15 +6,19 @@ use serde_json::value::RawValue;
 use crate::meta;
 
 /// Results that say how long they may be kept.
+// MCP 2026-07-28, Caching, "Cacheable Results".
 const CACHEABLE: [&str; 6] =
     ["server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"];
 
 /// The resource was not found, in the legacy era.
+// MCP 2025-11-25, Resources, "Error Handling"; MCP 2026-07-28 has −32602 for it.
 const NOT_FOUND: i64 = -32002;
 /// Pages must be opened first, in the legacy era.
+// MCP 2025-11-25, Elicitation, "URL Elicitation Required Error"; MCP 2026-07-28 asks by `input_required`.
 const URL_ELICITATION: i64 = -32042;
 
 /// A result with what every modern result has. What it says already stays.
+// MCP 2026-07-28, Overview, "ResultType" and "_meta".
 pub fn result(method: &str, result: &RawValue, info: Option<&RawValue>) -> Box<RawValue> {
     let Some(mut members) = Members::parse(result.get()) else { return result.to_owned() };
     let mut add = |key: &str, value: &serde_json::Value| {
@@ -50,6 +54,7 @@ pub fn url_elicitation(error: &RawValue) -> Option<Vec<Box<RawValue>>> {
     let data = Members::parse(error.get("data")?.get())?;
     let elicitations: Vec<Members> = serde_json::from_str(data.get("elicitations")?.get()).ok()?;
     let asked = elicitations.into_iter().map(|mut elicitation| {
+        // MCP 2026-07-28, changelog: `elicitationId` is gone, the retry itself tells that the page was opened.
         elicitation.remove("elicitationId");
         elicitation.to_raw()
     });

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use salon_protocol::{Members, RpcError};
-use serde::Deserialize;
+use salon_protocol::Members;
 use serde_json::value::RawValue;
 
 use super::CallFailure;
-use crate::Era;
 use crate::listing::{Item, Listing, read_page};
+use crate::{Era, is_method_not_found};
 
 /// The longest a list is kept, whatever its `ttlMs` says: that is another participant's number, and a clock cannot add all of them.
-pub const MAX_LIST_AGE: Duration = Duration::from_secs(60 * 60);
+const MAX_LIST_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// The longest list that is read.
 #[derive(Debug, Clone, Copy)]
@@ -105,20 +104,11 @@ impl ListReading {
 }
 
 /// How long a page may be kept: `ttlMs`, and not at all where that is missing.
-// MCP 2026-07-28, Caching: `ttlMs` is required on every list and at least 0.
+// MCP 2026-07-28, Caching, "Time-to-Live (TTL) Field".
 fn lifetime(page: &RawValue) -> Duration {
     let ttl = Members::parse(page.get()).and_then(|page| serde_json::from_str::<f64>(page.get("ttlMs")?.get()).ok());
     let seconds = ttl.map(|millis| (millis / 1000.0).min(MAX_LIST_AGE.as_secs_f64()));
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default()
-}
-
-/// Whether a JSON-RPC error says that there is no such method.
-fn is_method_not_found(error: &RawValue) -> bool {
-    #[derive(Deserialize)]
-    struct ErrorCode {
-        code: i64,
-    }
-    serde_json::from_str::<ErrorCode>(error.get()).is_ok_and(|error| error.code == RpcError::METHOD_NOT_FOUND)
 }
 
 #[cfg(test)]

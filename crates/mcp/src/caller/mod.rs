@@ -60,7 +60,7 @@ pub struct CallerProfile {
     pub calls_unwilling: bool,
     /// How long the handshake may take; `None` where the owner measures that itself.
     pub handshake_timeout: Option<Duration>,
-    /// How long a call may go on without an answer or progress; `None` where the owner measures that itself.
+    /// How long a call, its handshake included, may go on without an answer or progress; `None` where the owner measures that itself.
     pub silence_timeout: Option<Duration>,
 }
 
@@ -85,6 +85,8 @@ pub enum CallerStep {
     Send {
         /// To hand the outcome in by.
         request: RequestId,
+        /// The call it belongs to; the handshake belongs to none.
+        call: Option<CallId>,
         /// The method.
         method: Box<str>,
         /// The parameters, without a progress token.
@@ -234,10 +236,10 @@ impl Caller {
         let (method, params) = match self.era {
             // MCP 2025-11-25, Lifecycle, "Initialization".
             Era::Legacy => ("initialize", Some(self.profile.client.params(self.profile.revision, &self.info()))),
-            // MCP 2026-07-28, Discovery: optional for clients, and it needs no `notifications/initialized`.
+            // MCP 2026-07-28, Discovery, "When to Call": clients may, and nothing follows it.
             Era::Modern => ("server/discover", self.in_era(None)),
         };
-        self.steps.push_back(CallerStep::Send { request, method: method.into(), params });
+        self.steps.push_back(CallerStep::Send { request, call: None, method: method.into(), params });
     }
 
     /// Calls a method. A legacy server is called once the handshake is done, which this begins where it has not been.
@@ -276,7 +278,7 @@ impl Caller {
     /// A request was answered: with its result, or with its error.
     pub fn answered(&mut self, request: RequestId, outcome: Result<&RawValue, &RawValue>, now: Instant) {
         if matches!(self.handshake, HandshakeState::Sent(sent) if sent == request) {
-            return self.introduced(outcome, now);
+            return self.introduced(outcome);
         }
         let Some(id) = self.requests.remove(&request) else { return };
         let Some(call) = self.calls.get_mut(&id) else { return };
@@ -361,7 +363,7 @@ impl Caller {
         self.end(id, Err(CallFailure::TimedOut));
     }
 
-    fn introduced(&mut self, outcome: Result<&RawValue, &RawValue>, now: Instant) {
+    fn introduced(&mut self, outcome: Result<&RawValue, &RawValue>) {
         self.stop_handshake_timer();
         let waiting = self.waiting_for_handshake();
         match outcome {
@@ -389,10 +391,7 @@ impl Caller {
                     let error = error.clone();
                     self.end(id, Err(CallFailure::Handshake(error)));
                 }
-                _ => {
-                    self.renew(id, now);
-                    self.send(id);
-                }
+                _ => self.send(id),
             }
         }
     }
@@ -437,7 +436,7 @@ impl Caller {
         let Some(call) = self.calls.get_mut(&id) else { return };
         call.state = CallState::Sent(request);
         self.requests.insert(request, id);
-        self.steps.push_back(CallerStep::Send { request, method: call.method.clone(), params });
+        self.steps.push_back(CallerStep::Send { request, call: Some(id), method: call.method.clone(), params });
     }
 
     /// Parameters as the server's era has them; `None` in the modern era when they are no object.

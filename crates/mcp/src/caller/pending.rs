@@ -52,7 +52,7 @@ pub(super) enum CallState {
 
 impl Caller {
     /// The server answered that it needs input before it goes on.
-    // MCP 2026-07-28, Multi Round-Trip Requests: the client sends the original request again, with `inputResponses` and `requestState`.
+    // MCP 2026-07-28, Multi Round-Trip Requests, "Basic Workflow": the client sends the original request again, with `inputResponses` and `requestState`.
     pub(super) fn input_required(&mut self, id: CallId, wanted: InputRequired, now: Instant) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let InputRequired { questions, state } = wanted;
