@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::peer::Rounds;
+use crate::peer::{Exchange, Next};
 use crate::{CallError, ResultError, Room, RpcError};
 
 /// How long a call waits without hearing anything, unless told otherwise.
@@ -54,8 +54,8 @@ pub struct Call {
     /// The answer, when it came while progress was looked at.
     early: Option<Result<Box<RawValue>, CallError>>,
     over: bool,
-    /// How to go on when the answer asks for input; only requests of MCP 2026-07-28 have this.
-    rounds: Option<Box<Rounds>>,
+    /// What follows the answer, which may ask for input; requests that are sent without a handshake have none.
+    exchange: Option<Box<Exchange>>,
     /// The answers to the callee's questions, then the request that carries them.
     next_round: Option<BoxFuture<'static, Result<Call, CallError>>>,
 }
@@ -144,15 +144,15 @@ impl Call {
             answer: answered,
             early: None,
             over: false,
-            rounds: None,
+            exchange: None,
             next_round: None,
         };
         (call, waiting)
     }
 
     /// A call whose answer may ask for input first.
-    pub(crate) fn with_rounds(mut self, rounds: Rounds) -> Self {
-        self.rounds = Some(Box::new(rounds));
+    pub(crate) fn with_exchange(mut self, exchange: Exchange) -> Self {
+        self.exchange = Some(Box::new(exchange));
         self
     }
 
@@ -203,13 +203,16 @@ impl Call {
     }
 
     fn answered(&mut self, answer: Result<Box<RawValue>, CallError>) {
-        let question = self.rounds.take().zip(answer.as_ref().ok());
-        match question.and_then(|(rounds, answer)| rounds.next(&self.room, &self.callee, &self.id, answer)) {
-            Some(next_round) => {
+        let next = match (self.exchange.take(), answer) {
+            (Some(exchange), Ok(answer)) => exchange.answered(&self.room, &self.callee, &self.id, &answer),
+            (_, answer) => Next::End(answer),
+        };
+        match next {
+            Next::Round(next_round) => {
                 self.deadline = deadline_in(self.timeout.max(ASKED_BACK));
                 self.next_round = Some(next_round);
             }
-            None => self.early = Some(answer),
+            Next::End(answer) => self.early = Some(answer),
         }
     }
 

@@ -2,18 +2,20 @@
 //!
 //! A [`Peer`] is a name and a room: making one costs nothing and sends nothing. The handshake happens at the first question, once, however
 //! many tasks ask at the same time. What was learnt is kept until the participant says that it changed, leaves, or begins anew.
-//! [`modern`] speaks to participants that have no handshake.
+//! [`exchange`] makes the requests, in the era that the participant speaks.
 
 mod calling;
 mod catalogue;
 mod directory;
-mod modern;
+mod exchange;
 mod subscription;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use salon_mcp::Era;
+use salon_mcp::listing::Listing;
 use salon_protocol::{EnvelopeId, ParticipantId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,9 +30,10 @@ use crate::{Call, CallError, RequestOptions, ResultError, Room};
 
 pub use calling::{CallTool, RunningTool};
 use catalogue::FetchedList;
+use directory::Acquaintance;
 pub(crate) use directory::Directory;
-use directory::{Acquaintance, Handshake};
-pub(crate) use modern::Rounds;
+use exchange::Handshake;
+pub(crate) use exchange::{Exchange, Next};
 pub use subscription::Subscription;
 
 /// How long a participant may take to say what it is and what it has. Programs answer that, not people.
@@ -95,7 +98,7 @@ impl Peer {
     pub async fn tools(&self) -> Result<Arc<[Tool]>, CallError> {
         // Asked even of those who named no such capability: tools are what rooms are for, and not everybody is so exact.
         let (known, _) = self.meet().await?;
-        known.tools.get(|| self.pages("tools/list", "tools")).await
+        known.tools.get(|| self.fetch(Listing::Tools)).await
     }
 
     /// One tool by name.
@@ -116,7 +119,7 @@ impl Peer {
         if !handshake.server.offers("resources") {
             return Ok(Arc::default());
         }
-        known.resources.get(|| self.pages("resources/list", "resources")).await
+        known.resources.get(|| self.fetch(Listing::Resources)).await
     }
 
     /// Every resource template it offers. Kept until it says that its resources changed.
@@ -125,7 +128,7 @@ impl Peer {
         if !handshake.server.offers("resources") {
             return Ok(Arc::default());
         }
-        known.templates.get(|| self.pages("resources/templates/list", "resourceTemplates")).await
+        known.templates.get(|| self.fetch(Listing::Templates)).await
     }
 
     /// Reads a resource.
@@ -145,7 +148,7 @@ impl Peer {
     /// No longer wants to be told when a resource changes, wherever in this program that was wanted. A participant of MCP 2026-07-28 is
     /// told by dropping the [`Subscription`] instead, so nothing is sent to it here.
     pub async fn unsubscribe(&self, uri: &str) -> Result<(), CallError> {
-        if self.meet().await?.1.is_modern {
+        if self.meet().await?.1.era == Era::Modern {
             return Ok(());
         }
         self.request("resources/unsubscribe", &json!({ "uri": uri })).await.map(drop)
@@ -157,7 +160,7 @@ impl Peer {
         if !handshake.server.offers("prompts") {
             return Ok(Arc::default());
         }
-        known.prompts.get(|| self.pages("prompts/list", "prompts")).await
+        known.prompts.get(|| self.fetch(Listing::Prompts)).await
     }
 
     /// Fills a prompt in. `&()` stands for no arguments.
@@ -183,7 +186,7 @@ impl Peer {
     /// is asked with every later request.
     pub async fn set_log_level(&self, level: LogLevel) -> Result<(), CallError> {
         let (known, handshake) = self.meet().await?;
-        if handshake.is_modern {
+        if handshake.era == Era::Modern {
             *known.log_level.lock() = Some(level);
             return Ok(());
         }
@@ -192,8 +195,8 @@ impl Peer {
 
     /// Asks for a sign of life. Makes no handshake. MCP 2026-07-28 has no `ping`, so there it is `server/discover`.
     pub async fn ping(&self) -> Result<(), CallError> {
-        if modern::is_only_modern(&self.room, &self.id) {
-            return modern::discover(&self.room, &self.id).await.map(drop);
+        if exchange::era_of(&self.room, &self.id) == Era::Modern {
+            return exchange::introduce(&self.room, &self.id).await.map(drop);
         }
         let options = RequestOptions { timeout: GREETING, progress: false, ..RequestOptions::default() };
         self.room.request_with(&self.id, "ping", &json!({}), options).await?.result().await.map(drop)
@@ -212,12 +215,9 @@ impl Peer {
         options: RequestOptions,
     ) -> Result<Call, CallError> {
         let (known, handshake) = self.meet().await?;
-        if !handshake.is_modern {
-            return self.room.request_with(&self.id, method, params, options).await;
-        }
         let params = to_raw_value(params).map_err(CallError::invalid_arguments)?;
         let log_level = *known.log_level.lock();
-        modern::start(self, method, &params, log_level, options).await
+        Exchange::start(self, &handshake, log_level, (method, &params), options).await
     }
 
     /// Tells it something, after the handshake.
@@ -231,13 +231,11 @@ impl Peer {
         read(&self.request(method, params).await?)
     }
 
-    async fn pages<T: DeserializeOwned>(
-        &self,
-        method: &'static str,
-        key: &'static str,
-    ) -> Result<FetchedList<T>, CallError> {
-        let (_, handshake) = self.meet().await?;
-        catalogue::pages(self, handshake.is_modern, method, key).await
+    async fn fetch<T: DeserializeOwned>(&self, listing: Listing) -> Result<FetchedList<T>, CallError> {
+        let (known, handshake) = self.meet().await?;
+        let log_level = *known.log_level.lock();
+        let list = exchange::fetch(self, &handshake, log_level, listing).await?;
+        Ok(FetchedList::read(&self.id, listing.method(), list))
     }
 
     /// Performs the MCP handshake unless that was done, and hands out what is known since.

@@ -5,16 +5,16 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
-use salon_protocol::{Envelope, Kind, McpVersion, Members, Message, ParticipantId, PresenceEvent};
-use serde_json::json;
+use salon_mcp::input;
+use salon_mcp::listing::Listing;
+use salon_protocol::{Envelope, Kind, Message, ParticipantId, PresenceEvent};
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
 
-use super::catalogue::Listing;
-use super::{GREETING, modern, read};
-use crate::mcp::{Initialized, LogLevel, Prompt, Resource, ResourceTemplate, Tool, empty_object};
-use crate::{CallError, Discovery, RequestOptions, Room, Service};
+use super::catalogue::CachedList;
+use super::exchange::{Handshake, introduce};
+use crate::mcp::{LogLevel, Prompt, Resource, ResourceTemplate, Tool, empty_object};
+use crate::{CallError, Discovery, Room, Service};
 
 /// The others, as far as they were met. Every envelope passes through [`observe`](Self::observe), in order.
 pub(crate) struct Directory {
@@ -56,7 +56,7 @@ impl Directory {
 
     /// Who answers what a participant asks of its caller, where that is not the room's own service.
     pub(crate) fn stand_in(&self, peer: &ParticipantId, method: &str) -> Option<Arc<dyn Service>> {
-        matches!(method, "sampling/createMessage" | "elicitation/create" | "roots/list")
+        matches!(method, input::SAMPLING | input::ELICITATION | input::ROOTS)
             .then(|| self.stand_ins.lock().get(peer).cloned())
             .flatten()
     }
@@ -134,23 +134,15 @@ impl fmt::Debug for Directory {
 
 type Greeting = Result<Handshake, CallError>;
 
-/// What a participant said of itself, and how it is spoken to since.
-#[derive(Clone)]
-pub(super) struct Handshake {
-    pub(super) server: Arc<Initialized>,
-    /// It speaks only revisions without a handshake, so every request says who asks.
-    pub(super) is_modern: bool,
-}
-
 /// One of the others, from a handshake to the moment it leaves or begins anew.
 pub(crate) struct Acquaintance {
     me: ParticipantId,
     /// The handshake that is under way or was made. Whoever wants it while it is under way waits for the same.
     greeting: Mutex<Option<watch::Receiver<Option<Greeting>>>>,
-    pub(super) tools: Listing<Tool>,
-    pub(super) resources: Listing<Resource>,
-    pub(super) templates: Listing<ResourceTemplate>,
-    pub(super) prompts: Listing<Prompt>,
+    pub(super) tools: CachedList<Tool>,
+    pub(super) resources: CachedList<Resource>,
+    pub(super) templates: CachedList<ResourceTemplate>,
+    pub(super) prompts: CachedList<Prompt>,
     /// The log lines that requests of MCP 2026-07-28 ask for.
     pub(super) log_level: Mutex<Option<LogLevel>>,
 }
@@ -160,23 +152,22 @@ impl Acquaintance {
         Self {
             me,
             greeting: Mutex::default(),
-            tools: Listing::default(),
-            resources: Listing::default(),
-            templates: Listing::default(),
-            prompts: Listing::default(),
+            tools: CachedList::default(),
+            resources: CachedList::default(),
+            templates: CachedList::default(),
+            prompts: CachedList::default(),
             log_level: Mutex::default(),
         }
     }
 
     fn hear(&self, method: &str) {
-        match method {
-            "notifications/tools/list_changed" => self.tools.changed(),
-            "notifications/resources/list_changed" => {
-                self.resources.changed();
-                self.templates.changed();
+        for listing in Listing::ALL.into_iter().filter(|listing| listing.changed() == method) {
+            match listing {
+                Listing::Tools => self.tools.changed(),
+                Listing::Prompts => self.prompts.changed(),
+                Listing::Resources => self.resources.changed(),
+                Listing::Templates => self.templates.changed(),
             }
-            "notifications/prompts/list_changed" => self.prompts.changed(),
-            _ => {}
         }
     }
 
@@ -204,17 +195,14 @@ impl Acquaintance {
         }
     }
 
-    /// Shakes hands in a task of its own: MCP lets nobody cancel this, and whoever wanted it first may stop waiting. It ends within
-    /// the time for a greeting.
+    /// Performs the handshake in a task of its own: MCP lets no client cancel it, and the task that wanted it first may stop waiting. It
+    /// ends within [`GREETING`](super::GREETING).
     fn begin(self: Arc<Self>, room: Room, peer: ParticipantId) -> watch::Receiver<Option<Greeting>> {
         let (tell, told) = watch::channel(None);
         tokio::spawn(async move {
-            let is_modern = modern::is_only_modern(&room, &peer);
-            let outcome =
-                if is_modern { modern::discover(&room, &peer).await } else { perform_handshake(&room, &peer).await };
-            let outcome = outcome.map(|server| Handshake { server: Arc::new(server), is_modern });
+            let outcome = introduce(&room, &peer).await;
             if let Err(error) = &outcome {
-                tracing::debug!(%peer, %error, "no handshake");
+                tracing::debug!(%peer, %error, "peer: the MCP handshake failed, the next request tries again");
                 room.shared().directory.forget(&peer, &self);
             }
             tell.send_replace(Some(outcome));
@@ -229,28 +217,4 @@ fn is_of_use(greeting: &watch::Receiver<Option<Greeting>>) -> bool {
         Some(outcome) => outcome.is_ok(),
         None => greeting.has_changed().is_ok(),
     }
-}
-
-/// What this participant, as an MCP client, says it is.
-pub(super) fn client_info(room: &Room) -> serde_json::Value {
-    let name = room.roster().into_iter().find(|one| one.id == *room.id()).and_then(|me| me.name);
-    json!({ "name": name.as_deref().unwrap_or(room.id().as_str()), "version": env!("CARGO_PKG_VERSION") })
-}
-
-async fn perform_handshake(room: &Room, peer: &ParticipantId) -> Result<Initialized, CallError> {
-    let mut params = Members::default();
-    params.set("protocolVersion", McpVersion::HANDSHAKES[0]);
-    params.set("capabilities", &room.shared().directory.declares);
-    params.set("clientInfo", &client_info(room));
-    // The time is kept here: a call that keeps it by itself would cancel.
-    let options = RequestOptions { timeout: GREETING * 2, progress: false, ..RequestOptions::default() };
-    let mut call = room.request_with(peer, "initialize", &params, options).await?;
-    let over = async { while call.progress().await.is_some() {} };
-    if timeout(GREETING, over).await.is_err() {
-        call.forget();
-        return Err(CallError::TimedOut);
-    }
-    let said = read(&call.result().await?)?;
-    room.notify(std::slice::from_ref(peer), "notifications/initialized", &json!({})).await?;
-    Ok(said)
 }

@@ -1,12 +1,15 @@
 //! Hearing that a resource has changed.
 
 use std::fmt;
+use std::time::Duration;
 
+use salon_mcp::{Era, meta};
 use salon_protocol::{Envelope, Message, ParticipantId};
 use serde_json::json;
+use serde_json::value::RawValue;
 
-use super::{Peer, modern};
-use crate::{Call, CallError, Event, Events};
+use super::{GREETING, Peer};
+use crate::{Call, CallError, Event, Events, RequestOptions, ResultError};
 
 /// Tells when a resource of a participant changes. Made by [`Peer::subscribe`].
 ///
@@ -26,8 +29,8 @@ impl Subscription {
         // The handshake first, so that what is heard from here on belongs to this meeting.
         let (_, handshake) = peer.meet().await?;
         let mut events = peer.room().events();
-        let listening = if handshake.is_modern {
-            Some(modern::listen(peer, uri, &mut events).await?)
+        let listening = if handshake.era == Era::Modern {
+            Some(listen(peer, uri, &mut events).await?)
         } else {
             peer.request("resources/subscribe", &json!({ "uri": uri })).await?;
             None
@@ -79,6 +82,43 @@ impl Subscription {
         let Params { uri } = serde_json::from_str(envelope.params()?).ok()?;
         let below = |rest: &str| self.uri.ends_with('/') || rest.starts_with(['/', '?', '#']);
         (uri == self.uri || uri.strip_prefix(&self.uri).is_some_and(below)).then_some(uri)
+    }
+}
+
+/// Listens for changes of a resource: an open request, which ends the subscription when it is dropped. Returns when the participant
+/// has acknowledged it.
+async fn listen(peer: &Peer, uri: &str, events: &mut Events) -> Result<Call, CallError> {
+    let params = json!({ "notifications": { "resourceSubscriptions": [uri] } });
+    let options = RequestOptions { timeout: Duration::MAX, progress: false, ..RequestOptions::default() };
+    let mut call = peer.start("subscriptions/listen", &params, options).await?;
+    let id = call.rpc_id().to_json();
+    let acknowledged = async {
+        loop {
+            tokio::select! { biased;
+                event = events.next() => match event {
+                    Some(Event::Envelope(envelope)) => {
+                        let method = match envelope.message() {
+                            Some(Message::Notification { method }) => &**method,
+                            _ => continue,
+                        };
+                        let meant = *envelope.from() == *peer.id() && method == "notifications/subscriptions/acknowledged";
+                        let params = envelope.params().and_then(|params| serde_json::from_str::<&RawValue>(params).ok());
+                        let named = params.and_then(meta::subscription);
+                        if meant && named.is_some_and(|named| named.get() == id) {
+                            return true;
+                        }
+                    }
+                    Some(_) => {}
+                    None => return false,
+                },
+                progress = call.progress() => if progress.is_none() { return false },
+            }
+        }
+    };
+    match tokio::time::timeout(GREETING, acknowledged).await {
+        Ok(true) => Ok(call),
+        Ok(false) => call.result().await.and(Err(ResultError::NotSubscribed.into())),
+        Err(_) => Err(CallError::TimedOut),
     }
 }
 
