@@ -1,7 +1,7 @@
 //! `room.call_all`: the same call to several participants, and their answers gathered by a strategy.
 //!
 //! Invariant: what came before the deadline is in the answer, and whoever was asked and is not waited for any more is told so
-//! ([`Asked`] sees to that). The host asks in its own name and says in `_meta` for whom.
+//! ([`Asked`](super::calls::Asked) sees to that). The host asks in its own name and says in `_meta` for whom.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use salon_mcp::meta;
-use salon_protocol::{EnvelopeId, Members, ParticipantId, RpcError, Tally};
+use salon_protocol::{EnvelopeId, Members, Participant, ParticipantId, RpcError, Tally};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until};
 
 use super::arguments::Arguments;
-use super::calls::{Answer, Asked, Lack, Lacking, some};
+use super::calls::{Lack, Lacking, some};
 use super::catalogue::Consulted;
+use super::handshake::{ToolAnswer, call_tool};
 use super::office::{Office, Request};
 use super::speech::{Outcome, cut, text, told};
 use super::verdict::{self, Ballot};
@@ -91,7 +92,7 @@ pub(super) async fn call_all(
     }
 
     let meta = meta_for(&request);
-    let params = Params { name: &wish.tool, arguments: wish.arguments.as_deref(), meta };
+    let params = text(&Params { name: &wish.tool, arguments: wish.arguments.as_deref(), meta });
     // Everyone is asked as soon as it is known what it offers, whoever else is slow to say.
     let (mut in_doubt, mut waiting) = (HashSet::new(), HashSet::new());
     let mut consulting = FuturesUnordered::new();
@@ -99,7 +100,7 @@ pub(super) async fn call_all(
         in_doubt.insert(consulted.who.id.clone());
         consulting.push(async move {
             let offer = consulted.offer(deadline).await;
-            (consulted.who.id.clone(), offer)
+            (consulted.who.clone(), offer)
         });
     }
     let mut asking = FuturesUnordered::new();
@@ -115,15 +116,16 @@ pub(super) async fn call_all(
                     office.tell(request.caller(), request.entry.envelope.id(), "notifications/progress", &params);
                 }
             }
-            Some((participant, offer)) = consulting.next() => {
+            Some((who, offer)) = consulting.next() => {
+                let participant = who.id.clone();
                 in_doubt.remove(&participant);
                 match offer {
                     Ok(offer) if wish.participants.is_none() && !offer.has(&wish.tool) => gathered.excuse(),
                     Ok(_) if gathered.asked == MAX_ASKED => gathered.lack(participant, Lack::Unasked),
                     Ok(_) => {
                         gathered.asked += 1;
-                        waiting.insert(participant.clone());
-                        asking.push(ask(&office, participant, &params));
+                        waiting.insert(participant);
+                        asking.push(ask(&office, who, &params));
                     }
                     Err(reason) if wish.participants.is_none() => {
                         gathered.unanswered.push(Lacking { participant, reason });
@@ -180,16 +182,12 @@ struct Progress<'a> {
     total: usize,
 }
 
-type Reply = Result<(Answer, Duration), Lack>;
+type Reply = Result<(ToolAnswer, Duration), Lack>;
 
-async fn ask(office: &Arc<Office>, participant: ParticipantId, params: &Params<'_>) -> (ParticipantId, Reply) {
-    let asked = async {
-        let began = Instant::now();
-        let answer = Asked::ask(office, &participant, "tools/call", params).await?.reply().await?;
-        Ok((answer, began.elapsed()))
-    };
-    let reply = asked.await;
-    (participant, reply)
+async fn ask(office: &Arc<Office>, who: Arc<Participant>, params: &RawValue) -> (ParticipantId, Reply) {
+    let began = Instant::now();
+    let answer = call_tool(office, &who, params).await;
+    (who.id.clone(), answer.map(|answer| (answer, began.elapsed())))
 }
 
 /// One answer. An omitted one was too long to repeat; its envelope is in the room's history.
@@ -276,29 +274,28 @@ impl Gathered {
     }
 
     fn take(&mut self, participant: ParticipantId, reply: Reply) {
-        let (answer, elapsed) = match reply {
+        let (ToolAnswer { envelope, outcome }, elapsed) = match reply {
             Ok(answered) => answered,
             Err(reason) => return self.lack(participant, reason),
         };
-        let outcome = answer.outcome();
-        let (Ok(raw) | Err(raw)) = outcome;
-        let words = match outcome {
+        let (Ok(raw) | Err(raw)) = &outcome;
+        let words = match &outcome {
             Ok(result) => verdict::words(result, MAX_WORDS),
             Err(error) => format!("error {}", cut(error.get(), MAX_WORDS)),
         };
-        let ballot = outcome.ok().filter(|result| !verdict::is_error(result)).map(Ballot::of);
+        let ballot = outcome.as_deref().ok().filter(|result| !verdict::is_error(result)).map(Ballot::of);
         match &ballot {
             Some(ballot) => self.vote(ballot),
             None => self.tally.pass(),
         }
-        let omitted = raw.get().len() > self.room;
+        let (length, elapsed_ms) = (raw.get().len(), elapsed.as_millis());
+        let omitted = length > self.room;
         let (result, error) = match outcome {
             _ if omitted => (None, None),
-            Ok(result) => (Some(result.to_owned()), None),
-            Err(error) => (None, Some(error.to_owned())),
+            Ok(result) => (Some(result), None),
+            Err(error) => (None, Some(error)),
         };
-        self.room -= if omitted { 0 } else { raw.get().len() };
-        let (envelope, elapsed_ms) = (answer.0.envelope.id().clone(), elapsed.as_millis());
+        self.room -= if omitted { 0 } else { length };
         self.answers.push(Answered { participant, envelope, result, error, omitted, elapsed_ms, ballot, words });
     }
 

@@ -1,30 +1,31 @@
-//! Making somebody's acquaintance: `initialize`, `notifications/initialized`, then a list, every page of it. Whoever speaks only the modern
-//! era is asked for the list at once, as that era asks.
+//! The host as a client of the others: it fetches what a participant offers and calls its tools, in an era that the participant speaks.
+//!
+//! salon-mcp's [`Caller`] knows what to send; here its requests are published and their answers awaited.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_mcp::listing::{Item, Listing, read_page};
-use salon_mcp::{Era, meta};
-use salon_protocol::{McpVersion, Members, ParticipantId, RpcError};
-use serde::Deserialize;
+use salon_mcp::caller::{CallEnd, CallFailure, Caller, CallerProfile, CallerStep, ListLimits};
+use salon_mcp::handshake::Hello;
+use salon_mcp::listing::{Item, Listing};
+use salon_mcp::{Era, Revision, downgrade, is_method_not_found};
+use salon_protocol::{EnvelopeId, Members, Participant, RpcError};
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::calls::{Answer, Asked, Lack};
-use super::catalogue::{Errand, Met, weight};
+use super::catalogue::{Errand, Met};
 use super::implementation;
 use super::office::Office;
 use super::speech::text;
 
-/// How long a participant may take for one answer. Nobody waits for it that long; its lists are told of when they come.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a participant may take for one answer of its handshake or of a list. No request waits that long: the catalogue announces
+/// the list when it comes.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long a list may be: pages, items, and bytes.
-const MAX_PAGES: usize = 64;
-const MAX_ITEMS: usize = 4096;
-const MAX_BYTES: usize = 4 << 20;
+/// The longest list that is kept.
+const LIMITS: ListLimits = ListLimits { pages: 64, items: 4096, bytes: 4 << 20 };
 
 /// How often a list is asked for again because it changed meanwhile.
 const MAX_ATTEMPTS: usize = 3;
@@ -53,7 +54,7 @@ async fn fetch(office: &Arc<Office>, errand: &Errand) -> Result<Vec<Item>, Lack>
     let mut attempts = 0;
     loop {
         office.catalogue().begin_listing(errand, Instant::now());
-        let items = list(office, &who.id, *listing, met.era).await?;
+        let items = list(office, who, *listing).await?;
         attempts += 1;
         if attempts == MAX_ATTEMPTS || !office.catalogue().is_stale(errand) {
             return Ok(items);
@@ -61,82 +62,112 @@ async fn fetch(office: &Arc<Office>, errand: &Errand) -> Result<Vec<Item>, Lack>
     }
 }
 
-/// Shakes hands where that is the way; says what there is.
-async fn meet(office: &Arc<Office>, who: &salon_protocol::Participant) -> Result<Met, Lack> {
+/// Performs the handshake where the participant's era has one, and reads which lists it has. One without a handshake may have any.
+async fn meet(office: &Arc<Office>, who: &Participant) -> Result<Met, Lack> {
     let era = Era::Legacy.with(&who.mcp);
     if era == Era::Modern {
         return Ok(Met { era, has: [true; 4] });
     }
-    let params =
-        json!({ "protocolVersion": McpVersion::HANDSHAKES[0], "capabilities": {}, "clientInfo": implementation() });
-    let answer = ask(office, &who.id, "initialize", &params).await?;
-    let has = match answer.outcome() {
-        Ok(result) => {
+    let mut caller = Caller::new(profile(), era);
+    caller.introduce(now());
+    match drive(office, who, &mut caller, Some(ANSWER_TIMEOUT)).await?.0 {
+        CallerStep::Introduced(Ok(result)) => {
             let said = Members::parse(result.get()).ok_or(Lack::Unreadable)?;
             let capabilities = said.get("capabilities").and_then(|said| Members::parse(said.get())).unwrap_or_default();
-            Listing::ALL.map(|listing| capabilities.get(listing.capability()).is_some())
+            Ok(Met { era, has: Listing::ALL.map(|listing| capabilities.get(listing.capability()).is_some()) })
         }
         // It is no server. That is an answer, too.
-        Err(error) if is_unknown_method(error) => return Ok(Met { era, has: [false; 4] }),
-        Err(_) => return Err(Lack::Declined),
+        CallerStep::Introduced(Err(CallFailure::Handshake(error))) if is_method_not_found(&error) => {
+            Ok(Met { era, has: [false; 4] })
+        }
+        _ => Err(Lack::Declined),
+    }
+}
+
+/// All pages of a participant's list.
+async fn list(office: &Arc<Office>, who: &Participant, listing: Listing) -> Result<Vec<Item>, Lack> {
+    let mut caller = caller_of(who);
+    caller.list(listing, LIMITS, now());
+    match drive(office, who, &mut caller, Some(ANSWER_TIMEOUT)).await?.0 {
+        CallerStep::End(_, Ok(CallEnd::List(list))) => Ok(list.items),
+        CallerStep::End(_, Err(CallFailure::Endless)) => Err(Lack::TooLong),
+        _ => Err(Lack::Unreadable),
+    }
+}
+
+/// What a participant answered to a tool call: in which envelope, and its result or its error as a legacy revision has it.
+pub(super) struct ToolAnswer {
+    pub(super) envelope: EnvelopeId,
+    pub(super) outcome: Result<Box<RawValue>, Box<RawValue>>,
+}
+
+/// Calls a tool of a participant with which the handshake has been performed.
+pub(super) async fn call_tool(office: &Arc<Office>, who: &Participant, params: &RawValue) -> Result<ToolAnswer, Lack> {
+    const METHOD: &str = "tools/call";
+    let mut caller = caller_of(who);
+    caller.call(METHOD, Some(params), now());
+    let (step, answer) = drive(office, who, &mut caller, None).await?;
+    let envelope = answer.ok_or(Lack::Unasked)?.0.envelope.id().clone();
+    let outcome = match step {
+        // The caller of `room.call_all` speaks a legacy revision, as the host does.
+        CallerStep::End(_, Ok(CallEnd::Result(result))) if caller.era() == Era::Modern => {
+            Ok(downgrade::result(METHOD, &result, Revision::ROOM))
+        }
+        CallerStep::End(_, Ok(CallEnd::Result(result))) => Ok(result),
+        CallerStep::End(_, Err(CallFailure::Answered(error))) => Err(error),
+        CallerStep::End(_, Err(CallFailure::NoInput { method, .. })) => {
+            let message = format!("the tool asks its caller for `{method}`, which the gateway does not answer");
+            Err(text(&RpcError::internal(message)))
+        }
+        _ => Err(text(&RpcError::internal("the tool asks its caller for input again and again"))),
     };
-    office.tell(&who.id, answer.0.envelope.id(), "notifications/initialized", &json!({}));
-    Ok(Met { era, has })
+    Ok(ToolAnswer { envelope, outcome })
 }
 
-/// All of a list of somebody's.
-async fn list(office: &Arc<Office>, who: &ParticipantId, listing: Listing, era: Era) -> Result<Vec<Item>, Lack> {
-    let (mut items, mut bytes) = (Vec::new(), 0);
-    let mut cursor: Option<Box<str>> = None;
-    for _ in 0..MAX_PAGES {
-        let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-        let params = in_era(text(&params), era);
-        let answer = ask(office, who, listing.method(), &params).await?;
-        let result = match answer.outcome() {
-            Ok(result) => result,
-            Err(error) if is_unknown_method(error) => return Ok(items),
-            Err(_) => return Err(Lack::Unreadable),
-        };
-        let (page, next) = read_page(listing, result).ok_or(Lack::Unreadable)?;
-        bytes += page.iter().map(weight).sum::<usize>();
-        items.extend(page);
-        if items.len() > MAX_ITEMS || bytes > MAX_BYTES {
-            return Err(Lack::TooLong);
-        }
-        match next {
-            None => return Ok(items),
-            // A cursor that leads to itself leads nowhere.
-            next if next == cursor => return Err(Lack::Unreadable),
-            next => cursor = next,
-        }
-    }
-    Err(Lack::TooLong)
-}
-
-/// Parameters as an era has them.
-fn in_era(params: Box<RawValue>, era: Era) -> Box<RawValue> {
-    if era == Era::Legacy {
-        return params;
-    }
-    let (capabilities, info) = (text(&json!({})), text(&implementation()));
-    let asker = meta::Asker { capabilities: &capabilities, info: &info, level: None };
-    meta::upgrade(Some(&params), asker).unwrap_or(params)
-}
-
-async fn ask(
+/// Performs what a caller wants done until its handshake or a call of it is over. Returns that step, and the last answer that came.
+async fn drive(
     office: &Arc<Office>,
-    who: &ParticipantId,
-    method: &str,
-    params: &impl serde::Serialize,
-) -> Result<Answer, Lack> {
-    let answer = async { Asked::ask(office, who, method, params).await?.reply().await };
-    timeout(PATIENCE, answer).await.unwrap_or(Err(Lack::Timeout))
+    who: &Participant,
+    caller: &mut Caller,
+    limit: Option<Duration>,
+) -> Result<(CallerStep, Option<Answer>), Lack> {
+    let mut last: Option<Answer> = None;
+    loop {
+        match caller.poll_step() {
+            Some(CallerStep::Send { request, method, params, .. }) => {
+                let asked = async { Asked::ask(office, &who.id, &method, &params).await?.reply().await };
+                let answer = match limit {
+                    Some(limit) => timeout(limit, asked).await.unwrap_or(Err(Lack::Timeout))?,
+                    None => asked.await?,
+                };
+                caller.answered(request, answer.outcome(), now());
+                last = Some(answer);
+            }
+            Some(CallerStep::Initialized) => {
+                if let Some(answer) = &last {
+                    office.tell(&who.id, answer.0.envelope.id(), "notifications/initialized", &json!({}));
+                }
+            }
+            Some(step @ (CallerStep::Introduced(_) | CallerStep::End(..))) => return Ok((step, last)),
+            // The host offers nothing that it could be asked, and an `Asked` that is dropped withdraws itself.
+            Some(CallerStep::Ask { .. } | CallerStep::Withdraw { .. }) => {}
+            None => {
+                let retry_at = caller.poll_timeout().ok_or(Lack::Unasked)?;
+                sleep_until(retry_at.into()).await;
+                caller.handle_timeout(now());
+            }
+        }
+    }
 }
 
-fn is_unknown_method(error: &RawValue) -> bool {
-    #[derive(Deserialize)]
-    struct Error {
-        code: i64,
-    }
-    serde_json::from_str::<Error>(error.get()).is_ok_and(|error| error.code == RpcError::METHOD_NOT_FOUND)
+fn caller_of(who: &Participant) -> Caller {
+    Caller::after_handshake(profile(), Era::Legacy.with(&who.mcp))
+}
+
+fn profile() -> CallerProfile {
+    CallerProfile::new(Hello { info: Some(text(&implementation())), ..Hello::default() })
+}
+
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
 }
