@@ -198,13 +198,6 @@ pub enum Event {
         /// `None` when it is not to be had.
         items: Option<Arc<[Item]>>,
     },
-    /// What the token permits that a call was sent with.
-    Permissions {
-        /// The call's envelope.
-        request: EnvelopeId,
-        /// The permissions; none where nothing is known of the call.
-        granted: Arc<[String]>,
-    },
     /// The peer opened a stream.
     StreamOpened(StreamId, Opening),
     /// The peer hung up a stream that was not finished.
@@ -232,13 +225,6 @@ pub enum Action {
     Finish(StreamId),
     /// Look up in the room's catalogue what somebody offers.
     Consult(ParticipantId, Listing),
-    /// Look up what a call is permitted.
-    Permissions {
-        /// Whose call it is.
-        who: ParticipantId,
-        /// Its envelope.
-        request: EnvelopeId,
-    },
     /// Why the peer leaves, for the others to see. The close comes after it.
     Farewell(String),
     /// End the connection.

@@ -149,11 +149,7 @@ impl Dialect for Mcpx {
                 self.actions.push_back(Action::Close(reason));
             }
             // It has its seat before it begins, and one stream for life.
-            Event::NotJoined(_)
-            | Event::Consulted { .. }
-            | Event::Permissions { .. }
-            | Event::StreamOpened(..)
-            | Event::StreamClosed(_) => {}
+            Event::NotJoined(_) | Event::Consulted { .. } | Event::StreamOpened(..) | Event::StreamClosed(_) => {}
         }
     }
 
@@ -238,7 +234,7 @@ mod tests {
     fn chat() -> Arc<Entry> {
         let text = r#"{"protocol":"mcp-x/v0","id":"c1","ts":"2025-08-17T14:00:00Z","from":"bob","kind":"mcp","payload":{"jsonrpc":"2.0","method":"notifications/chat/message","params":{"text":"hi","n":1.0}}}"#;
         let envelope = Envelope::restore(text).expect("an envelope");
-        Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), envelope })
+        Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope })
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::is_loopback;
 use crate::ledger::Ledger;
 use crate::meters::Meters;
 use crate::nodes::Nodes;
-use crate::permissions::Permissions;
+use crate::stamps::ConnectionStamps;
 use crate::ui::Ui;
 
 /// The longest page of history.
@@ -43,7 +43,6 @@ pub(crate) struct Gateway {
     pub(crate) framed: crate::doors::framed::Sessions,
     pub(crate) machine: crate::doors::machine::Sessions,
     pub(crate) mcp: crate::doors::mcp::Sessions,
-    pub(crate) permissions: Arc<Permissions>,
     /// Those that share the log, where it can be shared.
     pub(crate) nodes: Option<Arc<Nodes>>,
     pub(crate) audit: Audit,
@@ -78,7 +77,6 @@ impl Gateway {
             framed: crate::doors::framed::Sessions::default(),
             machine: crate::doors::machine::Sessions::default(),
             mcp: crate::doors::mcp::Sessions::default(),
-            permissions: Arc::new(Permissions::among_nodes(nodes.is_some())),
             nodes,
             audit,
             meters,
@@ -113,7 +111,7 @@ impl Gateway {
             participant: grant.participant.clone(),
             topic: topic.clone(),
             address,
-            held: self.permissions.hold(topic, &grant.participant, &grant.permissions),
+            stamps: ConnectionStamps::new(grant),
             visit: self.ui.as_ref().and_then(|ui| ui.visit(grant)).map(Arc::new),
             nodes: self.nodes.clone(),
         }

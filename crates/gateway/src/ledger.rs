@@ -3,8 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
-use salon_protocol::{Code, EnvelopeId, ParticipantId, TopicName};
+use salon_protocol::{Code, ParticipantId, TopicName};
 use salon_rooms::Happening;
 
 use crate::audit::{Audit, AuditEvent, AuditKind};
@@ -12,7 +11,7 @@ use crate::auth::Visit;
 use crate::clock;
 use crate::meters::Meters;
 use crate::nodes::Nodes;
-use crate::permissions::Held;
+use crate::stamps::ConnectionStamps;
 
 /// One connection's ledger.
 #[derive(Clone)]
@@ -22,8 +21,8 @@ pub(crate) struct Ledger {
     pub(crate) participant: ParticipantId,
     pub(crate) topic: TopicName,
     pub(crate) address: IpAddr,
-    /// What its token permits, noted with every call it makes.
-    pub(crate) held: Arc<Held>,
+    /// What its entries are stamped with.
+    pub(crate) stamps: Arc<ConnectionStamps>,
     /// The sign-in it stands on, where it stands on one.
     pub(crate) visit: Option<Arc<Visit>>,
     /// The gateways of the log, where it can have several.
@@ -31,18 +30,6 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// What a call of somebody in the same room is permitted: known at once where there is only this gateway.
-    pub(crate) fn granted(
-        &self,
-        who: &ParticipantId,
-        request: &EnvelopeId,
-    ) -> Result<Arc<[String]>, BoxFuture<'static, Arc<[String]>>> {
-        match &self.nodes {
-            None => Ok(self.held.of(who, request)),
-            Some(nodes) => Err(self.held.of_all(nodes, who, request)),
-        }
-    }
-
     /// Waits for the end of the sign-in that the connection stands on: for ever, where it stands on none.
     pub(crate) async fn signed_out(&self) {
         match &self.visit {

@@ -20,11 +20,11 @@ mod ledger;
 mod loopback;
 mod meters;
 mod nodes;
-mod permissions;
 #[cfg(test)]
 mod scratch;
 mod server;
 mod session;
+mod stamps;
 mod timings;
 mod ui;
 
@@ -177,10 +177,6 @@ pub async fn serve(
         meters.clone(),
         stop.clone(),
     ));
-    if let Some(nodes) = &gateway.nodes {
-        let permissions = gateway.permissions.clone();
-        nodes.log().answer_others(move |question| permissions.answer(question));
-    }
     if let Ok(address) = entrances.listener.local_addr() {
         tracing::info!(%address, "serving");
     }

@@ -213,7 +213,6 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
                 Action::Finish(stream) => self.carrier.finish(stream),
                 Action::Join(introduction) => self.enter(*introduction),
                 Action::Consult(who, listing) => self.consult(who, listing, now),
-                Action::Permissions { who, request } => self.look_up_permissions(&who, request, now),
                 Action::Farewell(reason) => {
                     if let Some(seat) = &mut self.seat {
                         seat.farewell(reason);

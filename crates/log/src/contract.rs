@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::{FutureExt, StreamExt};
-use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Timestamp, TopicName};
+use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp, Timestamp, TopicName};
 
 use self::checks::{all, within};
 use crate::{
@@ -44,6 +44,7 @@ pub async fn run(engine: &impl Engine) {
         within("3: tails begin where they are told to", tails_begin_anywhere(engine)).boxed_local(),
         within("4: an id is unique in its topic", ids_are_unique(engine)).boxed_local(),
         within("4: one of many equal appends is the first", equal_appends_race(engine)).boxed_local(),
+        within("4: an entry keeps its stamp", stamps_are_kept(engine)).boxed_local(),
         within("5: positions are ordered", positions_are_ordered(engine)).boxed_local(),
         within("6: leases supersede", leases_supersede(engine)).boxed_local(),
         within("7: the present is a fold", standing_is_a_fold(engine)).boxed_local(),
@@ -292,6 +293,42 @@ async fn ids_are_unique(engine: &impl Engine) {
     append(&log, &room, line("e2", "alice", "hello")).await;
     let mut tail = log.tail(&room, begin);
     assert_eq!(ids(&follow(&mut tail, 2).await), ["e1", "e2"], "4: what was repeated or refused was tailed");
+}
+
+async fn stamps_are_kept(engine: &impl Engine) {
+    let (mut log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
+    let begin = start(&log, &room).await;
+    let permissions = ["drive \u{1f697}".to_owned(), "a\"b\r\nc".to_owned()];
+    let strong = Stamp::new(Some("t1"), &permissions).expect("a stamp");
+    let weak = Stamp::new(Some("t2"), &[]).expect("a stamp");
+    let longest = Stamp::new(None, &["p".repeat(Stamp::MAX_BYTES - 20)]).expect("a stamp that just fits");
+    let expected = [Some(strong.clone()), Some(weak.clone()), Some(longest), None];
+    for (number, stamp) in expected.iter().enumerate() {
+        let envelope = line(&format!("e{number}"), "alice", "hello");
+        let appended = log.append_stamped(&room, envelope, stamp.clone()).await.expect("an append of a new id");
+        assert_eq!(appended.entry.stamp, *stamp, "4: an append gives another stamp than it was given");
+    }
+    let mut tail = log.tail(&room, begin);
+    let tailed: Vec<_> = follow(&mut tail, 4).await.iter().map(|entry| entry.stamp.clone()).collect();
+    assert_eq!(tailed, expected, "4: a tail gives other stamps than were stored");
+    drop(tail);
+    for restarted in [false, true] {
+        for settled in [false, true] {
+            if settled {
+                engine.trim(&log).await;
+            }
+            let told = format!("after a restart: {restarted}, settled: {settled}");
+            let read = log.read(&room, Span::After(begin), 10).await.expect("a read");
+            let read: Vec<_> = read.iter().map(|entry| entry.stamp.clone()).collect();
+            assert_eq!(read, expected, "4: a read gives other stamps than were stored, {told}");
+            let found = log.find(&room, &id("e0")).await.expect("a look").expect("it is there").entry;
+            assert_eq!(found.stamp.as_ref(), Some(&strong), "4: another stamp is found than was stored, {told}");
+            let again = log.append_stamped(&room, line("e0", "alice", "hello"), Some(weak.clone())).await;
+            let again = again.expect("the same envelope again");
+            assert!(again.repeated && again.entry == found, "4: a repeated envelope got another stamp, {told}");
+        }
+        log = engine.restart(log).await;
+    }
 }
 
 async fn equal_appends_race(engine: &impl Engine) {

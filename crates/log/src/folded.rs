@@ -107,7 +107,7 @@ mod tests {
             r#"{{"protocol":"mcp-x/v0","id":"p{offset}","ts":"2025-08-17T14:00:00Z","from":"system:gateway","kind":"presence","payload":{{"event":"{event}","participant":{{"id":"alice"}}}}}}"#
         ));
         let envelope = envelope.expect("an envelope");
-        Arc::new(Entry { position: Position { epoch: 1, offset }, arrived: Timestamp(0), envelope })
+        Arc::new(Entry { position: Position { epoch: 1, offset }, arrived: Timestamp(0), stamp: None, envelope })
     }
 
     fn present(folded: &Folded) -> Vec<u64> {

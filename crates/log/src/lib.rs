@@ -20,7 +20,9 @@ use std::sync::Arc;
 
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
-use salon_protocol::{Entry, Envelope, EnvelopeId, Message, ParticipantId, Position, RpcId, Timestamp, TopicName};
+use salon_protocol::{
+    Entry, Envelope, EnvelopeId, Message, ParticipantId, Position, RpcId, Stamp, Timestamp, TopicName,
+};
 use tokio::sync::watch;
 
 pub use context::ContextStore;
@@ -45,8 +47,19 @@ pub use retention::{Retention, RetentionRules};
 /// Appends and claims take effect in the order they are called, not in the order their futures are polled: a session may have many
 /// appends in flight and they stay in order. A read sees everything that was acknowledged before it was called.
 pub trait TopicLog: Send + Sync + 'static {
-    /// Appends an envelope. Resolves when it is durable and readable; dropping the future does not undo it.
-    fn append(&self, topic: &TopicName, envelope: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>>;
+    /// Appends an envelope with the credentials it came with. Resolves when both are durable and readable; dropping the future does not
+    /// undo it. An envelope that is stored already keeps the stamp it was stored with.
+    fn append_stamped(
+        &self,
+        topic: &TopicName,
+        envelope: Envelope,
+        stamp: Option<Stamp>,
+    ) -> BoxFuture<'static, Result<Appended, AppendError>>;
+
+    /// Appends an envelope that came with no credentials: one of the gateway's own.
+    fn append(&self, topic: &TopicName, envelope: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>> {
+        self.append_stamped(topic, envelope, None)
+    }
 
     /// Reads up to `limit` entries, always oldest first, and no more once they have [`MAX_PAGE_BYTES`] of text: a page that ends
     /// there or at its limit may not be the last.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::scan::{Field, Outline, ScanError, Shape, scan};
-use crate::{Chat, Code, EnvelopeId, Message, ParticipantId, Position, Presence, Refusal, Timestamp};
+use crate::{Chat, Code, EnvelopeId, Message, ParticipantId, Position, Presence, Refusal, Stamp, Timestamp};
 
 /// The value of every envelope's `protocol` field.
 pub const PROTOCOL: &str = "mcp-x/v0";
@@ -126,7 +126,10 @@ impl Envelope {
 
 /// A proposed envelope: well-formed, but nobody has yet judged whether it may enter the room.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Draft(Envelope);
+pub struct Draft {
+    envelope: Envelope,
+    stamp: Option<Stamp>,
+}
 
 impl Draft {
     /// Reads what a peer sent. The refusal names the envelope's id wherever one can be read.
@@ -143,7 +146,8 @@ impl Draft {
         let head = scanned.and_then(|()| Head::read(&text, &outline, limits));
         match head {
             Ok(Head { id, from, to, kind, correlation, payload, params, message }) => {
-                Ok(Self(Envelope { id, from, to, kind, correlation, payload, params, message, text }))
+                let envelope = Envelope { id, from, to, kind, correlation, payload, params, message, text };
+                Ok(Self { envelope, stamp: None })
             }
             Err(refusal) => {
                 let id = readable_id(&text, &outline);
@@ -154,12 +158,23 @@ impl Draft {
 
     /// The proposed envelope, for the rules to look at.
     pub fn envelope(&self) -> &Envelope {
-        &self.0
+        &self.envelope
+    }
+
+    /// The credentials it comes with. A new draft has none.
+    pub fn stamp(&self) -> Option<&Stamp> {
+        self.stamp.as_ref()
+    }
+
+    /// The same draft with other credentials.
+    #[must_use]
+    pub fn stamped(self, stamp: Option<Stamp>) -> Self {
+        Self { stamp, ..self }
     }
 
     /// Accepts it. Only for whoever has judged it, or wrote it themselves.
     pub fn trust(self) -> Envelope {
-        self.0
+        self.envelope
     }
 }
 
@@ -320,6 +335,9 @@ pub struct Entry {
     pub position: Position,
     /// When the gateway stored it, by the gateway's clock.
     pub arrived: Timestamp,
+    /// The credentials it was published with. The gateway's own entries have none, nor have those of version 0.1: such an entry has no
+    /// permissions.
+    pub stamp: Option<Stamp>,
     /// The envelope.
     pub envelope: Envelope,
 }

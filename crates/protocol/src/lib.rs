@@ -18,6 +18,7 @@ mod rate;
 mod refusal;
 pub mod rpc;
 mod scan;
+mod stamp;
 pub mod system;
 mod tally;
 mod timestamp;
@@ -35,6 +36,7 @@ pub use position::Position;
 pub use rate::{RateLimit, TokenBucket};
 pub use refusal::{Code, Refusal};
 pub use rpc::RpcError;
+pub use stamp::Stamp;
 pub use tally::Tally;
 pub use timestamp::Timestamp;
 

@@ -84,7 +84,7 @@ impl Batch {
                 payload: std::collections::BTreeMap::<String, String>::new(),
             };
             let position = Position { epoch: 1, offset };
-            Arc::new(Entry { position, arrived: Timestamp(0), envelope: compose.envelope() })
+            Arc::new(Entry { position, arrived: Timestamp(0), stamp: None, envelope: compose.envelope() })
         };
         Self::cut(offsets.iter().map(entry).collect(), |_| false).pop().expect("one batch")
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use salon_log::{AppendError, Appended};
-use salon_protocol::{Code, Draft, Envelope, EnvelopeId, Message, ParticipantId, Refusal};
+use salon_protocol::{Code, Draft, Envelope, EnvelopeId, Message, ParticipantId, Refusal, Stamp};
 
 use crate::room::{Room, unreadable, unwritable};
 use crate::rules::{self, Circumstances, Referent, Refused};
@@ -49,13 +49,14 @@ impl Room {
             _ => false,
         };
         let circumstances = Circumstances { recipient_present, referent };
+        let stamp = draft.stamp().cloned();
         match rules::accept(author, draft, &circumstances) {
             Ok(envelope) => {
                 if let Some(call) = answered.as_ref().and_then(|request| fold.call_mut(request)) {
                     call.answering = true;
                 }
                 drop(fold);
-                Publishing::Submitted(self.submit(envelope, answered))
+                Publishing::Submitted(self.submit(envelope, stamp, answered))
             }
             Err(refused) if depends_on_the_moment(refused.1.code) => {
                 drop(fold);
@@ -65,10 +66,10 @@ impl Room {
         }
     }
 
-    fn submit(self: &Arc<Self>, envelope: Envelope, answered: Option<EnvelopeId>) -> Submission {
+    fn submit(self: &Arc<Self>, envelope: Envelope, stamp: Option<Stamp>, answered: Option<EnvelopeId>) -> Submission {
         let id = envelope.id().clone();
         Submission {
-            append: self.log.append(&self.topic, envelope),
+            append: self.log.append_stamped(&self.topic, envelope, stamp),
             id,
             answers: answered.map(|request| (self.clone(), request)),
         }
@@ -92,8 +93,9 @@ impl Room {
                 },
             };
             let circumstances = Circumstances { recipient_present: false, referent };
+            let stamp = draft.stamp().cloned();
             match rules::accept(&author, draft, &circumstances) {
-                Ok(envelope) => self.submit(envelope, request).await,
+                Ok(envelope) => self.submit(envelope, stamp, request).await,
                 Err(refused) if depends_on_the_moment(refused.1.code) => self.retry(refused).await,
                 Err(refused) => Err(refused.1),
             }

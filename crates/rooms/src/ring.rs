@@ -116,7 +116,8 @@ impl Drop for Ring {
 
 /// The texts count twice: once as they are, once as they are encoded.
 fn weigh(batch: &Batch) -> usize {
-    2 * batch.bytes() + batch.entries().len() * OVERHEAD
+    let stamps: usize = batch.entries().iter().filter_map(|entry| Some(entry.stamp.as_ref()?.text().len())).sum();
+    2 * batch.bytes() + stamps + batch.entries().len() * OVERHEAD
 }
 
 #[cfg(test)]

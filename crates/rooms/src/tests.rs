@@ -10,7 +10,7 @@ use salon_log::{
     AppendError, Appended, Claim, Durability, Found, Health, Lapses, Lease, ReadError, Retention, RetentionRules, Span,
     Standing, Tail, TopicLog, TopicSummary,
 };
-use salon_protocol::{Draft, Entry, Envelope, EnvelopeId, Limits, ParticipantId, Position, TopicName};
+use salon_protocol::{Draft, Entry, Envelope, EnvelopeId, Limits, ParticipantId, Position, Stamp, TopicName};
 use tokio::sync::{Semaphore, watch};
 
 use crate::{Cursor, Happening, Interest, Rate, Rooms, Settings, Timings};
@@ -22,8 +22,13 @@ struct Late {
 }
 
 impl TopicLog for Late {
-    fn append(&self, topic: &TopicName, envelope: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>> {
-        self.log.append(topic, envelope)
+    fn append_stamped(
+        &self,
+        topic: &TopicName,
+        envelope: Envelope,
+        stamp: Option<Stamp>,
+    ) -> BoxFuture<'static, Result<Appended, AppendError>> {
+        self.log.append_stamped(topic, envelope, stamp)
     }
     fn read(
         &self,

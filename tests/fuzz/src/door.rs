@@ -8,7 +8,7 @@ use salon_dialects::{Action, Dialect, Event, Form, Frame, History, Joined, Liste
 use salon_mcp::listing::{Listing, read_page};
 use salon_protocol::{
     CloseReason, Code, Compose, Draft, Entry, Envelope, EnvelopeId, Kind, Limits, McpVersion, Message, Participant,
-    ParticipantId, Position, Refusal, RpcId, Timestamp, TopicName,
+    ParticipantId, Position, Refusal, RpcId, Stamp, Timestamp, TopicName,
 };
 use serde_json::value::RawValue;
 
@@ -220,10 +220,6 @@ impl<D: Dialect, R: Rules> Room<D, R> {
                     let items = read_page(listing, &page(listing)).map(|(items, _)| items.into());
                     self.door.handle_event(Event::Consulted { who, listing, items }, self.now);
                 }
-                Action::Permissions { who, request } => {
-                    let granted = if who.as_str() == "bob" { vec!["p".to_owned()] } else { Vec::new() };
-                    self.door.handle_event(Event::Permissions { request, granted: granted.into() }, self.now);
-                }
                 Action::Begin(stream, head) => {
                     let before = self.streams.insert(stream, Stream::Begun(head.form));
                     assert_eq!(before, Some(Stream::Open), "a stream begins once");
@@ -271,7 +267,9 @@ impl<D: Dialect, R: Rules> Room<D, R> {
 }
 
 fn stored(envelope: Envelope) -> Arc<Entry> {
-    Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), envelope })
+    // Bob's token permits what a tool may ask for.
+    let stamp = (envelope.from().as_str() == "bob").then(|| Stamp::new(None, &["p".to_owned()])).flatten();
+    Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), stamp, envelope })
 }
 
 fn somebody(who: &str, versions: &[&str]) -> Arc<Participant> {

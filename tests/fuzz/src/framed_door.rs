@@ -183,7 +183,12 @@ impl Door {
 
     fn entry(&mut self, envelope: Envelope) -> Arc<Entry> {
         self.offset += 1;
-        Arc::new(Entry { position: Position { epoch: 1, offset: self.offset }, arrived: Timestamp(0), envelope })
+        Arc::new(Entry {
+            position: Position { epoch: 1, offset: self.offset },
+            arrived: Timestamp(0),
+            stamp: None,
+            envelope,
+        })
     }
 
     fn settles(&mut self, well: bool, now: Instant) {

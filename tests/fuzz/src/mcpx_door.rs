@@ -156,7 +156,7 @@ impl Door {
     /// An entry goes out untouched.
     fn is_sent(&mut self, text: &str, now: Instant) {
         let Ok(envelope) = Envelope::restore(text) else { return };
-        let entry = Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), envelope });
+        let entry = Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope });
         self.dialect.handle_event(Event::Entry(entry.clone()), now);
         assert_eq!(self.dialect.poll_action(), Some(Action::Send(StreamId::ONLY, Frame::Entry(entry))));
         self.is_quiet();

@@ -410,7 +410,7 @@ impl Dialect for Framed {
             }
             Event::Closing(reason) => self.close(reason),
             // Nothing of this is ever asked here.
-            Event::Consulted { .. } | Event::Permissions { .. } => {}
+            Event::Consulted { .. } => {}
         }
     }
 

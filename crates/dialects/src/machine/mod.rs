@@ -37,7 +37,7 @@ use calls::{Call, Peer};
 use message::{Kind, Spoken, malformed};
 use registering::{Allowance, Registered};
 use registry::Registry;
-use service::{Asked, Judged, MAX_JUDGED, MAX_REPLIES, Reply};
+use service::{Asked, MAX_REPLIES, Reply};
 use speech::Message;
 use streams::{Answer, Streams};
 
@@ -143,8 +143,6 @@ pub struct Machine {
     allowance: Allowance,
     /// Requests to the client that it has not answered.
     asked: HashMap<EnvelopeId, Asked>,
-    /// Calls to the client of which it is not yet known whether their callers are permitted them, oldest first.
-    judged: VecDeque<Judged>,
     /// Replies that are on their way into the room, and those it had too much to take.
     replying: usize,
     late: Vec<Reply>,
@@ -182,7 +180,6 @@ impl Machine {
             registry: Registry::default(),
             allowance: Allowance::new(now),
             asked: HashMap::new(),
-            judged: VecDeque::new(),
             replying: 0,
             late: Vec::new(),
             asides: Asides::default(),
@@ -426,7 +423,6 @@ impl Dialect for Machine {
             Event::Recovered => self.outage(false, now),
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
             Event::Consulted { who, items, .. } => self.consulted(&who, items, now),
-            Event::Permissions { request, granted } => self.permitted(&request, &granted, now),
             Event::StreamOpened(stream, opening) => {
                 match opening {
                     Opening::Duplex => self.streams.duplex(stream),
@@ -473,9 +469,9 @@ impl Dialect for Machine {
         self.streams.poll_action().or_else(|| self.closing.take().map(Action::Close))
     }
 
-    /// What others ask waits in the room while replies to them do not get in, or too much of it is to be judged.
+    /// What others ask waits in the room while replies to them do not get in.
     fn ready(&self) -> bool {
-        self.replying + self.late.len() < MAX_REPLIES && self.judged.len() < MAX_JUDGED
+        self.replying + self.late.len() < MAX_REPLIES
     }
 }
 

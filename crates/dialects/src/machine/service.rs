@@ -1,6 +1,6 @@
 //! From the others to the client: it is an MCP server in the room, and its tools are what it registered.
 //!
-//! Invariants: the client is asked only what it registered, by callers that are permitted it, with parameters that fit. Whoever asks is
+//! Invariants: the client is asked only what it registered, by callers that are permitted it by their entries' stamps, with parameters that fit. Whoever asks is
 //! answered: by the client, or in its name when it does not, and no reply is dropped while its caller may wait for it.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use salon_mcp::meta;
 use salon_protocol::{
-    Code, Entry, EnvelopeId, McpVersion, Members, ParticipantId, Refusal, RpcError, RpcId, Timestamp, rpc,
+    Code, Entry, EnvelopeId, McpVersion, Members, ParticipantId, Refusal, RpcError, RpcId, Stamp, Timestamp, rpc,
 };
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -17,14 +17,11 @@ use super::calls::PATIENCE;
 use super::message::{Destination, Kind, Spoken, read, wrong};
 use super::speech::{Message, write_failure, write_result};
 use super::{Due, Machine, Purpose, raw};
-use crate::{Action, StreamId};
+use crate::StreamId;
 
 /// Requests that may wait for the client's answers, in all and of one caller.
 const MAX_ASKED: usize = 1024;
 const MAX_OF_ONE: usize = 64;
-
-/// Questions about calls that may be under way before no more of the room is heard.
-pub(super) const MAX_JUDGED: usize = 256;
 
 /// Replies that may be on their way before no more of the room is heard.
 pub(super) const MAX_REPLIES: usize = 256;
@@ -56,21 +53,6 @@ pub(super) struct Reply {
     payload: Box<RawValue>,
 }
 
-/// A call of which it is to be seen whether its caller is permitted it: a question that is under way.
-#[derive(Debug)]
-pub(super) struct Judged {
-    /// The request whose permissions count.
-    request: EnvelopeId,
-    /// The call; `None` once its caller waits for it no more, while the question is still under way.
-    call: Option<(Arc<Entry>, RpcId)>,
-}
-
-impl Judged {
-    fn drop_if(&mut self, is_dropped: impl Fn(&ParticipantId, &RpcId) -> bool) {
-        self.call.take_if(|(entry, id)| is_dropped(entry.envelope.from(), id));
-    }
-}
-
 /// The parameters of `tools/call`, as far as they mean something here.
 struct Called {
     name: String,
@@ -92,13 +74,11 @@ impl Called {
         self.meta.get(meta::PERMISSIONS).map(|listed| read(listed).unwrap_or_default())
     }
 
-    /// For whom it is asked, and by which request. Nobody gains by having the gateway ask, and nobody else asks for another.
-    fn origin(&self, entry: &Entry) -> (ParticipantId, EnvelopeId) {
-        let (from, id) = (entry.envelope.from(), entry.envelope.id());
-        let named = |key: &str| self.meta.get(key).filter(|_| from.is_host());
-        let who = named(meta::ON_BEHALF_OF).and_then(read);
-        let request = named(meta::REQUEST).and_then(read);
-        (who.unwrap_or_else(|| from.clone()), request.unwrap_or_else(|| id.clone()))
+    /// For whom it is asked. Nobody but the gateway asks for another.
+    fn origin(&self, entry: &Entry) -> ParticipantId {
+        let from = entry.envelope.from();
+        let named = self.meta.get(meta::ON_BEHALF_OF).filter(|_| from.is_host());
+        named.and_then(read).unwrap_or_else(|| from.clone())
     }
 }
 
@@ -109,7 +89,7 @@ impl Machine {
             "initialize" => Ok(self.introduction(entry.envelope.params())),
             "ping" => Ok(raw(&json!({}))),
             "tools/list" => Ok(self.registry.list()),
-            "tools/call" => return self.called(entry, id, now),
+            "tools/call" => return self.pass_on(entry, id, now),
             other => Err(RpcError::method_not_found(other)),
         };
         self.reply(entry, id, &outcome, now);
@@ -177,48 +157,23 @@ impl Machine {
         }))
     }
 
-    fn called(&mut self, entry: &Arc<Entry>, id: &RpcId, now: Instant) {
-        let Some(called) = Called::read(entry) else {
-            return self.reply(entry, id, &Err(RpcError::invalid_params("`name` must be the name of a tool")), now);
-        };
-        let Some(tool) = self.registry.find(&called.name) else {
-            let error = told(RpcError::INVALID_PARAMS, Code::NotFound, "no such tool is registered here".into());
-            return self.reply(entry, id, &Err(error), now);
-        };
-        // What permissions somebody has may have to be asked for. Nothing overtakes a call that waits for that: whoever says `move` and
-        // then `stop` wants the client to stop.
-        let is_first = self.judged.iter().all(|judged| judged.call.is_none());
-        if tool.permissions.is_empty() && called.narrowed().is_none() && is_first {
-            return self.pass_on(entry, id, &[], now);
-        }
-        let (who, request) = called.origin(entry);
-        self.judged.push_back(Judged { request: request.clone(), call: Some((entry.clone(), id.clone())) });
-        self.actions.push_back(Action::Permissions { who, request });
-    }
-
-    /// It is known what a request is permitted. Every question is answered once, so that of several with the same request the first is
-    /// meant.
-    pub(super) fn permitted(&mut self, request: &EnvelopeId, granted: &[String], now: Instant) {
-        let Some(at) = self.judged.iter().position(|judged| judged.request == *request) else { return };
-        if let Some((entry, id)) = self.judged.remove(at).and_then(|judged| judged.call) {
-            self.pass_on(&entry, &id, granted, now);
-        }
-    }
-
     /// Asks the client, unless the caller may not or the parameters do not fit.
-    fn pass_on(&mut self, entry: &Arc<Entry>, id: &RpcId, granted: &[String], now: Instant) {
-        match self.ask(entry, id, granted, now) {
+    fn pass_on(&mut self, entry: &Entry, id: &RpcId, now: Instant) {
+        match self.ask(entry, id, now) {
             Ok(text) => self.streams.ask(text, entry.envelope.id().clone()),
             Err(error) => self.reply(entry, id, &Err(error), now),
         }
     }
 
-    fn ask(&mut self, entry: &Entry, id: &RpcId, granted: &[String], now: Instant) -> Result<String, RpcError> {
+    fn ask(&mut self, entry: &Entry, id: &RpcId, now: Instant) -> Result<String, RpcError> {
         let envelope = &entry.envelope;
+        let unnamed = || RpcError::invalid_params("`name` must be the name of a tool");
         let unknown = || told(RpcError::INVALID_PARAMS, Code::NotFound, "no such tool is registered here".into());
-        let called = Called::read(entry).ok_or_else(unknown)?;
+        let called = Called::read(entry).ok_or_else(unnamed)?;
         let tool = self.registry.find(&called.name).ok_or_else(unknown)?;
         let narrowed = called.narrowed();
+        // What the gateway asks for somebody has that caller's stamp.
+        let granted = entry.stamp.as_ref().map(Stamp::permissions).unwrap_or_default();
         let is_permitted = |wanted: &String| {
             granted.contains(wanted) && narrowed.as_ref().is_none_or(|narrowed| narrowed.contains(wanted))
         };
@@ -229,7 +184,7 @@ impl Machine {
         if !called.arguments.get().starts_with('{') {
             return Err(RpcError::invalid_params("`arguments` must be an object"));
         }
-        let (who, _) = called.origin(entry);
+        let who = called.origin(entry);
         // Before the arguments are looked at, which takes longer.
         let full = |message: String| Err(told(RpcError::INTERNAL, Code::RateLimited, message));
         if self.asked.len() >= MAX_ASKED {
@@ -347,8 +302,6 @@ impl Machine {
     pub(super) fn cancelled(&mut self, entry: &Entry, params: &Members) {
         let Some(id) = params.get("requestId").and_then(|id| RpcId::parse(id.get())) else { return };
         let caller = entry.envelope.from();
-        // The client has not heard of what is only to be judged.
-        self.judged.iter_mut().for_each(|judged| judged.drop_if(|from, judged| from == caller && *judged == id));
         let found = self.asked.iter().find(|(_, asked)| asked.caller == *caller && asked.id == id);
         let Some(request) = found.map(|(request, _)| request.clone()) else { return };
         self.drop_asked(&request);
@@ -363,7 +316,6 @@ impl Machine {
 
     /// Whoever has left waits for nothing.
     pub(super) fn forget_caller(&mut self, who: &ParticipantId) {
-        self.judged.iter_mut().for_each(|judged| judged.drop_if(|from, _| from == who));
         let theirs = self.asked.iter().filter(|(_, asked)| asked.caller == *who);
         for request in theirs.map(|(request, _)| request.clone()).collect::<Vec<_>>() {
             self.drop_asked(&request);

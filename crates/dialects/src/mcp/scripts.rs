@@ -71,7 +71,12 @@ pub(super) trait Stage {
             payload: raw(payload),
         }
         .envelope();
-        self.event(Event::Entry(Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), envelope })));
+        self.event(Event::Entry(Arc::new(Entry {
+            position: Position::start(1),
+            arrived: Timestamp(0),
+            stamp: None,
+            envelope,
+        })));
     }
 
     fn entry(&mut self, from: &str, kind: Kind, correlation: Option<&str>, payload: &str) {

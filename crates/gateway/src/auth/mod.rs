@@ -14,7 +14,7 @@ mod tickets;
 mod token;
 mod visits;
 
-use salon_protocol::{Code, ParticipantId, ParticipantKind, Refusal, Timestamp, TopicName, TopicPattern};
+use salon_protocol::{Code, ParticipantId, ParticipantKind, Refusal, Stamp, Timestamp, TopicName, TopicPattern};
 
 pub use confirmation::Confirmation;
 pub use keys::{KEY_BYTES, KEY_FILE, KeyFileError, KeySet, LocalKey};
@@ -41,7 +41,7 @@ pub struct Grant {
     pub permissions: Vec<String>,
     /// From here on it is worth nothing.
     pub expires: Timestamp,
-    /// The token's own id (`jti`), for the audit trail.
+    /// The token's own id (`jti`), for the audit trail and the stamps of entries.
     pub token_id: Option<String>,
     /// Whether it stands for a browser's sign-in, whose id `token_id` then is. No token says that of itself.
     pub by_sign_in: bool,
@@ -89,6 +89,11 @@ impl Grant {
         let TopicPattern::Exact(first) = self.topics.first()? else { return None };
         let same = |pattern: &TopicPattern| matches!(pattern, TopicPattern::Exact(name) if name == first);
         self.topics.iter().all(same).then_some(first)
+    }
+
+    /// What entries are stamped with that are published with it.
+    pub fn stamp(&self) -> Option<Stamp> {
+        Stamp::new(self.token_id.as_deref(), &self.permissions)
     }
 
     /// Whether its time is over.

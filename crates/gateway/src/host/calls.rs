@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use salon_protocol::{Entry, EnvelopeId, ParticipantId, rpc};
+use salon_protocol::{Entry, EnvelopeId, ParticipantId, Stamp, rpc};
 use salon_rooms::Publishing;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -127,18 +127,19 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Asks somebody something.
+    /// Asks somebody something, with the credentials of whoever it is asked for.
     pub(super) async fn ask(
         office: &Arc<Office>,
         callee: &ParticipantId,
         method: &str,
         params: &impl Serialize,
+        stamp: Option<Stamp>,
     ) -> Result<Self, Lack> {
         let id = office.calls.last.fetch_add(1, Ordering::Relaxed) + 1;
         let host = ParticipantId::host();
         let payload = rpc::request(id, method, Some(&text(params)));
         let envelope = uuid::Uuid::new_v4().to_string();
-        let draft = compose(&envelope, &host, std::slice::from_ref(callee), None, payload);
+        let draft = compose(&envelope, &host, std::slice::from_ref(callee), None, payload).stamped(stamp);
         let request = draft.envelope().id().clone();
 
         // Before it is published: the answer may come before this goes on.

@@ -213,7 +213,7 @@ mod tests {
             "payload": payload
         });
         let envelope = Envelope::restore(text.to_string()).expect("an envelope");
-        Entry { position: Position::start(1), arrived: Timestamp(0), envelope }
+        Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope }
     }
 
     /// Which sorts an entry is of, for alice.
@@ -279,7 +279,7 @@ mod tests {
                 "payload": {"jsonrpc":"2.0","id":1,"result":{}}
             });
             let envelope = Envelope::restore(text.to_string()).expect("an envelope");
-            Entry { position: Position::start(1), arrived: Timestamp(0), envelope }
+            Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope }
         };
         assert_eq!(sorts(&answer(waiting::PURPOSE)), "");
         assert_eq!(sorts(&answer("answer")), "any");

@@ -1,7 +1,8 @@
 //! `room.call_all`: the same call to several participants, and their answers gathered by a strategy.
 //!
 //! Invariant: what came before the deadline is in the answer, and whoever was asked and is not waited for any more is told so
-//! ([`Asked`](super::calls::Asked) sees to that). The host asks in its own name and says in `_meta` for whom.
+//! ([`Asked`](super::calls::Asked) sees to that). The host asks in its own name and says in `_meta` for whom; its calls have the stamp of the
+//! caller's request, so nobody gains a permission by having the gateway ask.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use salon_mcp::meta;
-use salon_protocol::{EnvelopeId, Members, Participant, ParticipantId, RpcError, Tally};
+use salon_protocol::{EnvelopeId, Members, Participant, ParticipantId, RpcError, Stamp, Tally};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until};
@@ -125,7 +126,7 @@ pub(super) async fn call_all(
                     Ok(_) => {
                         gathered.asked += 1;
                         waiting.insert(participant);
-                        asking.push(ask(&office, who, &params));
+                        asking.push(ask(&office, who, &params, request.entry.stamp.clone()));
                     }
                     Err(reason) if wish.participants.is_none() => {
                         gathered.unanswered.push(Lacking { participant, reason });
@@ -184,9 +185,14 @@ struct Progress<'a> {
 
 type Reply = Result<(ToolAnswer, Duration), Lack>;
 
-async fn ask(office: &Arc<Office>, who: Arc<Participant>, params: &RawValue) -> (ParticipantId, Reply) {
+async fn ask(
+    office: &Arc<Office>,
+    who: Arc<Participant>,
+    params: &RawValue,
+    stamp: Option<Stamp>,
+) -> (ParticipantId, Reply) {
     let began = Instant::now();
-    let answer = call_tool(office, &who, params).await;
+    let answer = call_tool(office, &who, params, stamp).await;
     (who.id.clone(), answer.map(|answer| (answer, began.elapsed())))
 }
 

@@ -9,7 +9,7 @@ use salon_mcp::caller::{CallEnd, CallFailure, Caller, CallerProfile, CallerStep,
 use salon_mcp::handshake::Hello;
 use salon_mcp::listing::{Item, Listing};
 use salon_mcp::{Era, Revision, downgrade, is_method_not_found};
-use salon_protocol::{EnvelopeId, Members, Participant, RpcError};
+use salon_protocol::{EnvelopeId, Members, Participant, RpcError, Stamp};
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -70,7 +70,7 @@ async fn meet(office: &Arc<Office>, who: &Participant) -> Result<Met, Lack> {
     }
     let mut caller = Caller::new(profile(), era);
     caller.introduce(now());
-    match drive(office, who, &mut caller, Some(ANSWER_TIMEOUT)).await?.0 {
+    match drive(office, who, &mut caller, Some(ANSWER_TIMEOUT), None).await?.0 {
         CallerStep::Introduced(Ok(result)) => {
             let said = Members::parse(result.get()).ok_or(Lack::Unreadable)?;
             let capabilities = said.get("capabilities").and_then(|said| Members::parse(said.get())).unwrap_or_default();
@@ -88,7 +88,7 @@ async fn meet(office: &Arc<Office>, who: &Participant) -> Result<Met, Lack> {
 async fn list(office: &Arc<Office>, who: &Participant, listing: Listing) -> Result<Vec<Item>, Lack> {
     let mut caller = caller_of(who);
     caller.list(listing, LIMITS, now());
-    match drive(office, who, &mut caller, Some(ANSWER_TIMEOUT)).await?.0 {
+    match drive(office, who, &mut caller, Some(ANSWER_TIMEOUT), None).await?.0 {
         CallerStep::End(_, Ok(CallEnd::List(list))) => Ok(list.items),
         CallerStep::End(_, Err(CallFailure::Endless)) => Err(Lack::TooLong),
         _ => Err(Lack::Unreadable),
@@ -101,12 +101,17 @@ pub(super) struct ToolAnswer {
     pub(super) outcome: Result<Box<RawValue>, Box<RawValue>>,
 }
 
-/// Calls a tool of a participant with which the handshake has been performed.
-pub(super) async fn call_tool(office: &Arc<Office>, who: &Participant, params: &RawValue) -> Result<ToolAnswer, Lack> {
+/// Calls a tool of a participant with which the handshake has been performed, with the stamp of the request that asked for it.
+pub(super) async fn call_tool(
+    office: &Arc<Office>,
+    who: &Participant,
+    params: &RawValue,
+    stamp: Option<Stamp>,
+) -> Result<ToolAnswer, Lack> {
     const METHOD: &str = "tools/call";
     let mut caller = caller_of(who);
     caller.call(METHOD, Some(params), now());
-    let (step, answer) = drive(office, who, &mut caller, None).await?;
+    let (step, answer) = drive(office, who, &mut caller, None, stamp.as_ref()).await?;
     let envelope = answer.ok_or(Lack::Unasked)?.0.envelope.id().clone();
     let outcome = match step {
         // The caller of `room.call_all` speaks a legacy revision, as the host does.
@@ -130,12 +135,14 @@ async fn drive(
     who: &Participant,
     caller: &mut Caller,
     limit: Option<Duration>,
+    stamp: Option<&Stamp>,
 ) -> Result<(CallerStep, Option<Answer>), Lack> {
     let mut last: Option<Answer> = None;
     loop {
         match caller.poll_step() {
             Some(CallerStep::Send { request, method, params, .. }) => {
-                let asked = async { Asked::ask(office, &who.id, &method, &params).await?.reply().await };
+                let asked =
+                    async { Asked::ask(office, &who.id, &method, &params, stamp.cloned()).await?.reply().await };
                 let answer = match limit {
                     Some(limit) => timeout(limit, asked).await.unwrap_or(Err(Lack::Timeout))?,
                     None => asked.await?,

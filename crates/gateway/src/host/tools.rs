@@ -117,6 +117,7 @@ impl Toolbox {
         let payload = json!({ "jsonrpc": "2.0", "method": CHAT_METHOD, "params": params });
         let (caller, asked) = (request.caller(), request.entry.envelope.id());
         let draft = compose(&derived_id(&self.namespace, "say", asked), caller, &[], Some(asked), payload);
+        let draft = draft.stamped(request.entry.stamp.clone());
         let id = draft.envelope().id().clone();
         match desk.publish(caller, draft).outcome().await {
             Ok(_) => Ok(structured(&json!({ "id": id }))),

@@ -53,8 +53,7 @@ pub(super) async fn publish(
     let body = body::read(request.into_body(), most).await.inspect_err(|refusal| ledger.told_no(refusal.code))?;
     let text = std::str::from_utf8(&body).map_err(|_| invalid("an envelope is UTF-8 text"))?;
     let outcome = async {
-        let draft = Draft::parse(text, &limits)?;
-        ledger.held.note(draft.envelope());
+        let draft = Draft::parse(text, &limits)?.stamped(grant.stamp());
         gateway.rooms.publish(&topic, &grant.participant, draft).await?.outcome().await
     };
     let appended = outcome.await.inspect_err(|refusal| ledger.told_no(refusal.code))?;

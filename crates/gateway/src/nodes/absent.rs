@@ -2,7 +2,6 @@
 //!
 //! The type has no values. So [`Nodes`](super::Nodes) has none either, and the compiler removes everything that needs one.
 
-use futures_util::future::BoxFuture;
 use salon_log::{Health, ReadError};
 use salon_protocol::ParticipantId;
 use tokio::sync::watch;
@@ -15,14 +14,6 @@ impl NoNats {
     }
 
     pub(crate) fn longest(&self) -> usize {
-        match *self {}
-    }
-
-    pub(crate) fn ask_others(&self, _question: Vec<u8>) -> BoxFuture<'static, Option<Vec<Vec<u8>>>> {
-        match *self {}
-    }
-
-    pub(crate) fn answer_others(&self, _answer: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) {
         match *self {}
     }
 

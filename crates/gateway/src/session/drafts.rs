@@ -58,8 +58,8 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
         if let Some(looking_up) = &mut self.looking_up {
             return looking_up.behind.push_back((ticket, draft, way));
         }
-        // Before the room sees it: whoever is called asks at once.
-        self.ledger.held.note(draft.envelope());
+        let stamp = self.ledger.stamps.of(draft.envelope().id());
+        let draft = draft.stamped(stamp);
         let bytes = draft.envelope().text().len();
         match way(seat, draft) {
             Publishing::Submitted(submission) => {

@@ -4,10 +4,10 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use salon_dialects::{Dialect, Event};
 use salon_mcp::listing::Listing;
-use salon_protocol::{EnvelopeId, ParticipantId};
+use salon_protocol::ParticipantId;
 
 use super::Session;
 use crate::carriers::Carrier;
@@ -20,8 +20,6 @@ pub(super) struct Inquiries {
     /// The way to the room's catalogue, where there is one.
     consult: Option<Consult>,
     consulted: FuturesUnordered<BoxFuture<'static, Event>>,
-    /// In the order of the calls, because whoever is called must hear them in that order.
-    permitted: FuturesOrdered<BoxFuture<'static, Event>>,
 }
 
 impl Inquiries {
@@ -49,24 +47,10 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
         inquiries.push(Box::pin(async move { Event::Consulted { who, listing, items: found.await } }));
     }
 
-    pub(super) fn look_up_permissions(&mut self, who: &ParticipantId, request: EnvelopeId, now: Instant) {
-        match self.ledger.granted(who, &request) {
-            Ok(granted) => self.dialect.handle_event(Event::Permissions { request, granted }, now),
-            Err(granted) => {
-                let event = Box::pin(async move { Event::Permissions { request, granted: granted.await } });
-                self.inquiries.get_or_insert_default().permitted.push_back(event);
-            }
-        }
-    }
-
     pub(super) fn poll_inquiries(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let Some(inquiries) = &mut self.inquiries else { return false };
         let mut progress = false;
         while let Poll::Ready(Some(event)) = inquiries.consulted.poll_next_unpin(cx) {
-            self.dialect.handle_event(event, now);
-            progress = true;
-        }
-        while let Poll::Ready(Some(event)) = inquiries.permitted.poll_next_unpin(cx) {
             self.dialect.handle_event(event, now);
             progress = true;
         }

@@ -140,14 +140,14 @@ impl Stage {
         let dialect = Script { actions: VecDeque::new(), noted: noted.clone(), due: None };
         let (carrier, inbox) = Exchanges::new();
         let alice = ParticipantId::new("alice").expect("an id");
-        let held = Arc::new(crate::permissions::Permissions::default()).hold(&topic, &alice, &[]);
+        let grant = crate::auth::Grant::new(alice.clone(), Vec::new(), salon_protocol::Timestamp(0));
         let ledger = Ledger {
             meters: Meters::new().expect("meters"),
             audit: Audit::off(),
             participant: alice,
             topic,
             address: std::net::Ipv4Addr::LOCALHOST.into(),
-            held,
+            stamps: crate::stamps::ConnectionStamps::new(&grant),
             visit: None,
             nodes: None,
         };

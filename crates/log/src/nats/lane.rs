@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use salon_protocol::{Entry, Envelope, Position, Timestamp};
+use salon_protocol::{Entry, Envelope, Position, Stamp, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
@@ -23,7 +23,7 @@ use super::follow::expecting;
 use super::link::Stored;
 use super::names::token;
 use super::timings::Timings;
-use super::topic::Topic;
+use super::topic::{STAMP, Topic};
 use crate::{AppendError, Appended};
 
 /// How many appends are on the wire at once.
@@ -38,6 +38,7 @@ type Outcome = Result<Appended, AppendError>;
 
 pub(super) struct Append {
     pub(super) envelope: Envelope,
+    pub(super) stamp: Option<Stamp>,
     /// When it was submitted: its time runs from there, however long others are in front of it.
     pub(super) since: Instant,
     pub(super) reply: oneshot::Sender<Outcome>,
@@ -185,7 +186,11 @@ impl Lane {
         let Some(pending) = self.pending.get(&token) else { return };
         let subject = self.shared.link.names.entry(&self.topic.name, pending.append.envelope.id());
         let text = Bytes::copy_from_slice(pending.append.envelope.text().as_bytes());
-        match self.shared.link.send(subject, expecting(0), text).await {
+        let mut headers = expecting(0);
+        if let Some(stamp) = &pending.append.stamp {
+            headers.insert(STAMP, stamp.text());
+        }
+        match self.shared.link.send(subject, headers, text).await {
             Ok(acknowledgement) => {
                 self.acknowledgements.push(Box::pin(async move { (token, acknowledgement.await) }));
             }
@@ -246,7 +251,8 @@ impl Lane {
                 let offset = pending.stored.map_or(0, |(offset, _)| offset);
                 let position = Position { epoch: self.shared.epoch, offset };
                 let arrived = Timestamp::from_system(SystemTime::now());
-                Ok(Arc::new(Entry { position, arrived, envelope: pending.append.envelope.clone() }))
+                let Append { envelope, stamp, .. } = &pending.append;
+                Ok(Arc::new(Entry { position, arrived, stamp: stamp.clone(), envelope: envelope.clone() }))
             }
             Ok(None) | Err(Fault::Unavailable(_)) => {
                 self.unsettled.insert(pending.call, token.to_owned());

@@ -5,7 +5,6 @@
 //! ([`sweep`]), and so is forgetting topics of which nothing is left ([`forget`]). Leases are keys ([`seats`]) that live as long as their node says it does ([`nodes`]). Deliberately absent: shards. A
 //! stream a topic serves some hundreds of topics, and the limit is enforced.
 
-mod asking;
 mod bucket;
 mod connect;
 mod context;
@@ -33,7 +32,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use parking_lot::{Mutex, MutexGuard};
-use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, TopicName};
+use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp, TopicName};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -59,8 +58,8 @@ const CLOSED: &str = "it has been closed";
 /// Where a stream's metadata has the name of its topic.
 const TOPIC: &str = "salon-topic";
 
-/// What a message has beside its payload, generously.
-const ENVELOPE_OVERHEAD: usize = 1024;
+/// What a message has beside its payload: its subject, the longest stamp, and other headers, generously.
+const ENVELOPE_OVERHEAD: usize = 1024 + Stamp::MAX_BYTES;
 
 /// How long goodbyes may take.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -288,13 +287,18 @@ impl Drop for Nats {
 }
 
 impl TopicLog for Nats {
-    fn append(&self, topic: &TopicName, envelope: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>> {
+    fn append_stamped(
+        &self,
+        topic: &TopicName,
+        envelope: Envelope,
+        stamp: Option<Stamp>,
+    ) -> BoxFuture<'static, Result<Appended, AppendError>> {
         let closed = || Err(AppendError::Stopped(CLOSED.into()));
         if let Some(why) = self.shared.trouble().filter(|_| !*self.shared.stop.borrow()) {
             return std::future::ready(Err(AppendError::Unavailable(why))).boxed();
         }
         let (since, (reply, outcome)) = (Instant::now(), oneshot::channel());
-        let submitted = self.shared.with_topic(topic, |topic| topic.submit(Append { envelope, since, reply }));
+        let submitted = self.shared.with_topic(topic, |topic| topic.submit(Append { envelope, stamp, since, reply }));
         if submitted != Some(true) {
             return std::future::ready(closed()).boxed();
         }

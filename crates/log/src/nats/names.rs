@@ -68,16 +68,6 @@ impl Names {
         format!("{}.made", self.0)
     }
 
-    /// Where a node is asked something. Not stored.
-    pub(super) fn ask(&self, node: &str) -> String {
-        format!("{}.ask.{node}", self.0)
-    }
-
-    /// Where the answers to one question come. Not stored. Not an inbox of the client's, to which an account need not let others publish.
-    pub(super) fn answer(&self, question: &str) -> String {
-        format!("{}.answer.{}", self.0, token(question))
-    }
-
     /// The stream of all contexts, and its subjects.
     pub(super) fn context(&self) -> (String, String) {
         (format!("{}-context", self.0), format!("{}.context.>", self.0))

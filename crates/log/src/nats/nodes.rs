@@ -112,12 +112,6 @@ impl Nodes {
         node == self.own || self.heard().is_alive(node, Instant::now())
     }
 
-    /// The other nodes that live, as far as is known here.
-    pub(super) fn others(&self) -> Vec<String> {
-        let (heard, now) = (self.heard(), Instant::now());
-        heard.nodes.keys().filter(|node| **node != self.own && heard.is_alive(node, now)).cloned().collect()
-    }
-
     /// Nodes that were heard of, or hold something, and are gone: they said goodbye, or their keys have expired.
     pub(super) async fn dead(&self, link: &Link, keys: &Bucket) -> Vec<String> {
         let (mut dead, mut silent) = (Vec::new(), Vec::new());

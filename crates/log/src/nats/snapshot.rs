@@ -139,7 +139,12 @@ impl Snapshot {
         let form: Form = serde_json::from_slice(bytes).ok()?;
         let present = form.present.into_iter().map(|(offset, arrived, text)| {
             let envelope = Envelope::restore(text).ok()?;
-            Some(Arc::new(Entry { position: Position { epoch, offset }, arrived: Timestamp(arrived), envelope }))
+            Some(Arc::new(Entry {
+                position: Position { epoch, offset },
+                arrived: Timestamp(arrived),
+                stamp: None,
+                envelope,
+            }))
         });
         let unanswered = form.unanswered.into_iter().map(|(offset, request, caller, callee, id)| {
             Some(OpenRequest { request, caller, callee, id: RpcId::parse(&id)?, offset })

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::stream::Info;
 use parking_lot::{Mutex, MutexGuard};
-use salon_protocol::{Entry, Envelope, Position, TopicName};
+use salon_protocol::{Entry, Envelope, Position, Stamp, TopicName};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::Shared;
@@ -21,6 +21,9 @@ use crate::folded::Folded;
 
 /// How long to wait before looking again for what was not there, or not reachable.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
+
+/// The header with an entry's stamp.
+pub(super) const STAMP: &str = "Salon-Stamp";
 
 pub(super) struct Topic {
     pub(super) name: TopicName,
@@ -321,5 +324,6 @@ pub(super) fn entry(epoch: u32, stored: &Stored) -> Result<Arc<Entry>, Fault> {
     let text = std::str::from_utf8(&stored.payload).map_err(|_| damaged())?;
     let envelope = Envelope::restore(text).map_err(|_| damaged())?;
     let position = Position { epoch, offset: stored.sequence };
-    Ok(Arc::new(Entry { position, arrived: stored.time, envelope }))
+    let stamp = stored.headers.get(STAMP).and_then(|stamp| Stamp::restore(stamp.as_str()));
+    Ok(Arc::new(Entry { position, arrived: stored.time, stamp, envelope }))
 }

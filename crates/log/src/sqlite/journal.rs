@@ -1,36 +1,49 @@
 //! The form of a journal row: the entries of one commit, one after another.
 //!
-//! Each is its topic, offset and time of arrival (8 bytes each, little-endian), the length of its text (8 bytes) and its text.
+//! Each is its topic, offset and time of arrival (8 bytes each, little-endian), the lengths of its text and of its stamp (4 bytes each),
+//! its text and its stamp; a length of 0 is no stamp. Before version 3 of the tables there were no stamps, and the length of the text had
+//! all 8 bytes: as no text was longer than 4 bytes can tell, such a row reads the same.
 
 use std::sync::Arc;
 
-use salon_protocol::{Entry, Envelope, Position, Timestamp};
+use salon_protocol::{Entry, Envelope, Position, Stamp, Timestamp};
 
 use super::Fault;
 
 /// Adds an entry to a row.
 pub(super) fn write(row: &mut Vec<u8>, topic: i64, entry: &Entry) {
-    let text = entry.envelope.text().as_bytes();
+    let (text, stamp) = (entry.envelope.text(), entry.stamp.as_ref().map_or("", Stamp::text));
+    let length = |text: &str| u32::try_from(text.len()).expect("no message is as long as 4 GiB").to_le_bytes();
     row.extend_from_slice(&topic.to_le_bytes());
     row.extend_from_slice(&entry.position.offset.to_le_bytes());
     row.extend_from_slice(&entry.arrived.0.to_le_bytes());
-    row.extend_from_slice(&(text.len() as u64).to_le_bytes());
-    row.extend_from_slice(text);
+    row.extend_from_slice(&length(text));
+    row.extend_from_slice(&length(stamp));
+    row.extend_from_slice(text.as_bytes());
+    row.extend_from_slice(stamp.as_bytes());
 }
 
 /// Reads a row back, as topics and their entries.
 pub(super) fn read(mut row: &[u8], epoch: u32) -> Result<Vec<(i64, Arc<Entry>)>, Fault> {
     let mut entries = Vec::new();
     while !row.is_empty() {
-        let mut number = || take(&mut row, 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
-        let head = (|| Some((number()?, number()?, number()?, usize::try_from(number()?).ok()?)))();
-        let (topic, offset, arrived, length) = head.ok_or(Fault::Journal)?;
-        let text = take(&mut row, length).and_then(|bytes| std::str::from_utf8(bytes).ok()).ok_or(Fault::Journal)?;
-        let envelope = Envelope::restore(text).map_err(|_| Fault::Journal)?;
-        let position = Position { epoch, offset };
-        entries.push((topic.cast_signed(), Arc::new(Entry { position, arrived: Timestamp(arrived), envelope })));
+        entries.push(entry(&mut row, epoch).ok_or(Fault::Journal)?);
     }
     Ok(entries)
+}
+
+fn entry(row: &mut &[u8], epoch: u32) -> Option<(i64, Arc<Entry>)> {
+    let mut number = || take(row, 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
+    let (topic, offset, arrived) = (number()?.cast_signed(), number()?, number()?);
+    let mut length = || take(row, 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
+    let (text, stamp) = (length()?, length()?);
+    let mut text_of = |length: u32| std::str::from_utf8(take(row, usize::try_from(length).ok()?)?).ok();
+    let envelope = Envelope::restore(text_of(text)?).ok()?;
+    let stamp = Stamp::restore(text_of(stamp)?);
+    Some((
+        topic,
+        Arc::new(Entry { position: Position { epoch, offset }, arrived: Timestamp(arrived), stamp, envelope }),
+    ))
 }
 
 fn take<'a>(row: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {

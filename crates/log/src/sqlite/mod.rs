@@ -31,7 +31,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use parking_lot::Mutex;
-use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Timestamp, TopicName};
+use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp, Timestamp, TopicName};
 use tokio::sync::{oneshot, watch};
 
 pub use self::copy::{CopyError, LogSummary, copy, known_version, renew_epoch, summarize};
@@ -266,10 +266,16 @@ impl Drop for Sqlite {
 }
 
 impl TopicLog for Sqlite {
-    fn append(&self, topic: &TopicName, envelope: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>> {
+    fn append_stamped(
+        &self,
+        topic: &TopicName,
+        envelope: Envelope,
+        stamp: Option<Stamp>,
+    ) -> BoxFuture<'static, Result<Appended, AppendError>> {
         let closed = || Err(AppendError::Stopped(CLOSED.into()));
         let (reply, outcome) = oneshot::channel();
-        if self.requests.push(Request::Append(Append { topic: topic.clone(), envelope, reply })).is_err() {
+        let append = Append { topic: topic.clone(), envelope, stamp, reply };
+        if self.requests.push(Request::Append(append)).is_err() {
             return std::future::ready(closed()).boxed();
         }
         outcome.map(move |outcome| outcome.unwrap_or_else(|_| closed())).boxed()

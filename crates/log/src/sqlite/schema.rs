@@ -57,6 +57,10 @@ const MIGRATIONS: &[&str] = &[
     );
     INSERT INTO meta (name, value) VALUES ('context_floor', 0);
     ",
+    "
+    -- With which credentials an entry was published; none where it was the gateway's own, or older than this version.
+    ALTER TABLE entries ADD COLUMN stamp TEXT;
+    ",
 ];
 
 /// The newest version known here.

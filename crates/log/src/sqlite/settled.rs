@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
-use salon_protocol::{Entry, Envelope, EnvelopeId, Position, Timestamp, TopicName};
+use salon_protocol::{Entry, Envelope, EnvelopeId, Position, Stamp, Timestamp, TopicName};
 
 use super::Fault;
 use super::schema::{self, LAST_OFFSET, key};
@@ -43,13 +43,14 @@ pub(super) fn extent_of(db: &Connection, topic: i64, trimmed: u64) -> Result<Ext
     Ok(Extent { topic: Some(topic), trimmed, head, newest: newest.map(|(_, arrived)| arrived) })
 }
 
-/// Makes an entry of a key, a time of arrival and a text.
+/// Makes an entry of a key, a time of arrival, a text and a stamp.
 pub(super) fn entry(epoch: u32, row: &Row<'_>) -> Result<Arc<Entry>, Fault> {
     let (key, arrived) = (row.get(0)?, row.get(1)?);
     let text = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
     let envelope = Envelope::restore(text).map_err(|_| Fault::Entry { key })?;
+    let stamp = row.get_ref(3)?.as_str_or_null().map_err(rusqlite::Error::from)?.and_then(Stamp::restore);
     let position = Position { epoch, offset: schema::offset(key) };
-    Ok(Arc::new(Entry { position, arrived: Timestamp(arrived), envelope }))
+    Ok(Arc::new(Entry { position, arrived: Timestamp(arrived), stamp, envelope }))
 }
 
 /// The oldest entries with `after < offset <= through`, up to `limit`, and no more once they have `bytes`.
@@ -61,8 +62,9 @@ pub(super) fn after(
     limit: usize,
     bytes: usize,
 ) -> Result<Vec<Arc<Entry>>, Fault> {
-    let mut query =
-        db.prepare_cached("SELECT key, arrived, text FROM entries WHERE key > ?1 AND key <= ?2 ORDER BY key LIMIT ?3")?;
+    let mut query = db.prepare_cached(
+        "SELECT key, arrived, text, stamp FROM entries WHERE key > ?1 AND key <= ?2 ORDER BY key LIMIT ?3",
+    )?;
     let mut rows = query.query(params![key(topic, after), key(topic, through), sql_limit(limit)])?;
     entries(epoch, &mut rows, bytes)
 }
@@ -77,7 +79,7 @@ pub(super) fn up_to(
     bytes: usize,
 ) -> Result<Vec<Arc<Entry>>, Fault> {
     let mut query = db.prepare_cached(
-        "SELECT key, arrived, text FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3",
+        "SELECT key, arrived, text, stamp FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3",
     )?;
     let mut rows = query.query(params![key(topic, 0), key(topic, through), sql_limit(limit)])?;
     let mut found = entries(epoch, &mut rows, bytes)?;
@@ -128,19 +130,19 @@ pub(super) fn find(
     id: &EnvelopeId,
 ) -> Result<Option<(Arc<Entry>, bool)>, Fault> {
     let mut query = db.prepare_cached(
-        "SELECT key, arrived, text, EXISTS (SELECT 1 FROM unanswered WHERE unanswered.key = entries.key) FROM entries
+        "SELECT key, arrived, text, stamp, EXISTS (SELECT 1 FROM unanswered WHERE unanswered.key = entries.key) FROM entries
          WHERE topic = (SELECT topic FROM topics WHERE name = ?1) AND id = ?2",
     )?;
     let mut rows = query.query([name.as_str(), id.as_str()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some((entry(epoch, row)?, row.get(3)?)))
+    Ok(Some((entry(epoch, row)?, row.get(4)?)))
 }
 
 /// The fold of everything settled.
 pub(super) fn folded(db: &Connection, epoch: u32, topic: i64) -> Result<Folded, Fault> {
     let mut folded = Folded::default();
     let mut joins = db.prepare_cached(
-        "SELECT present.key, coalesce(present.arrived, entries.arrived), coalesce(present.text, entries.text)
+        "SELECT present.key, coalesce(present.arrived, entries.arrived), coalesce(present.text, entries.text), entries.stamp
          FROM present LEFT JOIN entries ON entries.key = present.key WHERE present.topic = ?1",
     )?;
     let mut rows = joins.query([topic])?;
@@ -148,7 +150,7 @@ pub(super) fn folded(db: &Connection, epoch: u32, topic: i64) -> Result<Folded, 
         folded.add(&entry(epoch, row)?);
     }
     let mut requests = db.prepare_cached(
-        "SELECT key, arrived, text FROM entries WHERE key IN
+        "SELECT key, arrived, text, stamp FROM entries WHERE key IN
          (SELECT key FROM unanswered WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3)",
     )?;
     let bounds = params![key(topic, 0), key(topic, LAST_OFFSET), sql_limit(Standing::MAX_UNANSWERED)];

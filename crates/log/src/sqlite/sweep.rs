@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::{Transaction, TransactionBehavior, params};
-use salon_protocol::{Entry, Message, PresenceEvent, Timestamp, TopicName};
+use salon_protocol::{Entry, Message, PresenceEvent, Stamp, Timestamp, TopicName};
 use tokio::sync::oneshot;
 
 use super::Fault;
@@ -151,8 +151,8 @@ impl Writer<'_> {
 }
 
 fn settle_topic(step: &Transaction<'_>, recent: &Recent) -> Result<(), Fault> {
-    let mut keep =
-        step.prepare_cached("INSERT INTO entries (key, topic, id, arrived, text) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    let mut keep = step
+        .prepare_cached("INSERT INTO entries (key, topic, id, arrived, text, stamp) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
     for entry in recent.entries() {
         let (key, envelope) = (key(recent.topic, entry.position.offset), &entry.envelope);
         keep.raw_bind_parameter(1, key)?;
@@ -160,6 +160,7 @@ fn settle_topic(step: &Transaction<'_>, recent: &Recent) -> Result<(), Fault> {
         keep.raw_bind_parameter(3, envelope.id().as_str())?;
         keep.raw_bind_parameter(4, entry.arrived.0)?;
         keep.raw_bind_parameter(5, envelope.text())?;
+        keep.raw_bind_parameter(6, entry.stamp.as_ref().map(Stamp::text))?;
         keep.raw_execute()?;
         fold(step, recent, entry, key)?;
     }

@@ -100,9 +100,9 @@ async fn a_log_of_the_first_version_is_migrated() {
     let db = rusqlite::Connection::open(directory.0.join(DATABASE)).expect("a database");
     db.execute_batch(
         "DROP TABLE context_scopes; DROP TABLE context_keys; DROP TABLE context_versions;
-         DELETE FROM meta WHERE name = 'context_floor'; PRAGMA user_version = 1;",
+         DELETE FROM meta WHERE name = 'context_floor'; ALTER TABLE entries DROP COLUMN stamp; PRAGMA user_version = 1;",
     )
-    .expect("what the second version made can be unmade");
+    .expect("what later versions made can be unmade");
     drop(db);
     let log = Sqlite::open(&directory.0, quick()).expect("a log of the first version");
     let read = log.read(&topic("room"), Span::Newest, 100).await.expect("a read");
@@ -211,8 +211,8 @@ fn files_that_are_no_log_are_refused() {
     );
     assert_eq!(refusal(&sql("CREATE TABLE theirs (a)")), "`/log.db` is a database, but not a log of ours");
     assert_eq!(
-        refusal(&sql("PRAGMA application_id = 0x53616c6e; PRAGMA user_version = 3; CREATE TABLE newer (a)")),
-        "`/log.db` has version 3, but this program knows versions up to 2"
+        refusal(&sql("PRAGMA application_id = 0x53616c6e; PRAGMA user_version = 4; CREATE TABLE newer (a)")),
+        "`/log.db` has version 4, but this program knows versions up to 3"
     );
     assert_eq!(
         refusal(&|path| {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, Statement};
-use salon_protocol::{Entry, Envelope, EnvelopeId, Timestamp, TopicName};
+use salon_protocol::{Entry, Envelope, EnvelopeId, Stamp, Timestamp, TopicName};
 use tokio::sync::{oneshot, watch};
 
 use super::fresh::Recent;
@@ -40,6 +40,7 @@ pub(super) enum Request {
 pub(super) struct Append {
     pub(super) topic: TopicName,
     pub(super) envelope: Envelope,
+    pub(super) stamp: Option<Stamp>,
     pub(super) reply: oneshot::Sender<Outcome>,
 }
 
@@ -56,7 +57,7 @@ type Accepted = HashMap<TopicName, Vec<Arc<Entry>>>;
 
 #[derive(Default)]
 struct Batch {
-    envelopes: Vec<(TopicName, Envelope)>,
+    envelopes: Vec<(TopicName, Envelope, Option<Stamp>)>,
     replies: Vec<oneshot::Sender<Outcome>>,
     writings: Vec<Writing>,
 }
@@ -111,7 +112,7 @@ impl<'db> Writer<'db> {
             begin: db.prepare("BEGIN IMMEDIATE")?,
             commit: db.prepare("COMMIT")?,
             record: db.prepare("INSERT INTO journal (entries) VALUES (?1)")?,
-            find: db.prepare("SELECT key, arrived, text FROM entries WHERE topic = ?1 AND id = ?2")?,
+            find: db.prepare("SELECT key, arrived, text, stamp FROM entries WHERE topic = ?1 AND id = ?2")?,
             db,
             source,
             known: HashMap::new(),
@@ -186,7 +187,7 @@ impl<'db> Writer<'db> {
                 None => break,
                 Some(Request::Append(append)) => {
                     bytes += append.envelope.text().len();
-                    batch.envelopes.push((append.topic, append.envelope));
+                    batch.envelopes.push((append.topic, append.envelope, append.stamp));
                     batch.replies.push(append.reply);
                 }
                 Some(Request::Write(writing)) => {
@@ -237,14 +238,18 @@ impl<'db> Writer<'db> {
     }
 
     /// Judges and commits a batch. Nothing of it may be shown to anyone unless this succeeds.
-    fn commit(&mut self, envelopes: Vec<(TopicName, Envelope)>, writings: &[Writing]) -> Result<Committed, Fault> {
+    fn commit(
+        &mut self,
+        envelopes: Vec<(TopicName, Envelope, Option<Stamp>)>,
+        writings: &[Writing],
+    ) -> Result<Committed, Fault> {
         let now = (self.clock)();
         let mut outcomes = Vec::with_capacity(envelopes.len());
         let mut accepted = Accepted::new();
         let mut ids: HashMap<(i64, EnvelopeId), Arc<Entry>> = HashMap::with_capacity(envelopes.len());
         self.row.clear();
         self.begin.raw_execute()?;
-        for (name, envelope) in envelopes {
+        for (name, envelope, stamp) in envelopes {
             let id = (self.know(&name)?.topic, envelope.id().clone());
             let first = match ids.get(&id) {
                 Some(entry) => Some(entry.clone()),
@@ -265,7 +270,7 @@ impl<'db> Writer<'db> {
             known.head += 1;
             known.newest = known.newest.max(now);
             let position = self.source.position(known.head);
-            let entry = Arc::new(Entry { position, arrived: known.newest, envelope });
+            let entry = Arc::new(Entry { position, arrived: known.newest, stamp, envelope });
             journal::write(&mut self.row, id.0, &entry);
             ids.insert(id, entry.clone());
             outcomes.push(Ok(Appended { entry: entry.clone(), repeated: false }));

@@ -36,7 +36,12 @@ fn id(text: &str) -> ParticipantId {
 
 fn entry(offset: u64, text: String) -> Arc<Entry> {
     let envelope = Envelope::restore(text.as_str()).unwrap_or_else(|error| panic!("{text}: {error}"));
-    Arc::new(Entry { position: Position { epoch: 1, offset }, arrived: Timestamp(5000 + offset), envelope })
+    Arc::new(Entry {
+        position: Position { epoch: 1, offset },
+        arrived: Timestamp(5000 + offset),
+        stamp: None,
+        envelope,
+    })
 }
 
 impl Play {

@@ -116,8 +116,11 @@ fn only_what_is_registered_permitted_and_fitting_reaches_the_client() {
         bob? q4 tools/call {"name":"arm.move","arguments":{"x":1},"_meta":{"salon/permissions":["drive","fly"]}}
         carol? q5 tools/call {"name":"arm.move","arguments":{"x":1},"_meta":{"salon/permissions":["drive"]}}
         bob? q6 tools/call {"name":"arm.move","arguments":{"x":1},"_meta":{"salon/permissions":"drive"}}
+        permit system:gateway drive read
         system:gateway? q7 tools/call {"name":"arm.move","arguments":{"x":1},"_meta":{"salon/onBehalfOf":"bob"}}
+        permit system:gateway read
         system:gateway? q8 tools/call {"name":"arm.move","arguments":{"x":1},"_meta":{"salon/onBehalfOf":"carol"}}
+        permit system:gateway
         system:gateway? q9 tools/call {"name":"arm.move","arguments":{"x":1}}
         carol? q10 tools/call {"name":"arm.move","arguments":{"x":1},"_meta":{"salon/onBehalfOf":"bob"}}
         bob? q11 tools/call {"name":"arm.move","arguments":{"x":"far"}}
@@ -129,31 +132,18 @@ fn only_what_is_registered_permitted_and_fitting_reaches_the_client() {
         bob? q17 tools/call
     "#;
     assert_snapshot!(armed().act(script), @r#"
-    permissions of bob by q1: ["drive", "read"]
     ← {"header":{"id":"q1","type":"request","source":"bob","destination":"alice"},"payload":{"tool":{"id":"arm","capability":"move","parameters":{"x":1}}}}
-    permissions of carol by q2: ["read"]
     ↩ carol s-4 re q2 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
-    permissions of bob by q3: ["drive", "read"]
     ↩ bob s-5 re q3 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
-    permissions of bob by q4: ["drive", "read"]
     ← {"header":{"id":"q4","type":"request","source":"bob","destination":"alice"},"payload":{"tool":{"id":"arm","capability":"move","parameters":{"x":1}},"security":{"permissions":["drive"]}}}
-    permissions of carol by q5: ["read"]
     ↩ carol s-6 re q5 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
-    permissions of bob by q6: ["drive", "read"]
     ↩ bob s-7 re q6 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
-    permissions of bob by q7: ["drive", "read"]
     ← {"header":{"id":"q7","type":"request","source":"system:gateway","destination":"alice"},"payload":{"tool":{"id":"arm","capability":"move","parameters":{"x":1}}}}
-    permissions of carol by q8: ["read"]
     ↩ system:gateway s-8 re q8 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
-    permissions of system:gateway by q9: []
     ↩ system:gateway s-9 re q9 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
-    permissions of carol by q10: ["read"]
     ↩ carol s-10 re q10 {"id":5,"error":{"code":-32000,"message":"`arm.move` needs the permission `drive`","data":{"code":"forbidden"}}}
-    permissions of bob by q11: ["drive", "read"]
     ↩ bob s-11 re q11 {"id":5,"error":{"code":-32602,"message":"`/x` does not fit the schema at `properties/x/type`","data":{"code":"invalid_parameters"}}}
-    permissions of bob by q12: ["drive", "read"]
     ↩ bob s-12 re q12 {"id":5,"error":{"code":-32602,"message":"the parameters do not fit the schema at `required`","data":{"code":"invalid_parameters"}}}
-    permissions of bob by q13: ["drive", "read"]
     ↩ bob s-13 re q13 {"id":5,"error":{"code":-32602,"message":"`arguments` must be an object"}}
     ↩ bob s-14 re q14 {"id":5,"error":{"code":-32602,"message":"no such tool is registered here","data":{"code":"not_found"}}}
     ↩ bob s-15 re q15 {"id":5,"error":{"code":-32602,"message":"no such tool is registered here","data":{"code":"not_found"}}}
@@ -271,73 +261,19 @@ fn what_cannot_be_registered_is_told() {
 }
 
 #[test]
-fn nothing_overtakes_a_call_that_is_judged_and_one_that_is_taken_back_is_not_asked() {
+fn calls_reach_the_client_in_the_rooms_order_whether_or_not_they_need_permissions() {
     let script = r#"
-        judge-later
         bob? q1 tools/call {"name":"arm.move","arguments":{"x":1}}
         bob? q2 tools/call {"name":"echo.say"}
         carol? q3 tools/call {"name":"arm.move","arguments":{"x":1}}
-        judge
-        judge-later
         bob? q4 tools/call {"name":"arm.move","arguments":{"x":1}}
-        carol? q5 tools/call {"name":"arm.move","arguments":{"x":1}}
-        bob! notifications/cancelled {"requestId":5}
-        leave carol
-        judge
-        bob? q6 tools/call {"name":"echo.say"}
     "#;
     let told = armed().after("permit bob drive").act(script);
     let asked: Vec<_> = told.lines().filter_map(|line| line.strip_prefix(r#"← {"header":{"id":"q"#)).collect();
     let asked: Vec<_> = asked.iter().map(|line| &line[..1]).collect();
-    assert_eq!(asked, ["1", "2", "6"], "{told}");
+    assert_eq!(asked, ["1", "2", "4"], "{told}");
     assert_eq!(told.matches("needs the permission `drive`").count(), 1, "{told}");
     assert!(told.contains("re q3"), "{told}");
-}
-
-#[test]
-fn no_more_of_the_room_is_heard_than_can_be_judged() {
-    let mut play = armed().after("judge-later");
-    for number in 0..super::super::service::MAX_JUDGED {
-        assert!(play.door.ready());
-        play.run(&format!(r#"bob? q{number} tools/call {{"name":"arm.move","arguments":{{"x":1}}}}"#));
-    }
-    assert!(!play.door.ready(), "what is not judged is bounded");
-    play.run("judge");
-    assert!(play.door.ready());
-}
-
-#[test]
-fn questions_are_bounded_even_if_nobody_waits_for_them_any_more() {
-    let mut play = armed().after("judge-later");
-    for number in 0..super::super::service::MAX_JUDGED {
-        assert!(play.door.ready());
-        play.run(&format!(r#"bob? q{number} tools/call {{"name":"arm.move","arguments":{{"x":1}}}}"#));
-        play.run(if number % 2 == 0 { r#"bob! notifications/cancelled {"requestId":5}"# } else { "leave bob" });
-    }
-    assert!(!play.door.ready(), "so many questions are under way");
-    play.told.clear();
-    play.run(r#"carol? c1 tools/call {"name":"echo.say"}"#);
-    assert!(play.told.starts_with(r#"← {"header":{"id":"c1""#), "no call is before it: {}", play.told);
-    play.told.clear();
-    play.run("judge");
-    assert!(!play.told.contains("← ") && !play.told.contains("↩ "), "nobody waits for them: {}", play.told);
-    assert!(play.door.ready());
-}
-
-#[test]
-fn calls_that_one_request_had_the_gateway_make_keep_their_places() {
-    let script = r#"
-        permit bob drive
-        judge-later
-        system:gateway? q1 tools/call {"name":"arm.move","arguments":{"x":1},"_meta":{"salon/onBehalfOf":"bob","salon/request":"r"}}
-        carol? q2 tools/call {"name":"echo.say"}
-        system:gateway? q3 tools/call {"name":"arm.move","arguments":{"x":1},"_meta":{"salon/onBehalfOf":"bob","salon/request":"r"}}
-        judge
-    "#;
-    let told = armed().act(script);
-    let asked: Vec<_> = told.lines().filter_map(|line| line.strip_prefix(r#"← {"header":{"id":"q"#)).collect();
-    let asked: Vec<_> = asked.iter().map(|line| &line[..1]).collect();
-    assert_eq!(asked, ["1", "2", "3"], "{told}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! `raw TEXT` is a frame as it stands. Over HTTP the same with the stream before it, and `get 3 [AFTER]`, `hangup 3`.
 //! The others: `bob: METHOD {result}` answers the oldest open request of that method to bob (`bob: METHOD error {error}`),
 //! `list bob {tools}` what was looked up (`list bob none`), `bob? e1 METHOD {params}` asks the client with the JSON-RPC id 5,
-//! `bob! METHOD {params}` tells it something, `bob* METHOD {params}` everybody. `permit bob read write` is what somebody's token permits. `join`,
+//! `bob! METHOD {params}` tells it something, `bob* METHOD {params}` everybody. `permit bob read write` is what bob's entries are stamped with from then on. `join`,
 //! `leave`, `gone m1 bob`, `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events. What is published is taken at once, unless `refuse CODE` or
 //! `repeat` comes before it, or it is to `hold`: then `take` takes the oldest that waits, and `drop CODE` refuses it. What comes out: `⇒` to the room, `↩` the door's own
 //! replies, `←` to the client, without versions and times.
@@ -19,13 +19,14 @@ mod sealing;
 mod streaming;
 mod telling;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::*;
 use crate::{Form, Head, History, Joined, Listen, Post};
 use insta::assert_snapshot;
 use salon_mcp::listing::{Listing, read_page};
-use salon_protocol::{Entry, Members, Message, Participant, Position};
+use salon_protocol::{Entry, Members, Message, Participant, Position, Stamp};
 
 fn id(text: &str) -> ParticipantId {
     ParticipantId::new(text).unwrap()
@@ -44,9 +45,8 @@ struct Play {
     now: Instant,
     /// Requests in the room that nobody has answered: whom, method, envelope.
     open: Vec<(String, String, String)>,
-    permitted: Vec<(String, Arc<[String]>)>,
-    /// What it is not known yet of, where that takes a while.
-    unjudged: Option<Vec<(ParticipantId, EnvelopeId)>>,
+    /// What the entries of participants are stamped with.
+    stamps: HashMap<String, Stamp>,
     /// What becomes of what is published next.
     fate: Option<Option<Code>>,
     /// What was published and is neither taken nor refused, where that is so.
@@ -72,8 +72,7 @@ impl Play {
             door,
             now,
             open: Vec::new(),
-            permitted: Vec::new(),
-            unjudged: None,
+            stamps: HashMap::new(),
             fate: None,
             held: None,
             said: 0,
@@ -169,7 +168,8 @@ impl Play {
             payload: RawValue::from_string(payload.into()).unwrap_or_else(|error| panic!("{payload}: {error}")),
         };
         let envelope = compose.envelope();
-        self.event(Event::Entry(Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), envelope })));
+        let (position, arrived, stamp) = (Position::start(1), Timestamp(0), self.stamps.get(from).cloned());
+        self.event(Event::Entry(Arc::new(Entry { position, arrived, stamp, envelope })));
     }
 
     fn answer(&mut self, from: &str, method: &str, outcome: &str) {
@@ -213,7 +213,10 @@ impl Play {
             }
             "permit" => {
                 let granted: Vec<String> = more.split_whitespace().map(Into::into).collect();
-                self.permitted.push((second.to_owned(), granted.into()));
+                match Stamp::new(None, &granted) {
+                    Some(stamp) => self.stamps.insert(second.to_owned(), stamp),
+                    None => self.stamps.remove(second),
+                };
             }
             "refuse" => self.fate = Some(Code::ALL.into_iter().find(|code| code.word() == rest)),
             "repeat" => self.fate = Some(None),
@@ -255,13 +258,6 @@ impl Play {
             "gap" => self.event(Event::Gap),
             "outage" => self.event(Event::Outage),
             "recovered" => self.event(Event::Recovered),
-            "judge-later" => self.unjudged = Some(Vec::new()),
-            "judge" => {
-                for (who, request) in self.unjudged.take().unwrap_or_default() {
-                    self.judge(&who, request);
-                    self.collect();
-                }
-            }
             "closing" => self.event(Event::Closing(CloseReason::Shutdown)),
             "get" => {
                 let after = Some(more).filter(|after| !after.is_empty()).map(Into::into);
@@ -297,21 +293,10 @@ impl Play {
                 Action::Finish(stream) => self.note(&format!("{} ends", stream.0)),
                 Action::Join(_) => self.note("join"),
                 Action::Consult(who, listing) => self.note(&format!("consult {who} {}", listing.key())),
-                Action::Permissions { who, request } => match &mut self.unjudged {
-                    Some(unjudged) => unjudged.push((who, request)),
-                    None => self.judge(&who, request),
-                },
                 Action::Close(reason) => self.note(&format!("close {}", reason.word())),
                 other => panic!("{other:?}"),
             }
         }
-    }
-
-    fn judge(&mut self, who: &ParticipantId, request: EnvelopeId) {
-        let known = self.permitted.iter().rev().find(|(known, _)| known == who.as_str());
-        let granted = known.map_or_else(|| [].into(), |(_, granted)| granted.clone());
-        self.note(&format!("permissions of {who} by {request}: {granted:?}"));
-        self.door.handle_event(Event::Permissions { request, granted }, self.now);
     }
 
     fn published(&mut self, mark: &str, ticket: Ticket, draft: Draft) {
@@ -346,7 +331,8 @@ impl Play {
             }
             fate => {
                 let repeated = fate.is_some();
-                let entry = Entry { position: Position::start(1), arrived: Timestamp(0), envelope: draft.trust() };
+                let entry =
+                    Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope: draft.trust() };
                 Event::Accepted { ticket, entry: Arc::new(entry), repeated }
             }
         };

@@ -478,8 +478,6 @@ impl Dialect for Door {
             }
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
             Event::Consulted { who, listing, items } => self.consulted(&who, listing, items, now),
-            // Nothing here is asked of others that the client would have to be permitted.
-            Event::Permissions { .. } => {}
             Event::StreamOpened(stream, opening) => match opening {
                 Opening::Duplex => {
                     self.duplex = Some(stream);

@@ -127,9 +127,9 @@ impl Arrived {
             let found = gateway.machine.inbox(&self.visitor, &self.place);
             // A stream that reconnects by itself is no message.
             let counted = |refusal| if asked.text.is_some() { self.counted(refusal) } else { refusal };
-            let (inbox, held) = found.map_err(|refusal| self.refused(counted(refusal)))?;
+            let (inbox, stamps) = found.map_err(|refusal| self.refused(counted(refusal)))?;
             // A call has the id of the message that makes it.
-            let _shown = request.clone().map(|request| held.show(request, &grant.permissions));
+            let _stamped = request.clone().map(|request| stamps.begin_request(request, grant));
             asked = match inbox.ask(asked, self.expires).await {
                 Outcome::Answered(response) => return Ok(response),
                 Outcome::Unheard(asked) => asked,

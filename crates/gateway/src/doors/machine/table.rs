@@ -24,8 +24,8 @@ use crate::gateway::{Counts, Gateway};
 use crate::http::Peer;
 use crate::http::credentials::Asking;
 use crate::ledger::Ledger;
-use crate::permissions::Held;
 use crate::session::{Beginning, Session};
+use crate::stamps::ConnectionStamps;
 
 /// How long a participant stays that has no connection.
 const IDLE: Duration = Duration::from_secs(60);
@@ -73,8 +73,8 @@ impl Sessions {
         self.0.lock()
     }
 
-    /// The session of whoever asks, which is begun where there is none, and what its calls are permitted.
-    pub(super) fn inbox(&self, visitor: &Visitor, place: &Place) -> Result<(Inbox, Arc<Held>), Refusal> {
+    /// The session of whoever asks, which is begun where there is none, and what its entries are stamped with.
+    pub(super) fn inbox(&self, visitor: &Visitor, place: &Place) -> Result<(Inbox, Arc<ConnectionStamps>), Refusal> {
         let mut table = self.table();
         if table.sockets.contains_key(place) {
             let told = format!("`{}` is connected by WebSocket; use one of the two at a time", place.participant);
@@ -82,8 +82,8 @@ impl Sessions {
         }
         match table.known.get(place) {
             Some(known) if !known.inbox.is_closed() => {
-                known.ledger.held.narrow(&visitor.grant.permissions);
-                Ok((known.inbox.clone(), known.ledger.held.clone()))
+                known.ledger.stamps.narrow(&visitor.grant);
+                Ok((known.inbox.clone(), known.ledger.stamps.clone()))
             }
             _ => table.begin(visitor, place),
         }
@@ -137,7 +137,7 @@ impl Drop for Attended {
 }
 
 impl Table {
-    fn begin(&mut self, visitor: &Visitor, place: &Place) -> Result<(Inbox, Arc<Held>), Refusal> {
+    fn begin(&mut self, visitor: &Visitor, place: &Place) -> Result<(Inbox, Arc<ConnectionStamps>), Refusal> {
         let Visitor { gateway, peer, grant } = visitor;
         let ledger = gateway.ledger(grant, &place.topic, peer.ip());
         let counted = gateway.count(grant, peer)?;
@@ -151,12 +151,12 @@ impl Table {
         let number = self.number;
         let known = Known { inbox: inbox.clone(), ledger: ledger.clone(), number, _counted: counted };
         self.known.insert(place.clone(), known);
-        let (owner, place, held) = (gateway.clone(), place.clone(), ledger.held.clone());
+        let (owner, place, stamps) = (gateway.clone(), place.clone(), ledger.stamps.clone());
         gateway.spawn(async move {
             doors::run(session, &ledger).await;
             owner.machine.forget(&place, number);
         });
-        Ok((inbox, held))
+        Ok((inbox, stamps))
     }
 }
 

@@ -25,8 +25,8 @@ use crate::entrance::Entrance;
 use crate::gateway::{Counts, Gateway};
 use crate::http::Peer;
 use crate::http::credentials::Asking;
-use crate::permissions::Held;
 use crate::session::{Beginning, Session};
+use crate::stamps::ConnectionStamps;
 
 /// How many others a room may have for everybody to be asked, in the name of each client that can be asked things, what they offer it.
 const FEW: usize = 16;
@@ -74,7 +74,7 @@ enum Key {
 struct Known {
     place: Place,
     inbox: Inbox,
-    held: Arc<Held>,
+    stamps: Arc<ConnectionStamps>,
     number: u64,
     _counted: Counts,
 }
@@ -82,7 +82,7 @@ struct Known {
 impl Known {
     /// It is used with a token.
     fn used(&self, grant: &Grant) -> (Place, Inbox) {
-        self.held.narrow(&grant.permissions);
+        self.stamps.narrow(grant);
         (self.place.clone(), self.inbox.clone())
     }
 }
@@ -167,8 +167,8 @@ impl Table {
         let session = Box::pin(Session::outside(entrance, beginning));
         self.number += 1;
         let number = self.number;
-        let held = ledger.held.clone();
-        self.known.insert(key.clone(), Known { place, inbox: inbox.clone(), held, number, _counted: counted });
+        let stamps = ledger.stamps.clone();
+        self.known.insert(key.clone(), Known { place, inbox: inbox.clone(), stamps, number, _counted: counted });
         let owner = gateway.clone();
         gateway.spawn(async move {
             doors::run(session, &ledger).await;

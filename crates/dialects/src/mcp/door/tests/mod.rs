@@ -309,7 +309,7 @@ impl Play {
             "accept" => {
                 let said = self.published.iter().rfind(|(_, envelope)| envelope.id().as_str() == rest);
                 let (ticket, envelope) = said.unwrap().clone();
-                let entry = Entry { position: Position::start(1), arrived: Timestamp(0), envelope };
+                let entry = Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope };
                 self.event(Event::Accepted { ticket, entry: Arc::new(entry), repeated: false });
             }
             "get" => {

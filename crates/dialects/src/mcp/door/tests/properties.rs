@@ -319,7 +319,7 @@ proptest! {
                 if let Ok(payload) = RawValue::from_string(payload.into()) {
                     let text = Compose { id: "e", ts: Timestamp(0), from: &id("bob"), to: &[id("alice")], kind: Kind::Mcp, correlation_id: Some("s-1"), payload }.text();
                     if let Ok(envelope) = Envelope::restore(text) {
-                        play.event(Event::Entry(Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), envelope })));
+                        play.event(Event::Entry(Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope })));
                     }
                 }
             }

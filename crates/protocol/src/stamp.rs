@@ -1,0 +1,97 @@
+//! The credentials an envelope was published with. They are stored beside the envelope and are never part of its text.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// The id and the permissions of the token that an entry was published with.
+///
+/// Encoded once, when a connection begins, and shared by everything it publishes. Decoded only where somebody asks: most entries are
+/// delivered without anybody looking at their stamps.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Stamp(Arc<str>);
+
+#[derive(Default, Serialize, Deserialize)]
+struct Fields {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    permissions: Vec<String>,
+}
+
+impl Stamp {
+    /// The longest stamp, in bytes. A token has at most as many, so what a token says always fits.
+    pub const MAX_BYTES: usize = 8192;
+
+    /// The stamp of a token with this id (`jti`) and these permissions. `None` where it has neither, and where the stamp would be longer
+    /// than [`Stamp::MAX_BYTES`]: an entry without a stamp has no permissions.
+    pub fn new(token: Option<&str>, permissions: &[String]) -> Option<Self> {
+        if token.is_none() && permissions.is_empty() {
+            return None;
+        }
+        let fields = Fields { token: token.map(Into::into), permissions: permissions.to_vec() };
+        let text = serde_json::to_string(&fields).expect("texts are plain JSON");
+        (text.len() <= Self::MAX_BYTES).then(|| Self(text.into()))
+    }
+
+    /// A stamp as it was stored. `None` for one that is empty or too long.
+    pub fn restore(text: &str) -> Option<Self> {
+        (1..=Self::MAX_BYTES).contains(&text.len()).then(|| Self(text.into()))
+    }
+
+    /// The stamp as it is stored: one line of JSON.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// The id of the token, where it has one.
+    pub fn token(&self) -> Option<String> {
+        self.fields().token
+    }
+
+    /// What the token permits. A stamp that cannot be read permits nothing.
+    pub fn permissions(&self) -> Vec<String> {
+        self.fields().permissions
+    }
+
+    fn fields(&self) -> Fields {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_token_that_says_nothing_leaves_no_stamp() {
+        assert_eq!(Stamp::new(None, &[]), None);
+        let stamp = Stamp::new(Some("t1"), &["drive".into()]).expect("a stamp");
+        assert_eq!(stamp.text(), r#"{"token":"t1","permissions":["drive"]}"#);
+        let stamp = Stamp::new(Some("t1"), &[]).expect("a stamp");
+        assert_eq!((stamp.text(), stamp.permissions().len()), (r#"{"token":"t1"}"#, 0));
+    }
+
+    #[test]
+    fn a_stamp_is_bounded_and_one_that_cannot_be_read_permits_nothing() {
+        assert_eq!(Stamp::new(None, &["p".repeat(Stamp::MAX_BYTES)]), None);
+        assert_eq!(Stamp::restore(&"p".repeat(Stamp::MAX_BYTES + 1)), None);
+        assert_eq!(Stamp::restore(""), None);
+        for text in ["drive", "[]", r#"{"permissions":"drive"}"#, r#"{"token":1,"permissions":["drive"]}"#] {
+            let stamp = Stamp::restore(text).expect("short");
+            assert_eq!((stamp.token(), stamp.permissions()), (None, vec![]), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn roundtrip(token in proptest::option::of("\\PC{0,20}"), permissions in proptest::collection::vec(any::<String>(), 0..5)) {
+            prop_assume!(token.is_some() || !permissions.is_empty());
+            let stamp = Stamp::new(token.as_deref(), &permissions).expect("short");
+            prop_assert!(!stamp.text().contains(['\r', '\n']), "it is a header's value in NATS");
+            let stored = Stamp::restore(stamp.text()).expect("a stamp");
+            prop_assert_eq!((stored.token(), stored.permissions()), (token, permissions));
+        }
+    }
+}
