@@ -32,8 +32,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::OptionFuture;
+use salon_log::cluster::SingleNode;
 use salon_log::sqlite::{self, Hold, Sqlite};
-use salon_log::{ContextStore, Health, TopicLog};
+use salon_log::{Cluster, ContextStore, Health, TopicLog};
 use salon_protocol::{PresenceEvent, TopicName};
 use salon_rooms::{Rate, Rooms, Settings, Witness};
 use tokio::sync::watch;
@@ -149,15 +150,16 @@ pub async fn serve(
         None => Audit::off(),
     };
     let meters = Meters::new().map_err(|error| ServeError::Meters(error.to_string()))?;
-    let Logs { log, context, nodes, _hold } = open_log(&config, &local).await?;
+    let Logs { log, context, cluster, _hold } = open_log(&config, &local).await?;
+    let nodes = cluster.is_shared().then(|| Arc::new(Nodes::new(log.clone(), config.timings.outage_delay)));
     // What is in the directory beside the log is the gateway's too, once it has the log.
     let links = std::mem::take(&mut entrances.links);
-    let ui = config.ui.enabled.then(|| Ui::open(&config, &local, links, nodes.clone(), clock::now()));
+    let ui = config.ui.enabled.then(|| Ui::open(&config, &local, links, cluster.clone(), clock::now()));
     let ui = ui.transpose().map_err(|why| ServeError::Data { path: config.data.display().to_string(), why })?;
     if let Some(ui) = &ui {
         ui.follow_sign_outs().await?;
     }
-    fit_messages(&mut config, nodes.as_deref());
+    fit_messages(&mut config, &*log);
     let settings = settings(&config, &local, witness(audit.clone(), meters.clone()));
     let library = Arc::new(host::Library::default());
     let (history_off, longest) = (config.history_off.clone(), config.limits.message);
@@ -170,9 +172,9 @@ pub async fn serve(
     let most_waiting = config.limits.connections_per_address;
     let gateway = Arc::new(Gateway::new(
         config,
-        (rooms.clone(), library, nodes.clone()),
+        (rooms.clone(), library, nodes),
         (verifier.clone(), Signer::new(&local)),
-        (Tickets::of(nodes), ui),
+        (Tickets::new(cluster), ui),
         audit.clone(),
         meters.clone(),
         stop.clone(),
@@ -236,8 +238,8 @@ pub async fn serve(
 struct Logs {
     log: Arc<dyn TopicLog>,
     context: Arc<dyn ContextStore>,
-    /// Those who share it, where it can have several.
-    nodes: Option<Arc<Nodes>>,
+    /// What the gateways share that have it open.
+    cluster: Arc<dyn Cluster>,
     /// The data directory, where the log does not take it.
     _hold: Option<Hold>,
 }
@@ -247,18 +249,18 @@ async fn open_log(config: &Config, local: &LocalKey) -> Result<Logs, ServeError>
     #[cfg(feature = "nats")]
     if let Some(options) = config.nats(fingerprint(local)) {
         let hold = sqlite::hold(&config.data)?;
-        let nodes = Arc::new(Nodes::open(options, config.timings.outage_delay).await?);
-        let (log, context) = (nodes.log().clone(), nodes.log().clone());
-        return Ok(Logs { log, context, nodes: Some(nodes), _hold: Some(hold) });
+        let nats = Arc::new(salon_log::nats::Nats::open(options).await?);
+        return Ok(Logs { log: nats.clone(), context: nats.clone(), cluster: nats, _hold: Some(hold) });
     }
     let options = sqlite::Options { durability: config.durability, retention: config.retention.clone() };
     let sqlite = Arc::new(Sqlite::open(&config.data, options)?);
-    Ok(Logs { log: sqlite.clone(), context: sqlite, nodes: None, _hold: None })
+    let cluster = Arc::new(SingleNode::default());
+    Ok(Logs { log: sqlite.clone(), context: sqlite, cluster, _hold: None })
 }
 
 /// Takes no longer messages than NATS does, and says so where that is less than what was asked for.
-fn fit_messages(config: &mut Config, nodes: Option<&Nodes>) {
-    let Some(most) = nodes.map(|nodes| nodes.log().longest()) else { return };
+fn fit_messages(config: &mut Config, log: &dyn TopicLog) {
+    let Some(most) = log.max_envelope_bytes() else { return };
     let asked = config.limits.message;
     if asked == 0 || asked > most {
         config.limits.message = most;

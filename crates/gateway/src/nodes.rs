@@ -1,42 +1,24 @@
-//! This gateway among those that share its log, and how the log is for those who are connected here.
+//! How the log is for those who are connected here, where it can be out of reach.
 //!
-//! A log on one machine has neither: there is nobody to ask, and one that fails stops the gateway. Which log has nodes is known here alone;
-//! whoever shares something by it takes [`Nodes`].
-
-#[cfg(not(feature = "nats"))]
-mod absent;
+//! A log on one machine cannot: one that fails stops the gateway.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_log::Health;
-#[cfg(feature = "nats")]
-use salon_log::{
-    TopicLog,
-    nats::{self, Nats},
-};
+use salon_log::{Health, TopicLog};
 use tokio::sync::watch;
 
-#[cfg(not(feature = "nats"))]
-use absent::NoNats as Nats;
-
-/// The nodes of a log that can have several.
+/// A log that this gateway shares with others.
 pub(crate) struct Nodes {
-    log: Arc<Nats>,
+    log: Arc<dyn TopicLog>,
     outage: watch::Sender<bool>,
     outage_delay: Duration,
 }
 
 impl Nodes {
-    /// Opens the log, as one of its nodes.
-    #[cfg(feature = "nats")]
-    pub(crate) async fn open(options: nats::Options, outage_delay: Duration) -> Result<Self, nats::OpenError> {
-        Ok(Self { log: Arc::new(Nats::open(options).await?), outage: watch::Sender::new(false), outage_delay })
-    }
-
-    /// The log they share.
-    pub(crate) fn log(&self) -> &Arc<Nats> {
-        &self.log
+    /// An outage counts once it has lasted for `outage_delay`.
+    pub(crate) fn new(log: Arc<dyn TopicLog>, outage_delay: Duration) -> Self {
+        Self { log, outage: watch::Sender::new(false), outage_delay }
     }
 
     /// Whether the log is out of reach, for whoever must tell somebody.

@@ -4,6 +4,7 @@
 //! tests of its own.
 
 mod checks;
+pub mod cluster;
 pub mod context;
 
 use std::collections::{BTreeMap, HashMap};

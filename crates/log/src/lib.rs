@@ -1,9 +1,11 @@
 //! The memory of a room: one ordered, durable log a topic, the leases of those present, and the topic's versioned [`context`].
 //!
-//! [`TopicLog`] and [`ContextStore`] are the contracts; [`sqlite`] keeps them on one machine, `nats` (a feature, on by default) on several.
+//! [`TopicLog`], [`ContextStore`] and [`Cluster`] are the contracts; [`sqlite`] and [`cluster::SingleNode`] keep them on one machine, `nats` (a
+//! feature, on by default) on several.
 //! Deliberately absent: who may write what (that is `rooms`) and how anything looks on a wire (that is `dialects`).
 
 mod changes;
+pub mod cluster;
 pub mod context;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
@@ -25,6 +27,7 @@ use salon_protocol::{
 };
 use tokio::sync::watch;
 
+pub use cluster::Cluster;
 pub use context::ContextStore;
 pub use lease::{Claim, Lease};
 pub use retention::{Retention, RetentionRules};
@@ -110,6 +113,11 @@ pub trait TopicLog: Send + Sync + 'static {
 
     /// What an acknowledgement is worth.
     fn durability(&self) -> Durability;
+
+    /// The longest envelope that the engine takes, in bytes; `None` where it takes any.
+    fn max_envelope_bytes(&self) -> Option<usize> {
+        None
+    }
 
     /// Finishes what was submitted, then takes nothing more.
     fn close(&self) -> BoxFuture<'static, ()>;

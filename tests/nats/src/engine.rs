@@ -1,11 +1,12 @@
 //! The log on NATS keeps the contract, on one server and on three.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
+use salon_log::cluster::{Cluster, Keyspace};
 use salon_log::context::Bounds;
 use salon_log::nats::{Nats, Options, Timings};
 use salon_log::{RetentionRules, TopicLog, contract};
@@ -20,6 +21,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         one_server_keeps_the_contract_of_contexts,
         three_servers_keep_the_contract,
         three_servers_keep_the_contract_of_contexts,
+        one_server_keeps_the_contract_of_clusters,
+        three_servers_keep_the_contract_of_clusters,
     ]
 }
 
@@ -90,6 +93,16 @@ impl contract::context::Engine for OnServers {
     }
 }
 
+impl contract::cluster::Engine for OnServers {
+    async fn nodes(&self, spaces: &[Keyspace]) -> [Arc<dyn Cluster>; 2] {
+        let name = format!("t{}", self.count.fetch_add(1, Ordering::Relaxed));
+        let options = Options { name, timings: PATIENT, keyspaces: spaces.to_vec(), ..options(&self.servers) };
+        let (one, two) = (self.open(options.clone()).await, self.open(options).await);
+        let nodes: [Arc<dyn Cluster>; 2] = [Arc::new(one), Arc::new(two)];
+        nodes
+    }
+}
+
 async fn one_server_keeps_the_contract() {
     let servers = Servers::one().await.expect("a NATS server");
     contract::run(&OnServers::new(servers)).await;
@@ -108,4 +121,14 @@ async fn three_servers_keep_the_contract() {
 async fn three_servers_keep_the_contract_of_contexts() {
     let servers = Servers::three().await.expect("three NATS servers");
     contract::context::run(&OnServers::new(servers)).await;
+}
+
+async fn one_server_keeps_the_contract_of_clusters() {
+    let servers = Servers::one().await.expect("a NATS server");
+    contract::cluster::run(&OnServers::new(servers)).await;
+}
+
+async fn three_servers_keep_the_contract_of_clusters() {
+    let servers = Servers::three().await.expect("three NATS servers");
+    contract::cluster::run(&OnServers::new(servers)).await;
 }

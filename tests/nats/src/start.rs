@@ -8,6 +8,7 @@ use data_encoding::BASE64URL_NOPAD;
 use libtest_mimic::Trial;
 use nkeys::KeyPair;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer};
+use salon_log::cluster::{Cluster, Keyspace};
 use salon_log::nats::{Nats, Options, Timings};
 use salon_log::{Span, TopicLog};
 use salon_testkit::http::Call;
@@ -29,6 +30,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_token_of_the_url_is_shown,
         a_server_that_is_not_as_it_must_be_is_refused,
         a_stream_that_was_changed_is_told_at_the_start,
+        a_stream_of_an_earlier_layout_is_migrated,
+        the_values_of_a_keyspace_are_kept_as_long_as_the_newest_gateway_says,
         one_topic_too_many_is_told_at_the_door,
     ];
     // These need no server.
@@ -302,6 +305,52 @@ async fn a_stream_that_was_changed_is_told_at_the_start() {
     let context = servers.ask("STREAM.INFO.salon-context", &json!({})).await.expect("an answer");
     servers.change(&context, "max_msg_size", json!(1000)).await.expect("changed");
     insta::assert_snapshot!(refusal(options(&servers)).await, @"the stream `salon-context` was changed: `max_msg_size` is 1000 and must be 0");
+}
+
+async fn a_stream_of_an_earlier_layout_is_migrated() {
+    let servers = Servers::one().await.expect("a NATS server");
+    works(options(&servers)).await;
+    let described = async |stream: &str| servers.ask(&format!("STREAM.INFO.{stream}"), &json!({})).await.expect("told");
+    let topic = servers.only_topic().await.expect("a topic");
+    let topic = topic["config"]["name"].as_str().expect("a name").to_owned();
+    // As an earlier version would have left them, had its settings been others.
+    for stream in [&*topic, "salon-context", "KV_salon-standing", "KV_salon-seats", "KV_salon-meta"] {
+        let mut made = described(stream).await;
+        assert_eq!(made["config"]["metadata"]["salon-layout"], "1", "{made}");
+        made["config"]["metadata"].as_object_mut().expect("metadata").remove("salon-layout");
+        made["config"]["description"] = "ours".into();
+        servers.change(&made, "max_msgs", json!(50_000)).await.expect("changed");
+    }
+    Nats::look(&options(&servers)).await.expect("it can be opened");
+    assert_eq!(described(&topic).await["config"]["max_msgs"], 50_000, "looking changes nothing");
+    let log = Nats::open(options(&servers)).await.expect("a log");
+    assert_eq!(ids(&log.read(&room(), Span::Newest, 10).await.expect("a read")), ["e1"]);
+    log.append(&room(), line("e2")).await.expect("stored");
+    log.close().await;
+    for stream in [&*topic, "salon-context", "KV_salon-standing", "KV_salon-seats", "KV_salon-meta"] {
+        let config = &described(stream).await["config"];
+        assert_eq!((&config["metadata"]["salon-layout"], &config["max_msgs"]), (&json!("1"), &json!(-1)), "{config}");
+        assert_eq!(config["description"], "ours", "what the layout says nothing of stays: {config}");
+    }
+    let mut made = described(&topic).await;
+    made["config"]["metadata"]["salon-layout"] = "2".into();
+    servers.change(&made, "max_msgs", json!(-1)).await.expect("changed");
+    let told = refusal(options(&servers)).await;
+    assert!(told.ends_with("has the layout 2, and this program knows layouts up to 1"), "{told}");
+}
+
+async fn the_values_of_a_keyspace_are_kept_as_long_as_the_newest_gateway_says() {
+    let servers = Servers::one().await.expect("a NATS server");
+    for seconds in [30, 3600, 20] {
+        let space = Keyspace { name: "space", time_to_live: Duration::from_secs(seconds) };
+        let with = Options { keyspaces: vec![space], ..options(&servers) };
+        Nats::look(&with).await.expect("it can be opened");
+        let log = Nats::open(with).await.expect("a log");
+        log.keep(space, "a-key", b"value".to_vec()).await.expect("kept");
+        log.close().await;
+        let made = servers.ask("STREAM.INFO.KV_salon-space", &json!({})).await.expect("told");
+        assert_eq!(made["config"]["max_age"], seconds * 1_000_000_000, "{made}");
+    }
 }
 
 /// A server of another version, as far as it says hello.

@@ -1,6 +1,6 @@
 //! Links that sign a browser in: each has a code in its fragment that works once, for ten minutes.
 //!
-//! Only a digest of a code is kept, as with [`super::Tickets`]. Codes are kept in memory: a restart makes them worthless.
+//! Only a digest of a code is kept, as with `super::Tickets`. Codes are kept in memory: a restart makes them worthless.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

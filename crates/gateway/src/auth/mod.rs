@@ -1,6 +1,6 @@
 //! Who may come in: tokens become grants here, and nowhere else.
 //!
-//! A [`Verifier`] turns a token into a [`Grant`], a [`Signer`] makes tokens with the gateway's own key, and [`Tickets`] stand in
+//! A [`Verifier`] turns a token into a [`Grant`], a [`Signer`] makes tokens with the gateway's own key, and `Tickets` stand in
 //! for a token where a browser cannot send one. [`Links`] and `SignIns` are for the gateway's own page. Time is an argument throughout. Deliberately absent: headers and queries (the
 //! doors find the token) and what a grant's holder may say (that is `rooms`).
 
@@ -14,6 +14,8 @@ mod tickets;
 mod token;
 mod visits;
 
+#[cfg(feature = "nats")]
+use salon_log::cluster::Keyspace;
 use salon_protocol::{Code, ParticipantId, ParticipantKind, Refusal, Stamp, Timestamp, TopicName, TopicPattern};
 
 pub use confirmation::Confirmation;
@@ -22,9 +24,13 @@ pub(crate) use keys::{hex, random};
 pub use links::Links;
 pub(crate) use signins::{SignIns, SignedIn, SignedOut};
 pub use signouts::SIGN_OUTS_FILE;
-pub use tickets::Tickets;
+pub(crate) use tickets::Tickets;
 pub use token::{MAX_TOKEN_BYTES, Signer, Verifier};
 pub(crate) use visits::Visit;
+
+/// What gateways share of those who come in.
+#[cfg(feature = "nats")]
+pub(crate) const KEYSPACES: [Keyspace; 2] = [tickets::TICKETS, signouts::SIGN_OUTS];
 
 /// A verified token: who, which topics, which permissions, until when.
 #[derive(Debug, Clone, PartialEq, Eq)]

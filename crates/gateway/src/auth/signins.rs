@@ -9,15 +9,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_log::ReadError;
+use aws_lc_rs::digest::{SHA256, digest};
+use salon_log::{Cluster, ReadError};
 use salon_protocol::{ParticipantId, Timestamp};
 use uuid::{NoContext, Uuid};
 
-use super::signouts::SignOuts;
+use super::keys::hex;
+use super::signouts::{SIGN_OUTS, SignOuts};
 use super::visits::{Visit, Visits};
 use super::{AuthError, Grant, LocalKey, Signer, Verifier};
 use crate::clock;
-use crate::nodes::Nodes;
 
 /// How long a sign-in lasts at most.
 pub(super) const LIFETIME_MS: u64 = 24 * 60 * 60 * 1000;
@@ -32,7 +33,7 @@ pub(crate) struct SignIns {
     ended: Arc<SignOuts>,
     visits: Arc<Visits>,
     /// Where the others are told.
-    shared: Option<Arc<Nodes>>,
+    cluster: Arc<dyn Cluster>,
 }
 
 /// What became of a sign-out.
@@ -53,20 +54,19 @@ pub(crate) struct SignedIn {
 
 impl SignIns {
     /// With the gateway's own key, and with those who have signed out as a data directory has them.
-    pub(crate) fn open(local: &LocalKey, data: &Path, shared: Option<Arc<Nodes>>, now: Timestamp) -> io::Result<Self> {
+    pub(crate) fn open(local: &LocalKey, data: &Path, cluster: Arc<dyn Cluster>, now: Timestamp) -> io::Result<Self> {
         let key = local.derive("sign-in cookie");
         Ok(Self {
             signer: Signer::new(&key),
             verifier: Verifier::new(&key),
-            ended: Arc::new(SignOuts::open(data, shared.is_some(), now)?),
+            ended: Arc::new(SignOuts::open(data, cluster.is_shared(), now)?),
             visits: Arc::default(),
-            shared,
+            cluster,
         })
     }
 
     /// Hears who has signed out at the other gateways, from now on. Resolves when all there was has been heard.
     pub(crate) async fn follow(&self) -> Result<(), ReadError> {
-        let Some(nodes) = &self.shared else { return Ok(()) };
         let (ended, visits) = (self.ended.clone(), self.visits.clone());
         let hear = move |told: &[u8]| {
             // All that is kept is told again whenever the log was out of reach, and hardly any of it is news.
@@ -74,13 +74,16 @@ impl SignIns {
                 visits.tell(|who, id| ended.has(who, id));
             }
         };
-        nodes.log().follow_sign_outs(hear).await
+        self.cluster.follow(SIGN_OUTS, Box::new(hear)).await
     }
 
     /// Tells the other gateways what somebody has ended. What cannot be told is told later.
     pub(crate) async fn share(&self, who: &ParticipantId) -> Result<(), ReadError> {
-        let Some(nodes) = &self.shared else { return Ok(()) };
-        nodes.log().change_sign_outs(who, |known| self.ended.tell(who, known, clock::now())).await
+        if !self.cluster.is_shared() {
+            return Ok(());
+        }
+        let key = hex(digest(&SHA256, who.as_str().as_bytes()).as_ref());
+        self.cluster.change(SIGN_OUTS, &key, &|known| self.ended.tell(who, known, clock::now())).await
     }
 
     /// Tells the other gateways what they could not be told, for ever.

@@ -20,7 +20,8 @@ fn grant(id: &str, expires: Timestamp) -> Grant {
 }
 
 fn opened(scratch: &Scratch, key: &LocalKey, now: Timestamp) -> SignIns {
-    SignIns::open(key, scratch.path(), None, now).expect("the directory can be used")
+    let cluster = Arc::new(salon_log::cluster::SingleNode::default());
+    SignIns::open(key, scratch.path(), cluster, now).expect("the directory can be used")
 }
 
 fn end(signs: &SignIns, value: &str, now: Timestamp) {

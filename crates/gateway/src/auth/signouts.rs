@@ -11,8 +11,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use salon_log::cluster::Keyspace;
 use salon_protocol::{ParticipantId, Timestamp};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -22,6 +24,9 @@ use super::signins::LIFETIME_MS;
 
 /// The name of the file in the data directory.
 pub const SIGN_OUTS_FILE: &str = "signed-out.jsonl";
+
+/// Where gateways tell one another who has signed out. A sign-in lasts a day at most, and clocks differ.
+pub(crate) const SIGN_OUTS: Keyspace = Keyspace { name: "signouts", time_to_live: Duration::from_secs(25 * 60 * 60) };
 
 /// How many sign-outs of one participant are told apart.
 const PER_PARTICIPANT: usize = 32;

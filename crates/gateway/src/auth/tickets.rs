@@ -1,14 +1,16 @@
 //! Tickets: what a browser shows in place of a token. Each works once, for one topic, for 30 seconds.
 //!
-//! Only a digest of a ticket is kept, and finding it is all there is to checking it, so neither the memory nor the time a look-up
-//! takes gives one away. Where several nodes share a log, they share tickets by it: one that was given out here can be used there. How
-//! many are out is counted by the node that gave them out.
+//! The gateways of one log share tickets: one that was given out here can be used there. Only a digest of a ticket is kept, and finding it is
+//! all there is to checking it, so neither the memory nor the time a look-up takes gives one away. How many are out is counted by the
+//! gateway that gave them out.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use parking_lot::{Mutex, MutexGuard};
+use salon_log::cluster::{Cluster, Keyspace};
 use salon_protocol::{ParticipantId, Timestamp, TopicName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,51 +18,50 @@ use serde_json::{Map, Value};
 use super::keys::{hex, random};
 use super::token::{claims, read_claims};
 use super::{AuthError, Grant};
-use crate::nodes::Nodes;
 
-/// How long a ticket works.
-const LIFETIME_MS: u64 = 30_000;
+/// Where tickets are kept, and for how long they work.
+pub(crate) const TICKETS: Keyspace = Keyspace { name: "tickets", time_to_live: Duration::from_secs(30) };
 
 /// Random bytes in a ticket.
 const BYTES: usize = 24;
 
 /// How many unused tickets one participant has at most; then its oldest goes.
-const PER_PARTICIPANT: usize = 32;
+const MAX_PER_PARTICIPANT: usize = 32;
 
 /// How many unused tickets there are at most.
-const IN_ALL: usize = 10_000;
+const MAX_IN_ALL: usize = 10_000;
 
-type Digest = [u8; 32];
+/// A digest of a ticket in hexadecimal: the key it is kept under.
+type TicketKey = String;
 
-/// The tickets that were given out and not yet used.
-pub struct Tickets {
-    held: Mutex<Held>,
+/// Gives out tickets, and takes them back for what they stand for.
+pub(crate) struct Tickets {
+    cluster: Arc<dyn Cluster>,
+    unused: Mutex<UnusedTickets>,
     per_participant: usize,
     in_all: usize,
-    /// Where they are kept for all nodes.
-    shared: Option<Arc<Nodes>>,
 }
 
-/// Three views of the same tickets: each serial is in `tickets` once, in `by_digest` once, and in its participant's queue once.
+/// Three views of the tickets that this gateway gave out: each serial is in `tickets` once, in `by_key` once, and in its participant's queue
+/// once.
 #[derive(Default)]
-struct Held {
+struct UnusedTickets {
     next: u64,
     /// Oldest first, so that expired ones are in front.
-    tickets: BTreeMap<u64, Ticket>,
-    by_digest: HashMap<Digest, u64>,
+    tickets: BTreeMap<u64, UnusedTicket>,
+    by_key: HashMap<TicketKey, u64>,
     by_participant: HashMap<ParticipantId, VecDeque<u64>>,
 }
 
-struct Ticket {
-    digest: Digest,
-    grant: Grant,
-    topic: TopicName,
+struct UnusedTicket {
+    key: TicketKey,
+    participant: ParticipantId,
     expires: Timestamp,
 }
 
-/// A ticket as nodes share it.
+/// A ticket as it is kept.
 #[derive(Serialize, Deserialize)]
-struct Shared {
+struct KeptTicket {
     /// The grant, but for what no token says of itself.
     claims: Map<String, Value>,
     by_sign_in: bool,
@@ -69,143 +70,122 @@ struct Shared {
     topic: TopicName,
 }
 
-impl Shared {
+impl KeptTicket {
     fn new(grant: &Grant, topic: &TopicName, now: Timestamp) -> Self {
         Self { claims: claims(grant, now), by_sign_in: grant.by_sign_in, until: grant.expires.0, topic: topic.clone() }
     }
 
-    /// One that the log still has is not too old: it is kept for as long as a ticket works, by one clock, and not by that of whichever node
+    /// The grant it stands for. One that is still kept is not too old: its time runs by one clock, and not by that of whichever gateway
     /// gave it out.
-    fn ticket(self, digest: Digest) -> Result<Ticket, AuthError> {
+    fn redeem(self, topic: &TopicName, now: Timestamp) -> Result<Grant, AuthError> {
         let grant = read_claims(&self.claims)?;
         let grant = Grant { by_sign_in: self.by_sign_in, expires: Timestamp(self.until), ..grant };
-        Ok(Ticket { digest, grant, topic: self.topic, expires: Timestamp(u64::MAX) })
-    }
-}
-
-impl Ticket {
-    fn judge(self, topic: &TopicName, now: Timestamp) -> Result<Grant, AuthError> {
-        if now >= self.expires {
-            Err(AuthError::TicketUnknown)
-        } else if self.grant.expired(now) {
+        if grant.expired(now) {
             Err(AuthError::Expired)
         } else if &self.topic != topic {
             Err(AuthError::TicketForOtherTopic)
         } else {
-            Ok(self.grant)
+            Ok(grant)
         }
-    }
-}
-
-impl Default for Tickets {
-    fn default() -> Self {
-        Self { held: Mutex::default(), per_participant: PER_PARTICIPANT, in_all: IN_ALL, shared: None }
     }
 }
 
 impl Tickets {
-    /// None given out yet.
-    pub fn new() -> Self {
-        Self::default()
+    /// Those of all gateways that share a log. None is given out yet.
+    pub(crate) fn new(cluster: Arc<dyn Cluster>) -> Self {
+        let (per_participant, in_all) = (MAX_PER_PARTICIPANT, MAX_IN_ALL);
+        Self { cluster, unused: Mutex::default(), per_participant, in_all }
     }
 
-    /// Those of all nodes that share a log, where there is one.
-    pub(crate) fn of(shared: Option<Arc<Nodes>>) -> Self {
-        Self { shared, ..Self::default() }
-    }
-
-    /// A new ticket, that works at every node.
+    /// A new ticket for a topic the grant opens, that works at every gateway. The text is told once and not kept.
     pub(crate) async fn give(&self, grant: &Grant, topic: &TopicName, now: Timestamp) -> Result<String, AuthError> {
-        let text = self.issue(grant, topic, now)?;
-        if let Some(nodes) = &self.shared {
-            let value = serde_json::to_vec(&Shared::new(grant, topic, now)).expect("plain JSON");
-            let kept = nodes.log().put_ticket(&hex(&digest_of(&text)), value).await;
-            kept.map_err(|_| AuthError::TicketsUnavailable)?;
-        }
-        Ok(text)
-    }
-
-    /// The grant a ticket of any node stands for. Whatever the answer, the ticket is used up.
-    pub(crate) async fn take(&self, text: &str, topic: &TopicName, now: Timestamp) -> Result<Grant, AuthError> {
-        let Some(nodes) = &self.shared else { return self.redeem(text, topic, now) };
-        if text.len() != 2 * BYTES {
-            return Err(AuthError::TicketUnknown);
-        }
-        let digest = digest_of(text);
-        drop(self.held().take(&digest));
-        let taken = nodes.log().take_ticket(&hex(&digest)).await.map_err(|_| AuthError::TicketsUnavailable)?;
-        let shared = taken.and_then(|value| serde_json::from_slice::<Shared>(&value).ok());
-        shared.ok_or(AuthError::TicketUnknown)?.ticket(digest)?.judge(topic, now)
-    }
-
-    /// A new ticket for a topic the grant opens. The text is told once and not kept.
-    pub fn issue(&self, grant: &Grant, topic: &TopicName, now: Timestamp) -> Result<String, AuthError> {
         grant.require(topic)?;
         if grant.expired(now) {
             return Err(AuthError::Expired);
         }
-        let mut held = self.held();
-        held.sweep(now);
-        let own = held.by_participant.get(&grant.participant).map_or(0, VecDeque::len);
-        if own > 0 && (own >= self.per_participant || held.tickets.len() >= self.in_all) {
-            held.remove_oldest_of(&grant.participant);
-        } else if held.tickets.len() >= self.in_all {
-            return Err(AuthError::TooManyTickets);
-        }
         let text = hex(&random::<BYTES>());
-        let expires = Timestamp(now.0.saturating_add(LIFETIME_MS));
-        held.insert(Ticket { digest: digest_of(&text), grant: grant.clone(), topic: topic.clone(), expires });
-        Ok(text)
+        let (key, value) = (key_of(&text), serde_json::to_vec(&KeptTicket::new(grant, topic, now)));
+        let evicted = self.count(key.clone(), &grant.participant, now)?;
+        let kept = self.cluster.keep(TICKETS, &key, value.expect("plain JSON")).await;
+        if let Some(evicted) = evicted {
+            // One that cannot be taken back works until its time is over.
+            let _ = self.cluster.take(TICKETS, &evicted).await;
+        }
+        kept.map(|()| text).map_err(|_| AuthError::TicketsUnavailable)
     }
 
-    /// The grant a ticket stands for. Whatever the answer, the ticket is used up.
-    pub fn redeem(&self, text: &str, topic: &TopicName, now: Timestamp) -> Result<Grant, AuthError> {
+    /// The grant a ticket of any gateway stands for. Whatever the answer, the ticket is used up.
+    pub(crate) async fn take(&self, text: &str, topic: &TopicName, now: Timestamp) -> Result<Grant, AuthError> {
         if text.len() != 2 * BYTES {
             return Err(AuthError::TicketUnknown);
         }
-        let ticket = self.held().take(&digest_of(text)).ok_or(AuthError::TicketUnknown)?;
-        ticket.judge(topic, now)
+        let key = key_of(text);
+        self.unused().take(&key);
+        let taken = self.cluster.take(TICKETS, &key).await.map_err(|_| AuthError::TicketsUnavailable)?;
+        let kept = taken.and_then(|value| serde_json::from_slice::<KeptTicket>(&value).ok());
+        kept.ok_or(AuthError::TicketUnknown)?.redeem(topic, now)
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock()
+    /// Counts one more ticket of a participant; gives the one that makes room for it, where one must.
+    fn count(
+        &self,
+        key: TicketKey,
+        participant: &ParticipantId,
+        now: Timestamp,
+    ) -> Result<Option<TicketKey>, AuthError> {
+        let mut unused = self.unused();
+        unused.sweep(now);
+        let own = unused.by_participant.get(participant).map_or(0, VecDeque::len);
+        let is_full = unused.tickets.len() >= self.in_all;
+        if own == 0 && is_full {
+            return Err(AuthError::TooManyTickets);
+        }
+        let evicted = if is_full || own >= self.per_participant { unused.remove_oldest_of(participant) } else { None };
+        let lifetime = u64::try_from(TICKETS.time_to_live.as_millis()).expect("seconds");
+        let expires = Timestamp(now.0.saturating_add(lifetime));
+        unused.insert(UnusedTicket { key, participant: participant.clone(), expires });
+        Ok(evicted)
+    }
+
+    fn unused(&self) -> MutexGuard<'_, UnusedTickets> {
+        self.unused.lock()
     }
 }
 
-fn digest_of(text: &str) -> Digest {
-    digest(&SHA256, text.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes")
+fn key_of(text: &str) -> TicketKey {
+    hex(digest(&SHA256, text.as_bytes()).as_ref())
 }
 
-impl Held {
-    fn insert(&mut self, ticket: Ticket) {
+impl UnusedTickets {
+    fn insert(&mut self, ticket: UnusedTicket) {
         let serial = self.next;
         self.next += 1;
-        self.by_digest.insert(ticket.digest, serial);
-        self.by_participant.entry(ticket.grant.participant.clone()).or_default().push_back(serial);
+        self.by_key.insert(ticket.key.clone(), serial);
+        self.by_participant.entry(ticket.participant.clone()).or_default().push_back(serial);
         self.tickets.insert(serial, ticket);
     }
 
-    fn take(&mut self, digest: &Digest) -> Option<Ticket> {
-        let serial = *self.by_digest.get(digest)?;
-        self.remove(serial)
+    fn take(&mut self, key: &str) {
+        if let Some(serial) = self.by_key.get(key).copied() {
+            self.remove(serial);
+        }
     }
 
-    fn remove(&mut self, serial: u64) -> Option<Ticket> {
+    fn remove(&mut self, serial: u64) -> Option<TicketKey> {
         let ticket = self.tickets.remove(&serial)?;
-        self.by_digest.remove(&ticket.digest);
-        if let Some(own) = self.by_participant.get_mut(&ticket.grant.participant) {
+        self.by_key.remove(&ticket.key);
+        if let Some(own) = self.by_participant.get_mut(&ticket.participant) {
             own.retain(|other| *other != serial);
             if own.is_empty() {
-                self.by_participant.remove(&ticket.grant.participant);
+                self.by_participant.remove(&ticket.participant);
             }
         }
-        Some(ticket)
+        Some(ticket.key)
     }
 
-    fn remove_oldest_of(&mut self, participant: &ParticipantId) {
-        if let Some(&oldest) = self.by_participant.get(participant).and_then(VecDeque::front) {
-            self.remove(oldest);
-        }
+    fn remove_oldest_of(&mut self, participant: &ParticipantId) -> Option<TicketKey> {
+        let oldest = self.by_participant.get(participant).and_then(VecDeque::front).copied()?;
+        self.remove(oldest)
     }
 
     fn sweep(&mut self, now: Timestamp) {
@@ -219,6 +199,11 @@ impl Held {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Instant;
+
+    use salon_log::cluster::SingleNode;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp(1_000_000);
@@ -236,31 +221,59 @@ mod tests {
         Timestamp(NOW.0 + ms)
     }
 
-    impl Held {
+    impl UnusedTickets {
         fn check(&self) {
-            assert_eq!(self.tickets.len(), self.by_digest.len());
+            assert_eq!(self.tickets.len(), self.by_key.len());
             assert_eq!(self.tickets.len(), self.by_participant.values().map(VecDeque::len).sum::<usize>());
             assert!(self.by_participant.values().all(|own| !own.is_empty()));
         }
     }
 
-    #[test]
-    fn a_ticket_works_once() {
-        let tickets = Tickets::new();
-        let text = tickets.issue(&grant("alice"), &topic("room:a"), NOW).expect("a ticket");
+    /// Tickets, and the milliseconds since `NOW` by the clock of where they are kept.
+    struct Stage {
+        tickets: Tickets,
+        clock: Arc<AtomicU64>,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let (begin, clock) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+            let elapsed = clock.clone();
+            let now = move || begin + Duration::from_millis(elapsed.load(Ordering::Relaxed));
+            Self { tickets: Tickets::new(Arc::new(SingleNode::with_clock(Box::new(now)))), clock }
+        }
+
+        fn at(&self, now: Timestamp) {
+            self.clock.store(now.0 - NOW.0, Ordering::Relaxed);
+        }
+
+        async fn give(&self, grant: &Grant, now: Timestamp) -> Result<String, AuthError> {
+            self.at(now);
+            self.tickets.give(grant, &topic("room:a"), now).await
+        }
+
+        async fn take(&self, text: &str, into: &str, now: Timestamp) -> Result<String, AuthError> {
+            self.at(now);
+            self.tickets.take(text, &topic(into), now).await.map(|grant| grant.participant.to_string())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_ticket_works_once() {
+        let stage = Stage::new();
+        let text = stage.give(&grant("alice"), NOW).await.expect("a ticket");
         assert_eq!(text.len(), 48);
-        let redeemed = tickets.redeem(&text, &topic("room:a"), later(29_999)).expect("the grant");
-        assert_eq!(redeemed.participant.as_str(), "alice");
-        assert_eq!(tickets.redeem(&text, &topic("room:a"), NOW), Err(AuthError::TicketUnknown));
-        tickets.held().check();
+        assert_eq!(stage.take(&text, "room:a", later(29_999)).await.as_deref(), Ok("alice"));
+        assert_eq!(stage.take(&text, "room:a", NOW).await, Err(AuthError::TicketUnknown));
+        stage.tickets.unused().check();
     }
 
     #[test]
-    fn a_shared_ticket_is_worth_what_was_shown_for_it() {
+    fn a_ticket_is_worth_what_was_shown_for_it() {
         let there_and_back = |grant: &Grant| {
-            let told = serde_json::to_vec(&Shared::new(grant, &topic("room:a"), NOW)).expect("JSON");
-            let shared: Shared = serde_json::from_slice(&told).expect("a ticket");
-            shared.ticket([0; 32]).expect("a grant").judge(&topic("room:a"), later(29_999))
+            let kept = serde_json::to_vec(&KeptTicket::new(grant, &topic("room:a"), NOW)).expect("JSON");
+            let kept: KeptTicket = serde_json::from_slice(&kept).expect("a ticket");
+            kept.redeem(&topic("room:a"), later(29_999))
         };
         let plain = grant("alice");
         assert_eq!(there_and_back(&plain), Ok(plain.clone()));
@@ -281,72 +294,69 @@ mod tests {
         assert_eq!(there_and_back(&short), Err(AuthError::Expired), "not a millisecond longer");
     }
 
-    #[test]
-    fn a_ticket_is_refused_when_it_should_be() {
-        let tickets = Tickets::new();
-        let issue = |grant: &Grant| tickets.issue(grant, &topic("room:a"), NOW).expect("a ticket");
+    #[tokio::test]
+    async fn a_ticket_is_refused_when_it_should_be() {
+        let stage = Stage::new();
+        let late = stage.give(&grant("alice"), NOW).await.expect("a ticket");
+        assert_eq!(stage.take(&late, "room:a", later(30_000)).await, Err(AuthError::TicketUnknown));
 
-        let late = issue(&grant("alice"));
-        assert_eq!(tickets.redeem(&late, &topic("room:a"), later(30_000)), Err(AuthError::TicketUnknown));
+        let misused = stage.give(&grant("alice"), NOW).await.expect("a ticket");
+        assert_eq!(stage.take(&misused, "room:b", NOW).await, Err(AuthError::TicketForOtherTopic));
+        assert_eq!(stage.take(&misused, "room:a", NOW).await, Err(AuthError::TicketUnknown), "the attempt used it");
 
-        let misused = issue(&grant("alice"));
-        assert_eq!(tickets.redeem(&misused, &topic("room:b"), NOW), Err(AuthError::TicketForOtherTopic));
-        assert_eq!(
-            tickets.redeem(&misused, &topic("room:a"), NOW),
-            Err(AuthError::TicketUnknown),
-            "the attempt used it"
-        );
-
-        let short = issue(&Grant { expires: later(10_000), ..grant("alice") });
-        assert_eq!(tickets.redeem(&short, &topic("room:a"), later(10_000)), Err(AuthError::Expired));
+        let short = Grant { expires: later(10_000), ..grant("alice") };
+        let short = stage.give(&short, NOW).await.expect("a ticket");
+        assert_eq!(stage.take(&short, "room:a", later(10_000)).await, Err(AuthError::Expired));
 
         for wrong in ["", "0", &"0".repeat(48), &"0".repeat(10_000), "é"] {
-            assert_eq!(tickets.redeem(wrong, &topic("room:a"), NOW), Err(AuthError::TicketUnknown), "{wrong}");
+            assert_eq!(stage.take(wrong, "room:a", NOW).await, Err(AuthError::TicketUnknown), "{wrong}");
         }
     }
 
-    #[test]
-    fn a_ticket_opens_no_more_than_its_grant() {
-        let tickets = Tickets::new();
-        let outside = tickets.issue(&grant("alice"), &topic("lobby"), NOW);
+    #[tokio::test]
+    async fn a_ticket_opens_no_more_than_its_grant() {
+        let stage = Stage::new();
+        let outside = stage.tickets.give(&grant("alice"), &topic("lobby"), NOW).await;
         assert_eq!(outside, Err(AuthError::TopicNotOpen(topic("lobby"))));
-        assert_eq!(tickets.issue(&grant("alice"), &topic("room:a"), later(60_000)), Err(AuthError::Expired));
+        assert_eq!(stage.give(&grant("alice"), later(60_000)).await, Err(AuthError::Expired));
     }
 
-    #[test]
-    fn the_oldest_of_the_same_participant_goes_first() {
-        let tickets = Tickets { per_participant: 2, ..Tickets::default() };
-        let issue = |id: &str| tickets.issue(&grant(id), &topic("room:a"), NOW).expect("a ticket");
-        let (bob, first, second, third) = (issue("bob"), issue("alice"), issue("alice"), issue("alice"));
-        let redeem = |text: &str| tickets.redeem(text, &topic("room:a"), NOW).map(|g| g.participant.to_string());
-        assert_eq!(redeem(&first), Err(AuthError::TicketUnknown));
-        assert_eq!(redeem(&second).as_deref(), Ok("alice"));
-        assert_eq!(redeem(&third).as_deref(), Ok("alice"));
-        assert_eq!(redeem(&bob).as_deref(), Ok("bob"));
-        tickets.held().check();
+    #[tokio::test]
+    async fn the_oldest_of_the_same_participant_goes_first() {
+        let mut stage = Stage::new();
+        stage.tickets.per_participant = 2;
+        let mut texts = Vec::new();
+        for id in ["bob", "alice", "alice", "alice"] {
+            texts.push(stage.give(&grant(id), NOW).await.expect("a ticket"));
+        }
+        assert_eq!(stage.take(&texts[1], "room:a", NOW).await, Err(AuthError::TicketUnknown));
+        for (text, id) in [(&texts[2], "alice"), (&texts[3], "alice"), (&texts[0], "bob")] {
+            assert_eq!(stage.take(text, "room:a", NOW).await.as_deref(), Ok(id));
+        }
+        stage.tickets.unused().check();
     }
 
-    #[test]
-    fn when_all_are_out_nobody_loses_theirs_to_another() {
-        let tickets = Tickets { in_all: 2, ..Tickets::default() };
-        let issue = |id: &str, now| tickets.issue(&grant(id), &topic("room:a"), now);
-        let bob = issue("bob", NOW).expect("a ticket");
-        let alice = issue("alice", NOW).expect("a ticket");
-        assert_eq!(issue("carol", NOW), Err(AuthError::TooManyTickets));
-        let again = issue("alice", NOW).expect("in place of her own");
-        let redeem = |text: &str| tickets.redeem(text, &topic("room:a"), NOW).map(|g| g.participant.to_string());
-        assert_eq!(redeem(&alice), Err(AuthError::TicketUnknown));
-        assert_eq!(redeem(&bob).as_deref(), Ok("bob"));
-        assert_eq!(redeem(&again).as_deref(), Ok("alice"));
+    #[tokio::test]
+    async fn when_all_are_out_nobody_loses_theirs_to_another() {
+        let mut stage = Stage::new();
+        stage.tickets.in_all = 2;
+        let bob = stage.give(&grant("bob"), NOW).await.expect("a ticket");
+        let alice = stage.give(&grant("alice"), NOW).await.expect("a ticket");
+        assert_eq!(stage.give(&grant("carol"), NOW).await, Err(AuthError::TooManyTickets));
+        let again = stage.give(&grant("alice"), NOW).await.expect("in place of her own");
+        assert_eq!(stage.take(&alice, "room:a", NOW).await, Err(AuthError::TicketUnknown));
+        assert_eq!(stage.take(&bob, "room:a", NOW).await.as_deref(), Ok("bob"));
+        assert_eq!(stage.take(&again, "room:a", NOW).await.as_deref(), Ok("alice"));
     }
 
-    #[test]
-    fn expired_tickets_make_room() {
-        let tickets = Tickets { in_all: 1, ..Tickets::default() };
-        tickets.issue(&grant("bob"), &topic("room:a"), NOW).expect("a ticket");
-        assert!(tickets.issue(&grant("alice"), &topic("room:a"), later(29_999)).is_err());
-        tickets.issue(&grant("alice"), &topic("room:a"), later(30_000)).expect("room again");
-        assert_eq!(tickets.held().tickets.len(), 1);
-        tickets.held().check();
+    #[tokio::test]
+    async fn expired_tickets_make_room() {
+        let mut stage = Stage::new();
+        stage.tickets.in_all = 1;
+        stage.give(&grant("bob"), NOW).await.expect("a ticket");
+        assert!(stage.give(&grant("alice"), later(29_999)).await.is_err());
+        stage.give(&grant("alice"), later(30_000)).await.expect("room again");
+        assert_eq!(stage.tickets.unused().tickets.len(), 1);
+        stage.tickets.unused().check();
     }
 }

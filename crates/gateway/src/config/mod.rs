@@ -297,6 +297,7 @@ impl Config {
             fingerprint,
             timings: self.timings.nats,
             context_bounds: salon_log::context::Bounds::default(),
+            keyspaces: crate::auth::KEYSPACES.to_vec(),
         })
     }
 

@@ -15,14 +15,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::{HeaderMap, Method};
 use axum::routing::get;
-use salon_log::ReadError;
+use salon_log::{Cluster, ReadError};
 use salon_protocol::Timestamp;
 
 use crate::auth::{AuthError, Grant, Links, LocalKey, SignIns, Visit};
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::http::Problem;
-use crate::nodes::Nodes;
 
 use cookie::Cookie;
 use failures::Failures;
@@ -36,16 +35,16 @@ pub(crate) struct Ui {
 }
 
 impl Ui {
-    /// For a gateway of this configuration and key, with the links that are given out for it, beside others where the log has them.
+    /// For a gateway of this configuration and key, with the links that are given out for it, beside the others of a cluster.
     pub(crate) fn open(
         config: &Config,
         local: &LocalKey,
         links: Links,
-        nodes: Option<Arc<Nodes>>,
+        cluster: Arc<dyn Cluster>,
         now: Timestamp,
     ) -> io::Result<Self> {
         Ok(Self {
-            sign_ins: SignIns::open(local, &config.data, nodes, now)?,
+            sign_ins: SignIns::open(local, &config.data, cluster, now)?,
             links,
             cookie: Cookie::new(config, local),
             // Where addresses are not counted they say nothing: everybody comes from a proxy's.

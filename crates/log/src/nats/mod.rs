@@ -6,22 +6,22 @@
 //! stream a topic serves some hundreds of topics, and the limit is enforced.
 
 mod bucket;
+mod cluster;
 mod connect;
 mod context;
 mod fault;
 mod follow;
 mod forget;
 mod lane;
+mod layout;
 mod link;
 mod names;
 mod nodes;
 mod open;
 mod reader;
 mod seats;
-mod signouts;
 mod snapshot;
 mod sweep;
-mod tickets;
 mod timings;
 mod topic;
 
@@ -92,8 +92,8 @@ struct Shared {
     standings: Bucket,
     seat_keys: Bucket,
     node_keys: Bucket,
-    tickets: Bucket,
-    sign_outs: Bucket,
+    /// The buckets of keyspaces, by their names.
+    keyspaces: HashMap<&'static str, Bucket>,
     seats: Seats,
     nodes: Nodes,
     desk: mpsc::UnboundedSender<Command>,
@@ -254,11 +254,6 @@ impl Nats {
         &self.shared.options.name
     }
 
-    /// The longest envelope that the servers take, in bytes.
-    pub fn longest(&self) -> usize {
-        self.shared.longest()
-    }
-
     /// Applies the retention now; done when the future resolves.
     pub async fn trim_now(&self) -> Result<(), ReadError> {
         Ok(self.shared.sweep().await?)
@@ -376,6 +371,10 @@ impl TopicLog for Nats {
     /// When a server flushes is its own setting, which nobody can ask it for.
     fn durability(&self) -> Durability {
         Durability::Os
+    }
+
+    fn max_envelope_bytes(&self) -> Option<usize> {
+        Some(self.shared.longest())
     }
 
     fn close(&self) -> BoxFuture<'static, ()> {

@@ -1,7 +1,7 @@
 //! Opening: seeing to it that everything in NATS is as it must be.
 //!
-//! What is missing is made; what is there is compared with what would be made, and nothing of it is changed. The first node decides what
-//! all have in common (the epoch, the replicas, whose key), and the others are held to it.
+//! What is missing is made; what is there is compared with what would be made ([`super::layout`]). The first node decides what all have in
+//! common (the epoch, the replicas, whose key), and the others are held to it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,24 +9,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, PersistenceMode, RetentionPolicy, StorageType};
+use async_nats::jetstream::stream::Info;
 use parking_lot::Mutex;
-use salon_protocol::TopicName;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::bucket::Bucket;
 use super::connect::{LEAST_PAYLOAD, OLDEST, reach};
 use super::fault::Fault;
+use super::layout::{self, LAYOUT, make};
 use super::link::Link;
 use super::names::{Names, token};
 use super::nodes::Nodes;
-use super::reader::{FIRST_ANSWER, described, rooms};
 use super::seats::Seats;
 use super::timings::Timings;
 use super::topic::Topic;
-use super::{Nats, Shared, TOPIC, context, signouts, tickets};
+use super::{Nats, Shared};
 use crate::changes::Feeds;
+use crate::cluster::Keyspace;
 use crate::context::Bounds;
 use crate::tail::Hub;
 use crate::{AppendError, DEFAULT_MAX_TOPICS, Health, Retention, RetentionRules};
@@ -35,9 +35,7 @@ use crate::{AppendError, DEFAULT_MAX_TOPICS, Health, Retention, RetentionRules};
 const FORMAT: u32 = 1;
 /// Where the record is.
 const RECORD: &str = "log";
-/// How long the server remembers message ids. None are sent: what is doubled is known by its subject, for as long as it is kept.
-const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
-/// How long everything after that may take.
+/// How long everything may take once a server has answered.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often something is asked for while the log is opened.
 const START_TRIES: usize = 40;
@@ -68,6 +66,8 @@ pub struct Options {
     pub timings: Timings,
     /// How much a context has; no setting for people either.
     pub context_bounds: Bounds,
+    /// The values that nodes share. The same at all of them.
+    pub keyspaces: Vec<Keyspace>,
 }
 
 impl Default for Options {
@@ -84,6 +84,7 @@ impl Default for Options {
             fingerprint: String::new(),
             timings: Timings::default(),
             context_bounds: Bounds::default(),
+            keyspaces: Vec::new(),
         }
     }
 }
@@ -177,6 +178,22 @@ pub enum OpenError {
         /// What is not as it must be.
         what: String,
     },
+    /// A newer version has made or migrated a stream.
+    #[error("the stream `{stream}` has the layout {found}, and this program knows layouts up to {LAYOUT}")]
+    NewerLayout {
+        /// Which.
+        stream: String,
+        /// Its layout.
+        found: u32,
+    },
+    /// A stream of an earlier layout could not be given the settings of this one.
+    #[error("the stream `{stream}` could not be migrated to the layout {LAYOUT}: {why}")]
+    Migration {
+        /// Which.
+        stream: String,
+        /// Why not.
+        why: String,
+    },
     /// The other nodes have another key.
     #[error(
         "the gateways of the log `{name}` have another key than this one, so what one signs the other would not take"
@@ -231,11 +248,14 @@ impl Nats {
         let looked = async {
             let meta = Bucket::new(&link.names, "meta");
             let replicas = replicas(&link, &meta, options, is_clustered).await?;
-            for wanted in streams(&link, replicas) {
-                match patiently(&link, || link.info(&wanted.name)).await {
-                    Ok(info) => settled(&wanted, &info.config)?,
-                    Err(Fault::Missing) => {}
-                    Err(fault) => return Err(OpenError::Unavailable(fault.to_string())),
+            for wanted in layout::streams(&link.names, &link.timings, replicas) {
+                if let Some(found) = layout::found(&link, &wanted).await? {
+                    layout::compare(&wanted, &found.config)?;
+                }
+            }
+            for wanted in layout::keyspaces(&link.names, replicas, &options.keyspaces) {
+                if let Some(found) = layout::found(&link, &wanted).await? {
+                    layout::compare_keyspace(&wanted, &found.config)?;
                 }
             }
             let kept = patiently(&link, || meta.get(&link, RECORD)).await;
@@ -243,7 +263,7 @@ impl Nats {
             if let Some(stored) = kept.value {
                 judge(&stored.payload, options)?;
             }
-            check_rooms(&link, replicas).await
+            layout::compare_rooms(&link, replicas).await
         };
         let looked = tokio::time::timeout(OPEN_TIMEOUT, looked).await;
         looked.unwrap_or_else(|_| Err(OpenError::Unavailable("the log could not be looked at".into())))
@@ -255,12 +275,15 @@ impl Nats {
         let replicas = replicas(&link, &meta, &options, is_clustered).await?;
         make(&link, meta.config(replicas, Duration::ZERO)).await?;
         let record = record(&link, &meta, &options).await?;
-        for wanted in streams(&link, replicas) {
+        for wanted in layout::streams(&link.names, &link.timings, replicas) {
             make(&link, wanted).await?;
         }
-        check_rooms(&link, replicas).await?;
+        for wanted in layout::keyspaces(&link.names, replicas, &options.keyspaces) {
+            layout::make_keyspace(&link, wanted).await?;
+        }
+        layout::settle_rooms(&link, replicas).await?;
         let (standings, seat_keys, node_keys) = (bucket("standing"), bucket("seats"), bucket("nodes"));
-        let (tickets, sign_outs) = (bucket("tickets"), bucket("signouts"));
+        let keyspaces = options.keyspaces.iter().map(|space| (space.name, bucket(space.name))).collect();
 
         let node = token(&format!("{:?}{}", SystemTime::now(), link.inbox()));
         let (desk, commands) = mpsc::unbounded_channel();
@@ -279,8 +302,7 @@ impl Nats {
             standings,
             seat_keys,
             node_keys,
-            tickets,
-            sign_outs,
+            keyspaces,
             seats: Seats::default(),
             desk,
             health: watch::Sender::new(Health::Writable),
@@ -315,9 +337,9 @@ impl Shared {
                 if topic.head().is_none() {
                     topic.made.notify_one();
                 }
-                let settled = settled(&room(&self.link.names, &topic.name, self.replicas, 0), &info.config);
-                return settled.map_err(|error| {
-                    tracing::error!(topic = %topic.name, "{error}");
+                let wanted = layout::room(&self.link.names, &topic.name, self.replicas, 0);
+                return layout::settle(&self.link, &wanted, info).await.map(drop).map_err(|error| {
+                    tracing::error!(topic = %topic.name, %error, "nats: stream unusable, appends to the topic are refused");
                     AppendError::Refused(error.to_string().into())
                 });
             }
@@ -328,7 +350,7 @@ impl Shared {
             return Err(AppendError::TooManyTopics(self.options.topics));
         }
         let floor = self.floor().await?;
-        let made = make(&self.link, room(&self.link.names, &topic.name, self.replicas, floor)).await;
+        let made = make(&self.link, layout::room(&self.link.names, &topic.name, self.replicas, floor)).await;
         made.map_err(|error| match error {
             OpenError::Unavailable(why) => AppendError::Unavailable(why.into()),
             // A limit of the account's, or somebody else's stream: so it would be the next time.
@@ -384,128 +406,6 @@ async fn replicas(link: &Link, meta: &Bucket, options: &Options, is_clustered: b
         Err(Fault::Missing) => Ok(options.replicas.unwrap_or(if is_clustered { 3 } else { 1 })),
         Err(fault) => Err(OpenError::Unavailable(fault.to_string())),
     }
-}
-
-/// Makes a stream, or finds it as it must be.
-pub(super) async fn make(link: &Link, config: Config) -> Result<Info, OpenError> {
-    let asked = &config;
-    // Whoever asks for what another node is making at that moment may never be answered, so the first wait is short.
-    let mut wait = FIRST_ANSWER;
-    let made = patiently(link, || {
-        let made = tokio::time::timeout(wait, link.ask::<Info>(format!("STREAM.CREATE.{}", asked.name), asked));
-        wait = link.timings.answer_timeout.min(2 * wait);
-        async {
-            let refused = match made.await.unwrap_or_else(|_| Err(Fault::unavailable("nobody answers"))) {
-                Err(refused @ (Fault::Raced | Fault::Refused(_))) => refused,
-                made => return made,
-            };
-            // One of that name with other settings, if only its first sequence.
-            match described(link, &asked.name, || true).await {
-                Err(Fault::Missing) if refused == Fault::Raced => Err(Fault::unavailable("another node is making it")),
-                Err(Fault::Missing) => Err(refused),
-                found => found,
-            }
-        }
-    });
-    let info = made.await.map_err(|fault| match fault {
-        Fault::Unavailable(why) => OpenError::Unavailable(why.to_string()),
-        fault => OpenError::Refused { what: config.name.clone(), why: fault.to_string() },
-    })?;
-    settled(&config, &info.config)?;
-    Ok(info)
-}
-
-/// Whether a stream is as it would be made.
-fn settled(wanted: &Config, found: &Config) -> Result<(), OpenError> {
-    match differences(wanted, found) {
-        what if what.is_empty() => Ok(()),
-        what => Err(OpenError::Settings { stream: wanted.name.clone(), what: what.join("; ") }),
-    }
-}
-
-/// Whether the streams of all topics are as they would be made.
-async fn check_rooms(link: &Link, replicas: usize) -> Result<(), OpenError> {
-    let rooms = patiently(link, || rooms(link, link.names.rooms()))
-        .await
-        .map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
-    rooms.iter().try_for_each(|found| settled(&room(&link.names, &found.name, replicas, 0), &found.info.config))
-}
-
-/// How everything is made that is there from the beginning, but for the record's bucket.
-fn streams(link: &Link, replicas: usize) -> Vec<Config> {
-    let names = &link.names;
-    let bucket = |purpose, age| Bucket::new(names, purpose).config(replicas, age);
-    vec![
-        context::config(names.context(), replicas),
-        bucket("standing", Duration::ZERO),
-        bucket("seats", Duration::ZERO),
-        bucket("nodes", link.timings.lease),
-        bucket("tickets", tickets::LIFETIME),
-        bucket("signouts", signouts::LIFETIME),
-    ]
-}
-
-/// How a topic's stream is made, with all its positions behind an offset.
-fn room(names: &Names, topic: &TopicName, replicas: usize, floor: u64) -> Config {
-    // Positions in a stream of this name that was removed are all before those of a later one.
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
-    Config {
-        name: names.room(topic),
-        subjects: vec![names.entries(topic)],
-        retention: RetentionPolicy::Limits,
-        storage: StorageType::File,
-        discard: DiscardPolicy::Old,
-        num_replicas: replicas,
-        duplicate_window: DUPLICATE_WINDOW,
-        deny_delete: true,
-        allow_direct: true,
-        first_sequence: Some(u64::try_from(now).unwrap_or(1).max(floor.saturating_add(1))),
-        metadata: [(TOPIC.to_owned(), topic.as_str().to_owned())].into(),
-        ..Config::default()
-    }
-}
-
-/// Where a stream is not as it would be made, of what matters.
-fn differences(wanted: &Config, found: &Config) -> Vec<String> {
-    let mut told = Vec::new();
-    let mut compare = |name: &str, wanted: String, found: String| {
-        if wanted != found {
-            told.push(format!("`{name}` is {found} and must be {wanted}"));
-        }
-    };
-    let unlimited = |limit: i64| limit.max(0).to_string();
-    compare("subjects", wanted.subjects.join(" "), found.subjects.join(" "));
-    compare("num_replicas", wanted.num_replicas.to_string(), found.num_replicas.to_string());
-    compare("retention", format!("{:?}", wanted.retention), format!("{:?}", found.retention));
-    compare("storage", format!("{:?}", wanted.storage), format!("{:?}", found.storage));
-    compare("max_age", format!("{:?}", wanted.max_age), format!("{:?}", found.max_age));
-    compare("max_msgs", unlimited(wanted.max_messages), unlimited(found.max_messages));
-    compare("max_bytes", unlimited(wanted.max_bytes), unlimited(found.max_bytes));
-    let per_subject = |config: &Config| unlimited(config.max_messages_per_subject);
-    compare("max_msgs_per_subject", per_subject(wanted), per_subject(found));
-    compare("deny_delete", wanted.deny_delete.to_string(), found.deny_delete.to_string());
-    compare("deny_purge", wanted.deny_purge.to_string(), found.deny_purge.to_string());
-    compare("allow_direct", wanted.allow_direct.to_string(), found.allow_direct.to_string());
-    compare("allow_rollup_hdrs", wanted.allow_rollup.to_string(), found.allow_rollup.to_string());
-    compare("allow_msg_ttl", wanted.allow_message_ttl.to_string(), found.allow_message_ttl.to_string());
-    compare("discard", format!("{:?}", wanted.discard), format!("{:?}", found.discard));
-    compare("sealed", wanted.sealed.to_string(), found.sealed.to_string());
-    compare("no_ack", wanted.no_ack.to_string(), found.no_ack.to_string());
-    let longest = |config: &Config| unlimited(config.max_message_size.into());
-    compare("max_msg_size", longest(wanted), longest(found));
-    let consumers = |config: &Config| unlimited(config.max_consumers.into());
-    compare("max_consumers", consumers(wanted), consumers(found));
-    let is_copy = |config: &Config| config.mirror.is_some() || config.sources.iter().any(|all| !all.is_empty());
-    compare("mirror or sources", is_copy(wanted).to_string(), is_copy(found).to_string());
-    let changes = |config: &Config| config.subject_transform.is_some().to_string();
-    compare("subject_transform", changes(wanted), changes(found));
-    let is_late = |config: &Config| matches!(config.persist_mode, Some(PersistenceMode::Async)).to_string();
-    compare("persist_mode async", is_late(wanted), is_late(found));
-    if wanted.duplicate_window > Duration::ZERO {
-        let window = |config: &Config| format!("{:?}", config.duplicate_window);
-        compare("duplicate_window", window(wanted), window(found));
-    }
-    told
 }
 
 /// What all nodes have in common, as the first of them decided.
@@ -584,7 +484,7 @@ fn fresh_epoch() -> u32 {
 }
 
 /// Asks again for as long as nobody is there who could answer: a cluster that has just started elects first.
-async fn patiently<T, F: Future<Output = Result<T, Fault>>>(
+pub(super) async fn patiently<T, F: Future<Output = Result<T, Fault>>>(
     link: &Link,
     mut ask: impl FnMut() -> F,
 ) -> Result<T, Fault> {
