@@ -14,7 +14,7 @@ use salon_protocol::CloseReason;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::error::ProtocolError;
+use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
 use tokio_tungstenite::tungstenite::handshake::client::Request;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
@@ -110,21 +110,28 @@ impl TextSocket {
         Ok(Self::of(socket, &headers))
     }
 
-    /// Opens a WebSocket anywhere, with headers of the caller's own: for servers that are no gateway.
-    pub async fn open(url: &str, headers: &[(String, String)]) -> Result<Self, SocketError> {
-        let (host, request) = elsewhere(url, headers)?;
-        let unreachable = |why: String| SocketError::Unreachable(why);
+    /// Opens a WebSocket anywhere, with headers of the caller's own: for servers that are no gateway. The subprotocol is offered unless the
+    /// headers offer one already. A server that selects none is connected to without (RFC 6455 §4.1 lets it leave the header out).
+    pub async fn open(url: &str, headers: &[(String, String)], subprotocol: &str) -> Result<Self, SocketError> {
+        let (host, plain) = elsewhere(url, headers)?;
+        let mut offering = plain.clone();
+        let is_offered = plain.headers().contains_key(header::SEC_WEBSOCKET_PROTOCOL);
+        if let (Ok(subprotocol), false) = (HeaderValue::from_str(subprotocol), is_offered) {
+            offering.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, subprotocol);
+        }
         let opening = async {
-            let wire = host.dial().await.map_err(|error| unreachable(error.to_string()))?;
-            let connected = tokio_tungstenite::client_async_with_config(request, wire, Some(config())).await;
-            connected.map_err(|error| match error {
-                tungstenite::Error::Http(response) => SocketError::Refused(response.status().as_u16()),
-                error => unreachable(error.to_string()),
-            })
+            match connect(&host, offering).await {
+                Err(Unopened::NoSubprotocol) => connect(&host, plain).await,
+                opened => opened,
+            }
         };
         match tokio::time::timeout(HANDSHAKE_TIME, opening).await {
-            Ok(opened) => opened.map(|(socket, response)| Self::of(socket, response.headers())),
-            Err(_) => Err(unreachable("no answer in time".into())),
+            Ok(Ok((socket, headers))) => Ok(Self::of(socket, &headers)),
+            Ok(Err(Unopened::NoSubprotocol)) => {
+                Err(SocketError::Unreachable("the server selected none of the subprotocols that were offered".into()))
+            }
+            Ok(Err(Unopened::Other(error))) => Err(error),
+            Err(_) => Err(SocketError::Unreachable("no answer in time".into())),
         }
     }
 
@@ -244,6 +251,27 @@ pub(crate) async fn upgrade(
     match tokio::time::timeout(HANDSHAKE_TIME, opening).await {
         Ok(opened) => opened.map(|(socket, response)| (socket, response.into_parts().0.headers)),
         Err(_) => Err(client.unreachable(std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer in time"))),
+    }
+}
+
+/// Why one attempt at a server elsewhere failed.
+enum Unopened {
+    /// The server made it a WebSocket without one of the subprotocols that were offered.
+    NoSubprotocol,
+    Other(SocketError),
+}
+
+async fn connect(host: &Gateway, request: Request) -> Result<(Socket, HeaderMap), Unopened> {
+    const NO_SUBPROTOCOL: ProtocolError = ProtocolError::SecWebSocketSubProtocolError(SubProtocolError::NoSubProtocol);
+    let unreachable = |why: String| Unopened::Other(SocketError::Unreachable(why));
+    let wire = host.dial().await.map_err(|error| unreachable(error.to_string()))?;
+    match tokio_tungstenite::client_async_with_config(request, wire, Some(config())).await {
+        Ok((socket, response)) => Ok((socket, response.into_parts().0.headers)),
+        Err(tungstenite::Error::Http(response)) => {
+            Err(Unopened::Other(SocketError::Refused(response.status().as_u16())))
+        }
+        Err(tungstenite::Error::Protocol(error)) if error == NO_SUBPROTOCOL => Err(Unopened::NoSubprotocol),
+        Err(error) => Err(unreachable(error.to_string())),
     }
 }
 

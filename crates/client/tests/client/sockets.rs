@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use salon_client::internal::{Closed, SocketEvent, TextSocket};
 use salon_client::{Client, Gateway, Refreshing, RestError, StaticToken};
 use salon_testkit::{Token, within};
+use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
 
 use crate::stage::{Scissors, client, gateway};
 
@@ -110,4 +112,50 @@ async fn an_end_says_why() {
     let (stopped, closed) = tokio::join!(gateway.stop(), told);
     stopped.unwrap();
     assert_eq!((closed.code, closed.is_token_expired()), (Some(1001), false), "{closed}");
+}
+
+/// How a server elsewhere treats subprotocols.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Subprotocols {
+    /// It answers 400 to a client that does not offer `mcp`.
+    Insists,
+    /// It does not look at them.
+    Ignores,
+}
+
+#[tokio::test]
+async fn a_server_elsewhere_may_insist_on_the_subprotocol_or_know_none() {
+    for server in [Subprotocols::Insists, Subprotocols::Ignores] {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("ws://{}/mcp", listener.local_addr().unwrap());
+        #[expect(clippy::result_large_err, reason = "the library has it so")]
+        let answer = move |request: &Request, mut response: Response| -> Result<Response, ErrorResponse> {
+            let offered = request.headers().get("sec-websocket-protocol");
+            match server {
+                Subprotocols::Ignores => {}
+                Subprotocols::Insists if offered.is_some_and(|offered| offered == "mcp") => {
+                    response.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static("mcp"));
+                }
+                Subprotocols::Insists => {
+                    let mut refused = ErrorResponse::new(None);
+                    *refused.status_mut() = StatusCode::BAD_REQUEST;
+                    return Err(refused);
+                }
+            }
+            Ok(response)
+        };
+        let accepting = async {
+            loop {
+                let (wire, _) = listener.accept().await.unwrap();
+                // A client that gives up one attempt may hang up in the middle of it.
+                drop(tokio_tungstenite::accept_hdr_async(wire, answer).await);
+            }
+        };
+        tokio::select! {
+            opened = within("a connection", TextSocket::open(&url, &[], "mcp")) => {
+                assert!(opened.unwrap().is_ok(), "{server:?}");
+            }
+            () = accepting => {}
+        }
+    }
 }

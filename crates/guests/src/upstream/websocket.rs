@@ -1,5 +1,5 @@
-//! A server at the other end of a WebSocket: one JSON-RPC message a text frame. The connection is the session. No subprotocol is offered: a
-//! server that knows none would have to refuse.
+//! A server at the other end of a WebSocket: one JSON-RPC message a text frame. The connection is the session. The subprotocol `mcp` is
+//! offered, as the SDKs' WebSocket transports do; some servers answer 400 without it.
 
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::{MAX_MESSAGE, Outbound, QUEUE, Received, UpstreamError, frame};
+
+const SUBPROTOCOL: &str = "mcp";
 
 /// The sending half. Dropping it ends the connection.
 #[derive(Debug)]
@@ -40,7 +42,7 @@ impl WebSocket {
         headers: &[(String, String)],
         inbound: mpsc::Sender<Received>,
     ) -> Result<Self, UpstreamError> {
-        let socket = TextSocket::open(url, headers).await.map_err(told)?;
+        let socket = TextSocket::open(url, headers, SUBPROTOCOL).await.map_err(told)?;
         let (writer, queue) = mpsc::channel(QUEUE);
         let mut task = JoinSet::new();
         task.spawn(attend(socket, queue, inbound));
@@ -83,4 +85,38 @@ async fn attend(mut socket: TextSocket, mut queue: mpsc::Receiver<Box<str>>, inb
         }
     };
     let _ = inbound.send(Received::Ended { why }).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    /// What a server hears when it is asked for a WebSocket.
+    async fn offered(headers: &[(String, String)]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("ws://{}/mcp", listener.local_addr().unwrap());
+        let (inbound, _received) = mpsc::channel(1);
+        let server = async {
+            let (mut wire, _) = listener.accept().await.unwrap();
+            let mut heard = Vec::new();
+            while !heard.ends_with(b"\r\n\r\n") {
+                heard.push(wire.read_u8().await.unwrap());
+            }
+            wire.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            String::from_utf8(heard).unwrap().to_ascii_lowercase()
+        };
+        let (opened, heard) = tokio::join!(WebSocket::open(&url, headers, inbound), server);
+        assert!(matches!(opened, Err(UpstreamError::Status { status: 400, .. })), "{opened:?}");
+        let offers = heard.lines().filter(|line| line.starts_with("sec-websocket-protocol"));
+        offers.collect::<Vec<_>>().join(" ")
+    }
+
+    #[tokio::test]
+    async fn the_subprotocol_of_mcp_is_offered() {
+        assert_eq!(offered(&[]).await, "sec-websocket-protocol: mcp");
+        let own = [("Sec-WebSocket-Protocol".to_owned(), "mcp.v2".to_owned())];
+        assert_eq!(offered(&own).await, "sec-websocket-protocol: mcp.v2");
+    }
 }
