@@ -432,6 +432,10 @@ impl Door {
                     let cause = Cause::Input { key };
                     self.asks.insert(ask, Ask { method, cause, call: Some(number), token: None });
                     self.put(ask, &question.method, params.as_deref(), now);
+                    // A question that could not be put ends its call, and nobody waits for the answers to the others.
+                    if !self.calls.contains_key(&number) {
+                        return;
+                    }
                 }
             }
         }

@@ -320,3 +320,22 @@ fn a_modern_client_that_opens_no_pages_is_not_asked_to() {
     let script = r#"bob: tools/call error {"code":-32042,"message":"open","data":{"elicitations":[{"mode":"url","url":"https://a.example","message":"m"}]}}"#;
     assert_snapshot!(play.act(script), @r#"← {"id":1,"error":{"code":-32021,"message":"`bob` wants a page to be opened first, and the client does not offer `elicitation/create`","data":{"requiredCapabilities":{"elicitation":{"url":{}}}}}}"#);
 }
+
+#[test]
+fn of_a_call_that_is_dead_nothing_more_is_asked() {
+    let play = Play::new(Scope::Room, "bob/2026-07-28", |_| {}).after(&format!(
+        r#"1 call 0 initialize {{"protocolVersion":"2025-06-18","capabilities":{ASKABLE}}}
+        seat
+        2 call 1 tools/call {{"name":"bob__t"}}
+        hangup 2"#
+    ));
+    let script = r#"
+        bob: tools/call {"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"},"b":{"method":"elicitation/create","params":{"message":"?"}}},"requestState":"x"}
+        get 3
+        tick 700000
+    "#;
+    let mut play = play;
+    play.run(script);
+    assert_eq!(play.door.asks.len(), 0, "a question outlives its call");
+    assert_snapshot!(play.act(""), @"begin 3 200 events");
+}
