@@ -184,7 +184,11 @@ async fn stateless(engine: Engine) -> Result<(), Failure> {
             return Err(format!("that is no answer of the stateless revision: {answer:?}"));
         }
     }
-    sees(&mut bob, "join", "A modern editor").await?;
+    let seen = presence(&mut bob).await?;
+    let participant = &seen["participant"];
+    if participant["name"] != "A modern editor" || participant["mcp"]["version"] != "2026-07-28" {
+        return Err(format!("expected to see a modern editor with its revision, saw {seen}"));
+    }
     let metrics = expect(200, Call::new("GET", "/metrics").send(gateway.address()).await?)?;
     if !metrics.body.lines().any(|line| line == "salon_connections 2") {
         return Err(format!("bob is one and alice another, however much she asks: {}", metrics.body));

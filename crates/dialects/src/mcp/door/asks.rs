@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use salon_mcp::input::{self, InputRequired, Put, Question};
-use salon_mcp::{Era, Head, Revision, meta};
+use salon_mcp::{Era, Head, Revision, meta, upgrade};
 use salon_protocol::{Code, Envelope, EnvelopeId, McpVersion, Members, ParticipantId, RpcError, RpcId, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -60,6 +60,7 @@ impl Door {
         let params = envelope.params().and_then(|params| RawValue::from_string(params.to_owned()).ok());
         let outcome = match method {
             "initialize" => Ok(self.be_greeted(params.as_deref())),
+            "server/discover" => Ok(self.be_discovered()),
             "ping" => Ok(super::empty()),
             SAMPLING | ELICITATION | ROOTS => match self.question(envelope, id, method, params, now) {
                 None => return,
@@ -86,15 +87,21 @@ impl Door {
     /// The client is a server too, with nothing to offer unless it is asked back.
     fn be_greeted(&self, params: Option<&RawValue>) -> Box<RawValue> {
         let asked = text_of(params, "protocolVersion").unwrap_or_default();
-        let info = self.manner.as_ref().and_then(|manner| manner.info.clone());
+        let info = self.manner.as_ref().and_then(|manner| manner.info.clone()).unwrap_or_else(|| self.info());
         let mut result = Members::default();
         result.set("protocolVersion", McpVersion::answer_to(&asked));
         result.set("capabilities", &json!({}));
-        match info {
-            Some(info) => result.set("serverInfo", &info),
-            None => result.set("serverInfo", &json!({ "name": self.options.me.as_str(), "version": "" })),
-        }
+        result.set("serverInfo", &info);
         result.to_raw()
+    }
+
+    /// The same without a handshake (MCP 2026-07-28, "Discovery").
+    fn be_discovered(&self) -> Box<RawValue> {
+        let mut result = Members::default();
+        result.set("supportedVersions", &Revision::all_dates());
+        result.set("capabilities", &json!({}));
+        let info = self.manner.as_ref().and_then(|manner| manner.info.clone()).unwrap_or_else(|| self.info());
+        upgrade::result("server/discover", &result.to_raw(), Some(&info))
     }
 
     /// Puts a question to the client. `None` while it thinks, or when another session of the client's is meant.

@@ -40,8 +40,8 @@ use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, code};
 use salon_protocol::system::{OUTAGE, READY};
 use salon_protocol::{
-    CloseReason, Code, Compose, Draft, EnvelopeId, Kind, Limits, LogLevel, ParticipantId, Refusal, RpcError, TopicName,
-    rpc,
+    CloseReason, Code, Compose, Draft, EnvelopeId, Kind, Limits, LogLevel, McpVersion, ParticipantId, Refusal, RpcError,
+    TopicName, rpc,
 };
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -309,10 +309,12 @@ impl Door {
         }
         self.place = Place::Entering;
         let name = manner.info.as_deref().and_then(legacy::name_of);
-        let mut mcp = salon_protocol::McpVersion::default();
-        if manner.era() == Era::Legacy {
-            mcp.version = manner.revision.date().into();
-        }
+        // A modern client is asked by answers, and to those who call it the door answers in every revision.
+        let versions = match manner.era() {
+            Era::Legacy => Vec::new(),
+            Era::Modern => Revision::all_dates().map(Into::into).to_vec(),
+        };
+        let mcp = McpVersion { version: manner.revision.date().into(), versions };
         self.actions.push_back(Action::Join(Box::new(Introduction {
             name: name.map(Into::into),
             mcp,

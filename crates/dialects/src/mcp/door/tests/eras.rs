@@ -103,7 +103,7 @@ fn a_client_may_try_the_modern_era_first() {
     let told: Vec<_> =
         told.lines().map(|line| line.split_once(r#","capabilities"#).map_or(line, |(head, _)| head)).collect();
     assert_snapshot!(told.join("\n"), @r#"
-    join c 2025-06-18
+    join c 2026-07-28
     ← {"id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]
     ← {"id":2,"error":{"code":-32600,"message":"a session begins with `initialize`"}}
     ← {"id":3,"result":{"protocolVersion":"2025-06-18"

@@ -14,7 +14,7 @@ fn modern(scope: Scope, others: &str, capabilities: &str) -> Play {
 fn the_room_is_discovered() {
     let script = "ask 1 server/discover\nseat";
     assert_snapshot!(Play::duplex(Scope::Room, "bob").act(script), @r#"
-    join c 2025-06-18
+    join c 2026-07-28
     ← {"id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":{"tools":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"prompts":{"listChanged":true},"completions":{},"logging":{}},"instructions":"You are `alice` in the room room:a, which people, agents and robots share. Their tools are named after their owner: `owner__tool`. `presence_get` tells who is here, `chat_say` speaks to everybody, `room_wait` waits until something happens and tells what: call it again and again to take part. Everything you do here is seen by everybody in the room.","ttlMs":0,"cacheScope":"private","_meta":{"/serverInfo":{"name":"salon","title":"Salon: room:a","version":"9"}}}}
     "#);
 }
@@ -28,31 +28,31 @@ fn one_participant_is_discovered_as_itself() {
         bob: server/discover {"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"n": 12345678901234567890}
     "#;
     assert_snapshot!(one().act(script), @r#"
-    join c 2025-06-18
+    join c 2026-07-28
     ⇒ bob {"id":"s-1","method":"server/discover","params":{"_meta":{…,"/clientCapabilities":{}}}}
     ← {"id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"n": 12345678901234567890}}
     "#);
     let one = || Play::duplex(Scope::One(id("bob")), "bob");
     assert_snapshot!(one().act(&format!("ask 1 server/discover\nseat\nbob: initialize {SERVER}\nask 2 server/discover")), @r#"
-    join c 2025-06-18
+    join c 2026-07-28
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c"}}}
     ⇒ bob {"method":"notifications/initialized"}
     ← {"id":1,"result":{"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"/serverInfo":{"name":"s","version":"1"}}}}
     ← {"id":2,"result":{"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"/serverInfo":{"name":"s","version":"1"}}}}
     "#);
     assert_snapshot!(one().act("ask 1 server/discover\nseat\nbob: initialize error {\"code\":-32601,\"message\":\"no\"}"), @r#"
-    join c 2025-06-18
+    join c 2026-07-28
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c"}}}
     ← {"id":1,"error":{"code":-32601,"message":"no"}}
     "#);
     assert_snapshot!(one().act("ask 1 server/discover\nseat\nleave bob\nask 2 server/discover"), @r#"
-    join c 2025-06-18
+    join c 2026-07-28
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c"}}}
     ← {"id":1,"error":{"code":-32000,"message":"`bob` is not in the room room:a","data":{"code":"recipient_not_found"}}}
     ← {"id":2,"error":{"code":-32000,"message":"`bob` is not in the room room:a","data":{"code":"recipient_not_found"}}}
     "#);
     assert_snapshot!(Play::duplex(Scope::One(id("bob")), "").act("ask 1 server/discover\nseat"), @r#"
-    join c 2025-06-18
+    join c 2026-07-28
     ← {"id":1,"error":{"code":-32000,"message":"`bob` is not in the room room:a","data":{"code":"recipient_not_found"}}}
     "#);
 }
@@ -60,7 +60,7 @@ fn one_participant_is_discovered_as_itself() {
 #[test]
 fn without_a_seat_a_request_is_refused() {
     assert_snapshot!(Play::new(Scope::Room, "", |_| {}).act("1 ask 1 tools/list\nno-seat"), @r#"
-    join c 2025-06-18
+    join c 2026-07-28
     begin 1 200 json
     1← {"id":1,"error":{"code":-32000,"message":"the room is full","data":{"code":"forbidden"}}}
     finish 1
@@ -79,7 +79,7 @@ fn what_the_era_has_not_is_not_there() {
         5 ask 5 vendor/method
     "#;
     assert_snapshot!(Play::new(Scope::Room, "", |_| {}).act(script), @r#"
-    join c 2025-06-18
+    join c 2026-07-28
     begin 1 404 json
     1← {"id":1,"error":{"code":-32601,"message":"MCP 2026-07-28 has no `initialize`"}}
     finish 1
@@ -325,7 +325,7 @@ fn a_door_without_a_session_is_kept_for_a_while() {
     let told = play.act(script);
     let told: Vec<_> = told.lines().filter(|line| !line.contains("\"result\"")).collect();
     assert_snapshot!(told.join("\n"), @"
-    join c 2025-06-18
+    join c 2026-07-28
     begin 1 200 json
     finish 1
     begin 2 200 json
@@ -333,4 +333,16 @@ fn a_door_without_a_session_is_kept_for_a_while() {
     · almost
     close bye
     ");
+}
+
+#[test]
+fn a_modern_client_is_discovered_as_a_server_with_nothing() {
+    let script = r#"
+        bob? 1 @- server/discover {"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}
+        bob? 2 @- tools/list {"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}
+    "#;
+    assert_snapshot!(modern(Scope::Room, DUAL, "{}").act(script), @r#"
+    ⇒ bob re e1 {"id":1,"result":{"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":{},"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"/serverInfo":{"name":"c"}}}}
+    ⇒ bob re e2 {"id":2,"error":{"code":-32601,"message":"the method `tools/list` is not offered here"}}
+    "#);
 }

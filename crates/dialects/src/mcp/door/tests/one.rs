@@ -90,7 +90,7 @@ fn nobody_is_its_own_server() {
     close bye
     "#);
     assert_snapshot!(alone().act("ask 1 server/discover\nask 2 tools/list\nask 3 subscriptions/listen {\"notifications\":{\"resourceSubscriptions\":[\"a:1\"]}}\nseat"), @r#"
-    join c 2025-06-18
+    join c 2026-07-28
     ← {"id":1,"error":{"code":-32000,"message":"you are `alice` yourself, and nobody is its own server: name another participant, or none for the whole room","data":{"code":"invalid_parameters"}}}
     ← {"id":2,"error":{"code":-32000,"message":"you are `alice` yourself, and nobody is its own server: name another participant, or none for the whole room","data":{"code":"invalid_parameters"}}}
     ← {"id":3,"error":{"code":-32000,"message":"you are `alice` yourself, and nobody is its own server: name another participant, or none for the whole room","data":{"code":"invalid_parameters"}}}

@@ -134,7 +134,7 @@ fn one_modern_participant_sees_to_it_itself() {
         tell notifications/cancelled {{"requestId":7}}"#
     );
     assert_snapshot!(play.act(&script), @r#"
-    join c 2025-06-18
+    join c 2026-07-28
     ⇒ bob {"id":"s-1","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["a:1","nobody:s"],"vendor":true},"_meta":{…,"/clientCapabilities":{}}}}
     ← {"method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"/subscriptionId":7}}}
     ← {"method":"notifications/tools/list_changed","params":{"_meta":{"/subscriptionId":7}}}
@@ -155,7 +155,7 @@ fn one_legacy_participant_is_subscribed_to() {
         bob! @- notifications/resources/updated {{"uri":"a:1"}}"#
     );
     assert_snapshot!(play.act(&script), @r#"
-    join c 2025-06-18
+    join c 2026-07-28
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c"}}}
     ⇒ bob {"method":"notifications/initialized"}
     ⇒ bob {"id":"s-3","method":"resources/subscribe","params":{"uri":"a:1"}}
