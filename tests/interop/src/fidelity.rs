@@ -31,9 +31,9 @@ fn prompt(name: &str) -> String {
     format!(r#"{{"x-first":{VALUES},"name":"{name}","arguments":[{{"name":"n","x-type":1.0}}],"icons":[]}}"#)
 }
 
-fn resource() -> String {
+fn resource(name: &str) -> String {
     format!(
-        r#"{{"x-first":{VALUES},"name":"odd","uri":"odd://one?x=%2f","size":9007199254740993,"_meta":{{"v":1.0}}}}"#
+        r#"{{"x-first":{VALUES},"name":"{name}","uri":"odd://one?x=%2f","size":9007199254740993,"_meta":{{"v":1.0}}}}"#
     )
 }
 
@@ -123,7 +123,7 @@ impl Odd {
             }
             "tools/list" => format!(r#""result":{{"tools":[{},{}]}}"#, tool("odd"), tool("fail")),
             "prompts/list" => format!(r#""result":{{"prompts":[{}]}}"#, prompt("odd")),
-            "resources/list" => format!(r#""result":{{"resources":[{}]}}"#, resource()),
+            "resources/list" => format!(r#""result":{{"resources":[{}]}}"#, resource("odd")),
             "resources/templates/list" => r#""result":{"resourceTemplates":[]}"#.into(),
             "tools/call" | "prompts/get" | "resources/read" => {
                 let _ = self.heard.send(params.to_owned()).await;
@@ -195,7 +195,7 @@ async fn through(wire: &Wire, prefix: &str, calls: &mut mpsc::Receiver<String>) 
     let tools = only(wire.request(1, "tools/list", None, "", "").await?);
     contains(&tools, &format!("{},{}", tool(&named("odd")), tool(&named("fail"))))?;
     contains(&only(wire.request(2, "prompts/list", None, "", "").await?), &prompt(&named("odd")))?;
-    contains(&only(wire.request(3, "resources/list", None, "", "").await?), &resource())?;
+    contains(&only(wire.request(3, "resources/list", None, "", "").await?), &resource(&named("odd")))?;
 
     let (vendor, name, arguments) =
         (format!(r#""vendor/key":{VALUES},"progressToken":"\u00e9""#), named("odd"), arguments());

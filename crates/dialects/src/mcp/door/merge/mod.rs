@@ -1,6 +1,6 @@
 //! Who offers what, and under which names the room offers it.
 //!
-//! A shelf holds what participants list, as they wrote it. Only `name`, `uri` or `uriTemplate` of an item is ever changed, and only
+//! A shelf holds what participants list, as they wrote it. Only `name`, `uri`, `uriTemplate` and titles of an item are ever changed, and only
 //! in what is handed out. Invariants: within the room a tool's or prompt's name is unique, and it leads back to its owner and its
 //! own name; the order is stable: the host, then participants by id, each in its own order. Deliberately absent: asking anybody,
 //! and deadlines.

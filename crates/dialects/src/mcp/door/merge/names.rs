@@ -83,7 +83,7 @@ impl Names {
     }
 }
 
-fn qualified(who: &ParticipantId, name: &str) -> String {
+pub(super) fn qualified(who: &ParticipantId, name: &str) -> String {
     qualified_in(who.as_str(), name)
 }
 

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use salon_protocol::{Members, ParticipantId};
 use serde_json::value::RawValue;
 
-use super::{Item, Listing, Place, Shelf};
+use super::{Item, Listing, Place, Shelf, names};
 
 /// How much is on a page. Some clients take no message over 1 MiB.
 const MAX_ITEMS: usize = 250;
@@ -47,11 +47,39 @@ impl Shelf {
             Listing::Tools | Listing::Prompts => self.names(listing).listed(who, index)?.into(),
             Listing::Resources | Listing::Templates => self.uris(listing).listed(who, &item.name),
         };
-        if *name == *item.name {
+        let is_shown_as_written = who.is_host() && *name == *item.name;
+        if is_shown_as_written {
             return Some(item.raw.clone());
         }
         let mut members = Members::parse(item.raw.get())?;
         members.set(listing.label(), &name);
+        if !who.is_host() {
+            mark_owner(&mut members, listing, who);
+        }
         Some(members.to_raw())
     }
+}
+
+/// Says in what people are shown whose it is: in the name of a resource, which is not what finds it, and in titles.
+fn mark_owner(item: &mut Members, listing: Listing, who: &ParticipantId) {
+    if let (Listing::Resources | Listing::Templates, Some(name)) = (listing, text(item, "name")) {
+        item.set("name", &names::qualified(who, &name));
+    }
+    mark_title(item, who);
+    // MCP 2025-03-26 has the title of a tool among its annotations only.
+    let annotations = item.get("annotations").and_then(|annotations| Members::parse(annotations.get()));
+    if let Some(mut annotations) = annotations.filter(|annotations| annotations.get("title").is_some()) {
+        mark_title(&mut annotations, who);
+        item.set("annotations", &annotations);
+    }
+}
+
+fn mark_title(holder: &mut Members, who: &ParticipantId) {
+    if let Some(title) = text(holder, "title") {
+        holder.set("title", &format!("{title} ({who})"));
+    }
+}
+
+fn text(holder: &Members, key: &str) -> Option<String> {
+    serde_json::from_str(holder.get(key)?.get()).ok()
 }

@@ -161,10 +161,51 @@ fn only_the_name_of_an_item_is_changed() {
     shelf.put(&ParticipantId::host(), Listing::Tools, items);
     let (page, next) = shelf.page(Listing::Tools, None).unwrap();
     assert_eq!(page[0].get(), text);
-    assert_snapshot!(page[1].get(), @r#"{"title":"T","name":"alice__t","inputSchema":{"maximum": 12345678901234567890},"x-vendor":1.0}"#);
+    assert_snapshot!(page[1].get(), @r#"{"title":"T (alice)","name":"alice__t","inputSchema":{"maximum": 12345678901234567890},"x-vendor":1.0}"#);
     assert_eq!(next, None);
     assert_eq!(shelf.items(&id("alice"), Listing::Tools)[0].raw.get(), text);
     assert!(shelf.items(&id("bob"), Listing::Tools).is_empty());
+}
+
+/// The items of a list of everybody's, when these participants list that.
+fn shown(listing: Listing, lists: &[(&str, &str)]) -> String {
+    let mut shelf = Shelf::default();
+    for (who, items) in lists {
+        let page = format!(r#"{{"{}":{items}}}"#, listing.key());
+        shelf.put(&id(who), listing, read_page(listing, &raw(&page)).unwrap().0);
+    }
+    let (page, _) = shelf.page(listing, None).unwrap();
+    page.iter().map(|item| format!("{}\n", item.get())).collect()
+}
+
+#[test]
+fn resources_are_named_after_their_owners_too() {
+    assert_snapshot!(shown(Listing::Resources, &[
+        ("system:gateway", r#"[{"uri":"context://room/a","name":"a"}]"#),
+        ("bob", r#"[{"uri":"file:///a","name":"Read me.md","size": 1.0},{"uri":"file:///b"},{"uri":"file:///c","name":7}]"#),
+    ]), @r#"
+    {"uri":"context://room/a","name":"a"}
+    {"uri":"file:///a","name":"bob__Read me.md","size":1.0}
+    {"uri":"file:///b"}
+    {"uri":"file:///c","name":7}
+    "#);
+    assert_snapshot!(shown(Listing::Templates, &[("bob", r#"[{"uriTemplate":"db:{x}","name":"row"}]"#)]), @r#"{"uriTemplate":"db:{x}","name":"bob__row"}"#);
+}
+
+#[test]
+fn titles_tell_owners_apart() {
+    assert_snapshot!(shown(Listing::Tools, &[
+        ("system:gateway", r#"[{"name":"chat.say","title":"Say"}]"#),
+        ("alice", r#"[{"name":"move","title":"Move","annotations":{"title":"Move","readOnlyHint":true}}]"#),
+        ("bob", r#"[{"name":"move","title":"Move"},{"name":"stop","annotations":{"readOnlyHint":true}},{"name":"odd","title":7}]"#),
+    ]), @r#"
+    {"name":"chat_say","title":"Say"}
+    {"name":"alice__move","title":"Move (alice)","annotations":{"title":"Move (alice)","readOnlyHint":true}}
+    {"name":"bob__move","title":"Move (bob)"}
+    {"name":"bob__stop","annotations":{"readOnlyHint":true}}
+    {"name":"bob__odd","title":7}
+    "#);
+    assert_snapshot!(shown(Listing::Prompts, &[("bob", r#"[{"name":"p","title":"P"}]"#)]), @r#"{"name":"bob__p","title":"P (bob)"}"#);
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn a_resource_is_read_from_its_owner() {
     ← {"id":5,"error":{"code":-32002,"message":"nobody here offers a resource `nowhere:`","data":{"uri":"nowhere:"}}}
     ← {"id":6,"error":{"code":-32002,"message":"nobody here offers a resource `salon://dave/x`","data":{"uri":"salon://dave/x"}}}
     ⇒ carol {"id":"s-10","method":"completion/complete","params":{"ref":{"type":"ref/resource","uri":"db:///{id}"},"argument":{"name":"id","value":""}}}
-    ← {"id":8,"result":{"resources":[{"uri":"file:///b","name":"b"},{"uri":"salon://bob/file:///same","name":"s"},{"uri":"salon://carol/file:///same","name":"s"}]}}
+    ← {"id":8,"result":{"resources":[{"uri":"file:///b","name":"bob__b"},{"uri":"salon://bob/file:///same","name":"bob__s"},{"uri":"salon://carol/file:///same","name":"carol__s"}]}}
     ← {"id":1,"result":{"contents":[{"uri":"file:///b","text":"t","n": 12345678901234567890}]}}
     ← {"id":3,"result":{"contents":[{"uri":"salon://bob/file:///same","text":"t","n":12345678901234567890},{"uri":"file:///other"}],"x":1.0}}
     ← {"id":4,"error":{"code":-32002,"message":"gone","data":{"uri":"db:///7"}}}

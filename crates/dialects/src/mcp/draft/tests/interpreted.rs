@@ -52,7 +52,7 @@ fn resources_are_told_of_by_their_uris() {
         call 3 resources/read {"uri":"a:1"}
         bob: resources/read {"contents":[{"uri":"a:1","text":"as MCP says it"}]}"#;
     assert_snapshot!(Play::greeted(HELLO).act(script), @r#"
-    ← {"id":1,"result":[{"uri":"a:1","name":"x"},{"uri":"a:2","name":"y"}]}
+    ← {"id":1,"result":[{"uri":"a:1","name":"bob__x"},{"uri":"a:2","name":"bob__y"}]}
     ← {"method":"resources/changed","params":{"updated":["a:1","a:2","a:3"]}}
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
     ⇒ bob {"method":"notifications/initialized"}
