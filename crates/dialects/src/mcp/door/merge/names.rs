@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use salon_protocol::ParticipantId;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::{Found, Item};
 
@@ -16,7 +18,7 @@ const SHORTEST_OWNER: usize = 16;
 /// The names of one kind of list.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Per participant and item, in its order; `None` for one that repeats a name of its owner's.
+    /// Per participant and item, in its order; `None` for one that repeats a name of its owner's, or that cannot be called here.
     listed: HashMap<ParticipantId, Vec<Option<Box<str>>>>,
     /// By the listed name: whose, and its own name.
     owners: HashMap<Box<str>, (ParticipantId, Box<str>)>,
@@ -31,8 +33,9 @@ impl Names {
         let mut names = Self::default();
         for (who, items) in all {
             let mut own = HashSet::new();
-            let listed =
-                items.iter().map(|Item { name, .. }| own.insert(name).then(|| names.take(who, name))).collect();
+            let mut list =
+                |item: &'a Item| (own.insert(&item.name) && !requires_task(item)).then(|| names.take(who, &item.name));
+            let listed = items.iter().map(&mut list).collect();
             names.listed.insert(who.clone(), listed);
         }
         names
@@ -132,6 +135,22 @@ fn hashed(who: &ParticipantId, name: &str, attempt: u32) -> String {
     }
     let folded = (hash >> 32) ^ (hash & 0xffff_ffff);
     format!("{plain}_{folded:08x}")
+}
+
+/// Whether a tool can be called only as a task (MCP 2025-11-25, "Tool-Level Negotiation"), which the room does not carry.
+fn requires_task(item: &Item) -> bool {
+    #[derive(Deserialize)]
+    struct Tool<'a> {
+        #[serde(borrow)]
+        execution: Option<Execution<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Execution<'a> {
+        #[serde(borrow, rename = "taskSupport")]
+        task_support: Option<&'a RawValue>,
+    }
+    let support = serde_json::from_str::<Tool<'_>>(item.raw.get()).ok().and_then(|tool| tool.execution?.task_support);
+    support.is_some_and(|support| support.get() == r#""required""#)
 }
 
 fn is_plain(char: char) -> bool {

@@ -209,6 +209,17 @@ fn titles_tell_owners_apart() {
 }
 
 #[test]
+fn what_can_only_be_called_as_a_task_is_not_listed() {
+    assert_snapshot!(shown(Listing::Tools, &[
+        ("bob", r#"[{"name":"a","execution":{"taskSupport":"required"}},{"name":"b","execution":{"taskSupport":"optional"}},{"name":"c","execution":{"taskSupport":5}},{"name":"d","execution":5}]"#),
+    ]), @r#"
+    {"name":"bob__b","execution":{"taskSupport":"optional"}}
+    {"name":"bob__c","execution":{"taskSupport":5}}
+    {"name":"bob__d","execution":5}
+    "#);
+}
+
+#[test]
 fn what_changed_is_told() {
     let one = || vec![item(Listing::Tools, "t")];
     let mut shelf = Shelf::default();
