@@ -16,6 +16,8 @@ pub struct Timings {
     pub sign_out_retry_delay: Duration,
     /// How long a session of the MCP door may be silent that lasts as long as its one stream.
     pub stream_idle_timeout: Duration,
+    /// How long a session of the MCP door may be silent whose client hung up in the middle of something.
+    pub vanished_timeout: Duration,
 }
 
 impl Timings {
@@ -27,6 +29,7 @@ impl Timings {
         outage_delay: Duration::from_secs(1),
         sign_out_retry_delay: Duration::from_secs(3),
         stream_idle_timeout: Duration::from_secs(10),
+        vanished_timeout: Duration::from_secs(60),
     };
 
     /// What tests use.
@@ -37,6 +40,7 @@ impl Timings {
         outage_delay: Duration::from_millis(500),
         sign_out_retry_delay: Duration::from_millis(300),
         stream_idle_timeout: Duration::from_secs(1),
+        vanished_timeout: Duration::from_secs(60),
     };
 }
 

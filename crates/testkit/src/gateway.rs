@@ -80,7 +80,8 @@ impl Options {
         Ok(Self { config })
     }
 
-    /// Sets what the flag of the same name sets, from its text; times are in milliseconds. Also `history-off`, a topic.
+    /// Sets what the flag of the same name sets, from its text; times are in milliseconds. Also `history-off`, a topic, and some of its
+    /// [timings](Timings).
     pub fn set(mut self, key: &str, value: &str) -> Result<Self, Failure> {
         let config = &mut self.config;
         match key {
@@ -105,6 +106,7 @@ impl Options {
             "allow-host" => config.hosts.push(value.to_owned()),
             "public-url" => config.public_url = Some(read::<PublicUrl>(value)?.0),
             "authorization-server" => config.authorization_servers.push(read::<Issuer>(value)?.0),
+            "vanished-timeout" => config.timings.vanished_timeout = Duration::from_millis(read(value)?),
             "history-off" => drop(config.history_off.insert(read::<TopicName>(value)?)),
             _ => return Err(format!("`{key}` is no setting of a gateway here")),
         }

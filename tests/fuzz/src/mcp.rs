@@ -16,6 +16,7 @@ pub(crate) fn options(how: u8) -> (bool, Options) {
         limits: LIMITS,
         session: Some("session".into()),
         idle: (!duplex).then_some(Duration::from_secs(300)),
+        vanished_timeout: Duration::from_secs(60),
         few: 2,
         first: 0,
         salt: [7; 16],

@@ -29,6 +29,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
             ("ends with the gateway", Logs::Every, |engine| Box::pin(shutdown(engine))),
             ("has no seat in a full room", Logs::Every, |engine| Box::pin(full_room(engine))),
             ("is counted where it is told no", Logs::SqliteOnly, |engine| Box::pin(counted(engine))),
+            ("ends when its client has vanished", Logs::SqliteOnly, |engine| Box::pin(vanishes(engine))),
             ("goes on where its stream broke off", Logs::SqliteOnly, |engine| Box::pin(resumes(engine))),
         ],
     )
@@ -193,6 +194,18 @@ async fn stateless(engine: Engine) -> Result<(), Failure> {
     if !metrics.body.lines().any(|line| line == "salon_connections 2") {
         return Err(format!("bob is one and alice another, however much she asks: {}", metrics.body));
     }
+    drop(bob);
+    gateway.stop().await
+}
+
+async fn vanishes(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine).set("vanished-timeout", "100")?).await?;
+    let mut bob = join(&gateway, "bob").await?;
+    let alice = Client::initialized(&gateway, "alice").await?;
+    sees(&mut bob, "join", "An editor").await?;
+    drop(alice.listen(ROOM).await?);
+    sees(&mut bob, "leave", "An editor").await?;
+    expect(404, alice.post(ROOM, &ping(1)).await?)?;
     drop(bob);
     gateway.stop().await
 }

@@ -12,7 +12,7 @@ use super::calls::read_error;
 use super::counted::code_of;
 use super::outlets::{Channel, Style};
 use super::route::{self, Route};
-use super::{Door, MAX_CALLS, MAX_EARLY, Manner, Place, Request, SLOW};
+use super::{Door, MAX_CALLS, MAX_EARLY, Manner, Place, Request, STREAM_OPEN_DELAY};
 use super::{Due, Post};
 use crate::{Frame, StreamId};
 
@@ -208,7 +208,7 @@ impl Door {
             return self.refuse(&request, error);
         }
         if request.channel != Channel::SESSION {
-            self.after(SLOW, Due::Slow(request.channel), now);
+            self.after(STREAM_OPEN_DELAY, Due::Slow(request.channel), now);
         }
         match self.place {
             Place::Inside => self.serve(request, now),

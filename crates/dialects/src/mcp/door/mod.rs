@@ -40,8 +40,8 @@ use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, code};
 use salon_protocol::system::{OUTAGE, READY};
 use salon_protocol::{
-    CloseReason, Code, Compose, Draft, EnvelopeId, Kind, Limits, LogLevel, McpVersion, ParticipantId, Refusal, RpcError,
-    TopicName, rpc,
+    CloseReason, Code, Compose, Draft, EnvelopeId, Kind, Limits, LogLevel, McpVersion, ParticipantId, Refusal,
+    RpcError, TopicName, rpc,
 };
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -65,13 +65,10 @@ const MAX_CALLS: usize = 256;
 /// Requests that may wait for the seat.
 const MAX_EARLY: usize = 64;
 /// How long a request over HTTP may be silent before its stream is opened, so that nothing on the way takes it for dead.
-const SLOW: Duration = Duration::from_secs(5);
+const STREAM_OPEN_DELAY: Duration = Duration::from_secs(5);
 
-/// How long a session may be silent whose client listened and hung up.
-const ABANDONED: Duration = Duration::from_secs(300);
-
-/// How long its end waits for what the room has not taken.
-const LINGER: Duration = Duration::from_secs(120);
+/// How long the end of a session waits for what the room has not taken.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What a client sees as its server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -97,6 +94,8 @@ pub struct Options {
     pub session: Option<Box<str>>,
     /// How long a session without open streams may be silent.
     pub idle: Option<Duration>,
+    /// The same for one whose client hung up while something was open: many clients end without another word.
+    pub vanished_timeout: Duration,
     /// In a room with no more others than this, a client that can be asked things is shown at once what its being so brings; in a
     /// fuller one once it calls somebody.
     pub few: usize,
@@ -160,7 +159,7 @@ enum Place {
 enum Listener {
     None,
     Open(StreamId),
-    /// It did, and hung up. Many clients end without another word.
+    /// It hung up while it listened or waited for an answer, and has sent nothing since. Many clients end without another word.
     Gone,
 }
 
@@ -416,14 +415,21 @@ impl Door {
         self.closing.get_or_insert(reason);
     }
 
+    /// The client hung up in the middle of something, and may have ended without another word.
+    fn vanished(&mut self, now: Instant) {
+        self.listener = Listener::Gone;
+        let timeout = self.options.vanished_timeout;
+        self.after(self.options.idle.map_or(timeout, |idle| idle.min(timeout)), Due::Idle, now);
+    }
+
     fn idle(&mut self, now: Instant) {
         let Some(mut idle) = self.options.idle else { return };
         if self.listener == Listener::Gone {
-            idle = idle.min(ABANDONED);
+            idle = idle.min(self.options.vanished_timeout);
         }
         let busy = self.outlets.attended() || self.open_requests() > 0;
         let due = if busy { now + idle } else { self.heard + idle };
-        if due <= now && now < due + LINGER && self.kept.is_late() {
+        if due <= now && now < due + DRAIN_TIMEOUT && self.kept.is_late() {
             self.after(kept::PAUSE, Due::Idle, now);
         } else if due <= now {
             self.close("nothing was said for long", CloseReason::Bye, now);
@@ -436,6 +442,9 @@ impl Door {
 impl Dialect for Door {
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         self.heard = now;
+        if self.listener == Listener::Gone {
+            self.listener = Listener::None;
+        }
         self.hear(stream, frame, now);
     }
 
@@ -490,19 +499,21 @@ impl Dialect for Door {
                 Opening::Poll(_) => {}
                 Opening::Listen(listen) => {
                     self.heard = now;
-                    self.listener = Listener::Open(stream);
-                    self.outlets.listen(stream, &listen, true);
+                    // A GET that resumes the answer of a POST ends with that answer, and says nothing of who listens to the session.
+                    if self.outlets.listen(stream, &listen, true) {
+                        self.listener = Listener::Open(stream);
+                    }
                 }
             },
             Event::StreamClosed(stream) => {
                 self.posts.remove(&stream);
                 self.heard = now;
-                if self.listener == Listener::Open(stream) {
-                    self.listener = Listener::Gone;
-                    let idle = self.options.idle.map_or(ABANDONED, |idle| idle.min(ABANDONED));
-                    self.after(idle, Due::Idle, now);
+                let was_listener = self.listener == Listener::Open(stream);
+                let unanswered = self.outlets.closed(stream);
+                if was_listener || (unanswered.is_some() && self.is_introduced() && !self.outlets.attended()) {
+                    self.vanished(now);
                 }
-                if let Some(channel) = self.outlets.closed(stream) {
+                if let Some(channel) = unanswered {
                     self.hung_up(channel, now);
                 }
                 if self.duplex == Some(stream) {

@@ -124,8 +124,9 @@ impl Outlets {
         self.finish(stream);
     }
 
-    /// A GET: goes on with the channel whose event it names, and is the session's stream where it names none that is known.
-    pub(in crate::mcp) fn listen(&mut self, stream: StreamId, listen: &Listen, resumable: bool) {
+    /// A GET: goes on with the channel whose event it names, and is the session's stream where it names none that is known. Whether it is
+    /// the session's stream.
+    pub(in crate::mcp) fn listen(&mut self, stream: StreamId, listen: &Listen, resumable: bool) -> bool {
         self.begin(stream, 200, Form::Events, Style::default());
         if let Some(endpoint) = &listen.endpoint {
             let endpoint = EventFrame { name: Some("endpoint"), id: None, retry: None, data: endpoint.clone() };
@@ -150,6 +151,7 @@ impl Outlets {
         } else {
             self.finish(stream);
         }
+        channel == Channel::SESSION
     }
 
     /// Makes a stream of events that has begun already the session's.

@@ -124,7 +124,9 @@ impl Conversation {
             Some(Opening::Duplex) => {}
             Some(Opening::Post(post)) => drop(self.arrivals.insert(stream, Arrival::Post(post))),
             Some(Opening::Poll(wait)) => drop(self.arrivals.insert(stream, Arrival::Poll(wait))),
-            Some(Opening::Listen(listen)) => self.outlets.listen(stream, &listen, true),
+            Some(Opening::Listen(listen)) => {
+                self.outlets.listen(stream, &listen, true);
+            }
             None => {
                 self.arrivals.remove(&stream);
                 if !self.polls.hang_up(stream) {

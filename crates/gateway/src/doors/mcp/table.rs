@@ -191,6 +191,7 @@ impl Table {
 pub(super) fn door(gateway: &Gateway, place: &Place, session: Option<Box<str>>, idle: Option<Duration>) -> Interpreter {
     let began = Instant::now();
     let stamps = Stamps::new(uuid::Uuid::new_v4().simple().to_string(), began, clock::now());
+    let timings = &gateway.config.timings;
     let options = Options {
         me: place.participant.clone(),
         topic: place.topic.clone(),
@@ -198,6 +199,7 @@ pub(super) fn door(gateway: &Gateway, place: &Place, session: Option<Box<str>>, 
         limits: gateway.config.limits.envelope(),
         session,
         idle,
+        vanished_timeout: timings.vanished_timeout,
         few: FEW,
         // Far from each other, and small enough for clients whose numbers are doubles.
         first: u64::from(u32::from_le_bytes(auth::random())) << 20,

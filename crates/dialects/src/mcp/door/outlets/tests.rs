@@ -316,8 +316,8 @@ proptest! {
                 0 => drop(outlets.post(next, answers, PRIMED)),
                 1 => drop(outlets.post(next, answers, LEGACY)),
                 2 => drop(outlets.post(next, answers, PLAIN)),
-                3 => outlets.listen(next, &get(Some(&format!("{number}-{chosen}"))), true),
-                4 => outlets.listen(next, &get(None), true),
+                3 => { outlets.listen(next, &get(Some(&format!("{number}-{chosen}"))), true); },
+                4 => { outlets.listen(next, &get(None), true); },
                 5 => if let Some(stage @ (Stage::New | Stage::Begun)) = streams.get_mut(chosen as usize) {
                     *stage = Stage::Over;
                     outlets.closed(StreamId(chosen));

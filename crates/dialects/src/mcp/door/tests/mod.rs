@@ -76,6 +76,7 @@ impl Play {
             limits: Limits::default(),
             session: Some("session-1".into()),
             idle: None,
+            vanished_timeout: Duration::from_secs(60),
             few: 0,
             first: 0,
             salt: [7; 16],

@@ -151,7 +151,7 @@ fn a_session_ends_when_nothing_is_heard_for_long() {
         get 4
         tick 900000
         hangup 4
-        tick 299999
+        tick 59999
         mark almost
         tick 1
     "#;
@@ -192,12 +192,28 @@ fn who_listened_and_hung_up_is_not_waited_for_long() {
         seat
     "#;
     let play = || Play::new(Scope::Room, "bob", |options| options.idle = Some(Duration::from_secs(1800))).after(begin);
-    let script = "get 2\nhangup 2\ntick 299999\nmark almost\ntick 1";
+    let script = "get 2\nhangup 2\ntick 59999\nmark almost\ntick 1";
     assert_snapshot!(play().act(script), @r#"
     begin 2 200 events
     · almost
     close bye
     "#);
+    let script = "get 2\nhangup 2\n3 call 1 ping\ntick 1799999\nmark it goes on without listening\ntick 1";
+    assert_snapshot!(play().act(script), @r#"
+    begin 2 200 events
+    begin 3 200 json
+    3← {"id":1,"result":{}}
+    finish 3
+    · it goes on without listening
+    close bye
+    "#);
+    let script = "3 call 1 tools/list\nhangup 3\ntick 59999\nmark almost\ntick 1";
+    assert_snapshot!(play().act(script), @"
+    consult bob tools/list
+    consult system:gateway tools/list
+    · almost
+    close bye
+    ");
     let brief = Play::new(Scope::Room, "bob", |options| options.idle = Some(Duration::from_secs(10))).after(begin);
     assert_snapshot!(brief.act("get 2\nhangup 2\ntick 10000"), @r#"
     begin 2 200 events
@@ -263,7 +279,27 @@ fn a_client_that_dies_during_a_question_does_not_stay_for_ever() {
     let play = Play::new(Scope::Room, "bob", |options| options.idle = Some(Duration::from_secs(1800))).after(begin);
     assert_snapshot!(play.act("hangup 2\ntick 3000000"), @r#"
     ⇒ bob re s-3 {"method":"notifications/cancelled","params":{"requestId":"s-3"}}
-    ⇒ bob re e2 {"id":1,"error":{"code":-32603,"message":"the client did not answer in time","data":{"code":"timeout"}}}
+    ⇒ bob re e2 {"id":1,"error":{"code":-32603,"message":"the client has gone away and cannot be asked"}}
     close bye
     "#);
+}
+
+#[test]
+fn a_get_that_resumes_an_answer_is_not_the_sessions_listener() {
+    let begin = format!(
+        r#"1 call 0 initialize {{"protocolVersion":"2025-11-25","capabilities":{{}}}}
+        seat
+        get 2
+        3 call 1 tools/call {{"name":"bob__t"}}
+        bob: initialize {SERVER}
+        hangup 3
+        get 4 2-0
+        bob: tools/call {{"n":1}}"#
+    );
+    let play = Play::new(Scope::Room, "bob", |options| options.idle = Some(Duration::from_secs(1800))).after(&begin);
+    let script = "hangup 2\ntick 59999\nmark almost\ntick 1";
+    assert_snapshot!(play.act(script), @"
+    · almost
+    close bye
+    ");
 }

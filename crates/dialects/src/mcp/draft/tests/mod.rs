@@ -62,6 +62,7 @@ impl Play {
             limits: Limits::default(),
             session: Some("session-1".into()),
             idle: Some(Duration::from_secs(300)),
+            vanished_timeout: Duration::from_secs(60),
             few: 0,
             first: 0,
             salt: [7; 16],
