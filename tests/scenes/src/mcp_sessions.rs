@@ -30,6 +30,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
             ("has no seat in a full room", Logs::Every, |engine| Box::pin(full_room(engine))),
             ("is counted where it is told no", Logs::SqliteOnly, |engine| Box::pin(counted(engine))),
             ("ends when its client has vanished", Logs::SqliteOnly, |engine| Box::pin(vanishes(engine))),
+            ("may try again while participants come back", Logs::SqliteOnly, |engine| Box::pin(tries_again(engine))),
             ("goes on where its stream broke off", Logs::SqliteOnly, |engine| Box::pin(resumes(engine))),
         ],
     )
@@ -207,6 +208,18 @@ async fn vanishes(engine: Engine) -> Result<(), Failure> {
     sees(&mut bob, "leave", "An editor").await?;
     expect(404, alice.post(ROOM, &ping(1)).await?)?;
     drop(bob);
+    gateway.stop().await
+}
+
+async fn tries_again(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine).set("return-window", "600000")?).await?;
+    let alice = Client::initialized(&gateway, "alice").await?;
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "files__read" } });
+    let answer = expect(200, alice.post(ROOM, &call.to_string()).await?)?;
+    let error = &read(&answer.body)?["error"];
+    if error["code"] != -32000 || !error["data"]["retryAfterMs"].is_number() {
+        return Err(format!("the client would not try again: {error}"));
+    }
     gateway.stop().await
 }
 

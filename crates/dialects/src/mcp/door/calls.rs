@@ -16,7 +16,7 @@ use super::incoming::{text_of, token_of};
 use super::lists::Reading;
 use super::merge::Found;
 use super::modern::{self, Pause};
-use super::targets::{Target, ambiguous, completed, links, renamed_contents, unknown};
+use super::targets::{Target, ambiguous, completed, links, not_yet, renamed_contents, unknown};
 use super::{Door, Due, Manner, Request, Scope, route};
 use crate::Action;
 
@@ -202,7 +202,8 @@ impl Door {
             Found::Nobody => match self.owner_named(&target) {
                 Some((who, theirs)) => self.pass_to(request, &who, &target, theirs, now),
                 None if gathered => {
-                    let error = unknown(&target, request.manner.era());
+                    let is_settled = self.options.returning_until.is_none_or(|until| until <= now);
+                    let error = if is_settled { unknown(&target, request.manner.era()) } else { not_yet(&target) };
                     self.refuse(&request, error);
                 }
                 None => self.gather(needs, request, now),

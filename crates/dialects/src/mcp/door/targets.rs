@@ -1,12 +1,17 @@
 //! What a request is about, and what an answer says of things that the room names differently.
 
-use salon_mcp::Era;
+use std::time::Duration;
+
 use salon_mcp::listing::Listing;
-use salon_protocol::{Members, ParticipantId, RpcError};
+use salon_mcp::{Era, code};
+use salon_protocol::{Code, Members, ParticipantId, RpcError};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::incoming::text_of;
+
+/// When a client may try again what a participant that is on its way back will take.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What of a request names its target.
 pub(super) enum Target {
@@ -34,6 +39,21 @@ pub(super) fn ambiguous(target: &Target, owners: &[ParticipantId]) -> RpcError {
             format!("`{uri}` is offered by {owners}; name the one you mean: `salon://owner/{uri}`")
         }
     })
+}
+
+/// What to say of a target that nobody offers while participants may still be on their way back: nothing is wrong with the request, and the
+/// client may try again.
+pub(super) fn not_yet(target: &Target) -> RpcError {
+    let (what, name) = match target {
+        Target::Name(Listing::Tools, name) => ("tool", name),
+        Target::Name(_, name) => ("prompt", name),
+        Target::Uri(uri) | Target::Template(uri) => ("resource", uri),
+    };
+    let told = format!(
+        "the gateway has just started, and whoever offers the {what} `{name}` may not be back yet; try again in a moment"
+    );
+    let retry_after = u64::try_from(RETRY_AFTER.as_millis()).unwrap_or(u64::MAX);
+    RpcError::new(code::GONE, told).with_data(&json!({ "code": Code::RecipientNotFound, "retryAfterMs": retry_after }))
 }
 
 pub(super) fn unknown(target: &Target, era: Era) -> RpcError {

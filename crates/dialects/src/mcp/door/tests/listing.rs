@@ -352,3 +352,26 @@ fn in_a_room_of_few_who_can_be_asked_sees_what_that_brings() {
     ← {"id":1,"result":{"tools":[{"name":"bob__t"}]}}
     "#);
 }
+
+#[test]
+fn while_participants_may_be_on_their_way_back_the_client_may_try_again() {
+    let mut play = Play::introduced(Scope::Room, "", "2025-06-18", "{}");
+    play.door.options.returning_until = Some(play.now + Duration::from_secs(30));
+    let script = r#"
+        call 1 tools/call {"name":"files__read"}
+        system:gateway: tools/list {"tools":[]}
+        call 2 resources/read {"uri":"file:///a"}
+        system:gateway: resources/list {"resources":[]}
+        system:gateway: resources/templates/list {"resourceTemplates":[]}
+        tick 30000
+        call 3 tools/call {"name":"files__read"}
+    "#;
+    assert_snapshot!(play.act(script), @r#"
+    consult system:gateway tools/list
+    ← {"id":1,"error":{"code":-32000,"message":"the gateway has just started, and whoever offers the tool `files__read` may not be back yet; try again in a moment","data":{"code":"recipient_not_found","retryAfterMs":1000}}}
+    consult system:gateway resources/list
+    consult system:gateway resources/templates/list
+    ← {"id":2,"error":{"code":-32000,"message":"the gateway has just started, and whoever offers the resource `file:///a` may not be back yet; try again in a moment","data":{"code":"recipient_not_found","retryAfterMs":1000}}}
+    ← {"id":3,"error":{"code":-32602,"message":"nobody here offers a tool `files__read`"}}
+    "#);
+}

@@ -77,6 +77,7 @@ impl Play {
             session: Some("session-1".into()),
             idle: None,
             vanished_timeout: Duration::from_secs(60),
+            returning_until: None,
             few: 0,
             first: 0,
             salt: [7; 16],

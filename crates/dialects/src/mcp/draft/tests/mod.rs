@@ -63,6 +63,7 @@ impl Play {
             session: Some("session-1".into()),
             idle: Some(Duration::from_secs(300)),
             vanished_timeout: Duration::from_secs(60),
+            returning_until: None,
             few: 0,
             first: 0,
             salt: [7; 16],
