@@ -8,7 +8,7 @@ use salon_protocol::{LogLevel, Members, ParticipantId, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::call::{Call, Effect, Origin, State};
+use super::call::{Asked, Call, Effect, Origin, State};
 use super::errands::Errand;
 use super::upward::uri_of;
 use super::{Action, Due, LaneId, MAX_RECIPIENTS, Publish, Switchboard, What};
@@ -334,6 +334,15 @@ impl Switchboard {
             self.list_tools(now);
         } else if lane == LaneId::BASE {
             self.publish(None, None, rpc::notification(method, plain.as_deref()), What::Notice);
+        } else {
+            // A process of its own, whose lists are only of those that call it. A caller's own subscription says the same.
+            let listens = |id: &ParticipantId| {
+                let is_theirs = |asked: &Asked| asked.reply.caller == *id && asked.effect == Effect::Listen;
+                self.calls.values().any(|call| call.lane == lane && call.asked().is_some_and(is_theirs))
+            };
+            let callers = self.callers.iter().filter(|(id, caller)| caller.is_modern && !listens(id));
+            let to = callers.map(|(id, _)| id.clone()).collect();
+            self.publish_to_some(to, &rpc::notification(method, plain.as_deref()));
         }
     }
 

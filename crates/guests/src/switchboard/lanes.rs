@@ -70,9 +70,7 @@ impl Switchboard {
         for number in self.calls_where(|call| call.lane == lane && matches!(call.state, State::Waiting)) {
             self.dispatch(number, now);
         }
-        if self.setting.room_era() == Era::Modern {
-            self.listen(lane, now);
-        }
+        self.listen(lane, now);
     }
 
     /// A lane is gone, or could not be had. Its calls are answered at once.

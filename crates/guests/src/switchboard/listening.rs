@@ -1,4 +1,4 @@
-//! One standing subscription to a modern server, for everybody who subscribes the legacy way.
+//! One standing subscription to a modern server, for the changes of its lists and for callers that subscribe the legacy way.
 //!
 //! It cannot be changed, so a changed wish is a new one; the old is dropped when the new one has been acknowledged, and nothing is
 //! missed in between.
@@ -47,8 +47,9 @@ pub(super) struct Listening {
 impl Switchboard {
     /// Subscribes to what is wanted on a lane now.
     pub(super) fn listen(&mut self, lane: LaneId, now: Instant) {
-        // A server that also speaks the legacy era tells its news there.
-        if self.setting.room_era() != Era::Modern || self.lost {
+        // A server that also speaks the legacy era sends its notifications there, unless it is another process there.
+        let is_heard_elsewhere = self.setting.room_era() == Era::Legacy && self.setting.http;
+        if self.era_of(lane) != Era::Modern || is_heard_elsewhere || self.lost {
             return;
         }
         let filter = self.wanted_news(lane);

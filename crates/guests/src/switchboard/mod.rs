@@ -144,6 +144,8 @@ struct Caller {
     hello: Hello,
     revision: Revision,
     level: Option<LogLevel>,
+    /// It has made requests of the modern era.
+    is_modern: bool,
     open: usize,
     /// Its own lanes, by era.
     lanes: BTreeMap<Era, LaneId>,
@@ -166,6 +168,7 @@ impl Default for Caller {
             hello: Hello::default(),
             revision: Revision::ROOM,
             level: None,
+            is_modern: false,
             open: 0,
             lanes: BTreeMap::new(),
             subscriptions: BTreeMap::new(),

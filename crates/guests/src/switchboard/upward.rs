@@ -91,6 +91,9 @@ impl Switchboard {
         }
         self.check_exposed(method, params.as_deref())?;
         let lane = self.lane_for(&reply.caller, Era::Modern)?;
+        if let Some(caller) = self.callers.get_mut(&reply.caller) {
+            caller.is_modern = true;
+        }
         let effect = match method {
             "subscriptions/listen" => Effect::Listen,
             "server/discover" => Effect::Discover,

@@ -28,6 +28,7 @@ fn a_server_of_both_eras_is_spoken_to_in_its_callers() {
     → 0 {"id":3,"method":"tools/list","params":{}}
     open 4 Modern 2025-11-25 {}
     → 4 {"id":5,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":5},"name":"t"}}
+    → 4 {"id":6,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"salon"},"io.modelcontextprotocol/clientCapabilities":{}}}}
     "#);
 }
 
@@ -175,4 +176,28 @@ fn over_http_requests_have_headers_and_a_word_tells_whether_the_server_is_there(
     ⇒ alice re e3 {"id":2,"error":{"code":-32603,"message":"the server of `guest` gave no answer: connection refused"}}
     lost: the server of `guest` gave no answer: connection refused
     "#);
+}
+
+#[test]
+fn changes_in_the_process_of_one_era_are_told_to_those_who_call_it() {
+    let script = r#"
+        alice#1 tools/call {"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}
+        open 3
+        bob#1 tools/call {"name":"t"}
+        3> {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":5}}}
+        3> {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":5}}}
+        3> {"jsonrpc":"2.0","method":"notifications/prompts/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":5}}}
+    "#;
+    let told = Play::seated(&[Era::Legacy, Era::Modern], |_| {}).act(script);
+    assert_snapshot!(told.replace("io.modelcontextprotocol/", "/"), @r#"
+    open 3 Modern 2025-11-25 {}
+    → 3 {"id":4,"method":"tools/call","params":{"name":"t","_meta":{"/protocolVersion":"2026-07-28"}}}
+    → 3 {"id":5,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{"/protocolVersion":"2026-07-28","/clientInfo":{"name":"salon"},"/clientCapabilities":{}}}}
+    → 0 {"id":6,"method":"tools/call","params":{"name":"t"}}
+    ⇒ alice {"method":"notifications/tools/list_changed","params":{}}
+    ⇒ alice {"method":"notifications/prompts/list_changed","params":{}}
+    "#);
+    // One server behind a URL says it on the base lane already.
+    let told = Play::seated(&[Era::Legacy, Era::Modern], |setting| setting.http = true).act(script);
+    assert!(!told.contains("subscriptions/listen"), "{told}");
 }
