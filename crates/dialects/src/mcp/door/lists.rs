@@ -22,6 +22,8 @@ use crate::Action;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long changes are gathered before the client is told.
 const GATHERED: Duration = Duration::from_millis(50);
+/// With more participants than this, a client that has not listed costs the catalogue no look at each newcomer.
+const MAX_WATCHED_PEERS: usize = 256;
 /// How long one participant's list may be: pages, elements, and bytes; and bytes of all together.
 const MAX_PAGES: usize = 64;
 const MAX_ITEMS: usize = 4096;
@@ -298,21 +300,39 @@ impl Door {
         for listing in listings {
             let Some(peer) = self.peers.get_mut(who) else { return };
             match peer.lists.get_mut(listing) {
-                Some(List::Asking { stale, .. }) => *stale = true,
+                Some(List::Asking { stale, .. }) => {
+                    *stale = true;
+                    continue;
+                }
                 Some(List::Known | List::Lacking { .. }) => {
                     peer.lists.remove(listing);
                 }
-                None => {}
+                None if self.interest.contains(listing) => {}
+                None => continue,
             }
-            if let Some(manner) = self.manner.clone().filter(|_| self.interest.contains(listing)) {
+            if let Some(manner) = self.manner.clone().filter(|_| self.follows(*listing)) {
                 self.ask_list(who, *listing, &manner, now);
             }
         }
     }
 
+    /// Whether the client is told of changes of a list: the room announces `listChanged` to every client of the legacy era, whether or not
+    /// it has listed.
+    pub(super) fn follows(&self, listing: Listing) -> bool {
+        self.interest.contains(&listing) || (self.is_room() && self.is_introduced())
+    }
+
+    /// Which lists of a newcomer are looked at, to tell the client of them. In a crowd, only those that the client has asked for: others are
+    /// announced when the newcomer says itself that they changed.
+    pub(super) fn watched_lists(&self) -> Vec<Listing> {
+        let is_crowd = self.peers.len() > MAX_WATCHED_PEERS;
+        let is_watched = |listing: &Listing| self.interest.contains(listing) || (!is_crowd && self.follows(*listing));
+        Listing::ALL.into_iter().filter(is_watched).collect()
+    }
+
     /// What the client was told of a list is no longer so.
     pub(super) fn list_changed(&mut self, listing: Listing, now: Instant) {
-        if self.interest.contains(&listing) || !self.listens.is_empty() {
+        if self.follows(listing) || !self.listens.is_empty() {
             if self.changed.is_empty() {
                 self.after(GATHERED, Due::Changed, now);
             }

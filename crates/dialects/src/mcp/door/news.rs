@@ -92,7 +92,7 @@ impl Door {
         let Some(peer) = self.peers.get(from) else { return };
         let is_known = listings.iter().any(|listing| peer.lists.contains_key(listing));
         // A list that is asked for again tells for itself whether it differs.
-        let is_asked = is_known && listings.iter().any(|listing| self.interest.contains(listing));
+        let is_asked = is_known && listings.iter().any(|listing| self.follows(*listing));
         if !self.is_room() && self.is_introduced() {
             self.say(Channel::SESSION, &rpc::notification(method, None));
         } else if !is_asked {

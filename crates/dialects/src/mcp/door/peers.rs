@@ -165,9 +165,8 @@ impl Door {
                 }
                 self.drop_asks_from(&who);
                 let old = self.peers.insert(who.clone(), Peer::new(participant.mcp));
-                let interested: Vec<Listing> = self.interest.iter().copied().collect();
                 if let Some(manner) = self.manner.clone() {
-                    for listing in interested {
+                    for listing in self.watched_lists() {
                         self.ask_list(&who, listing, &manner, now);
                     }
                     self.resume_news(&who, &manner, now);

@@ -194,6 +194,9 @@ fn a_question_that_belongs_to_no_call_ends_after_ten_minutes() {
 fn roots_that_changed_are_told_to_those_who_know_the_client() {
     assert_snapshot!(askable().act("join dave/2025-06-18\ntell notifications/roots/list_changed {\"x\":1.0}"), @r#"
     consult dave tools/list
+    consult dave prompts/list
+    consult dave resources/list
+    consult dave resources/templates/list
     ⇒ bob {"method":"notifications/roots/list_changed","params":{"x":1.0}}
     ⇒ carol {"method":"notifications/roots/list_changed","params":{"x":1.0}}
     "#);

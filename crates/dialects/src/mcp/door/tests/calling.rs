@@ -178,6 +178,10 @@ fn a_call_that_waits_for_a_handshake_fails_with_it() {
     "#);
     assert_snapshot!(of(&format!("join bob\nbob: initialize error {{}}\nbob: initialize {SERVER}")), @r#"
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    consult bob tools/list
+    consult bob prompts/list
+    consult bob resources/list
+    consult bob resources/templates/list
     ⇒ bob {"id":"s-2","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
     ⇒ bob {"method":"notifications/initialized"}
     ⇒ bob {"id":"s-4","method":"tools/call","params":{"name":"t"}}

@@ -84,7 +84,10 @@ fn a_legacy_clients_subscriptions_are_one_of_a_modern_participants() {
     ← {"id":4,"result":{}}
     ⇒ bob {"id":"s-7","method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["b:1"]},"_meta":{"/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{}}}}
     ← {"id":5,"result":{}}
+    consult bob tools/list
+    consult bob prompts/list
     consult bob resources/list
+    consult bob resources/templates/list
     ⇒ bob {"id":"s-8","method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["b:1"]},"_meta":{"/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{}}}}
     "#);
 }

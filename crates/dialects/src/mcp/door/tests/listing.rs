@@ -223,7 +223,13 @@ fn comings_and_goings_change_the_lists() {
     ← {"id":1,"result":{"tools":[{"name":"chat_say"},{"name":"carol__u"},{"name":"carol__same"}]}}
     ← {"method":"notifications/tools/list_changed"}
     consult dave tools/list
+    consult dave prompts/list
+    consult dave resources/list
+    consult dave resources/templates/list
     consult bob tools/list
+    consult bob prompts/list
+    consult bob resources/list
+    consult bob resources/templates/list
     ← {"method":"notifications/tools/list_changed"}
     ← {"method":"notifications/tools/list_changed"}
     "#);
@@ -254,6 +260,7 @@ fn a_list_that_changed_is_asked_for_again_and_told_of_if_it_differs() {
     consult bob tools/list
     ← {"method":"notifications/tools/list_changed"}
     ← {"method":"notifications/tools/list_changed"}
+    ← {"method":"notifications/prompts/list_changed"}
     "#);
 }
 
@@ -351,6 +358,42 @@ fn in_a_room_of_few_who_can_be_asked_sees_what_that_brings() {
     consult system:gateway tools/list
     ← {"id":1,"result":{"tools":[{"name":"bob__t"}]}}
     "#);
+}
+
+#[test]
+fn a_newcomer_is_announced_to_a_client_that_has_not_listed() {
+    let script = r#"
+        join dave
+        dave: tools/list {"tools":[{"name":"d"}]}
+        dave: prompts/list {"prompts":[]}
+        dave: resources/list {"resources":[]}
+        dave: resources/templates/list {"resourceTemplates":[{"uriTemplate":"a:{x}"}]}
+        tick 50
+        mark nothing is announced of a participant that offers nothing
+        join erin
+        erin: tools/list {"tools":[]}
+        erin: prompts/list {"prompts":[]}
+        erin: resources/list error {}
+        erin: resources/templates/list error {}
+        tick 50
+        mark nor is anything to a client that nobody could tell
+    "#;
+    assert_snapshot!(Play::introduced(Scope::Room, "bob", "2025-06-18", "{}").act(script), @r#"
+    consult dave tools/list
+    consult dave prompts/list
+    consult dave resources/list
+    consult dave resources/templates/list
+    ← {"method":"notifications/resources/list_changed"}
+    ← {"method":"notifications/tools/list_changed"}
+    · nothing is announced of a participant that offers nothing
+    consult erin tools/list
+    consult erin prompts/list
+    consult erin resources/list
+    consult erin resources/templates/list
+    · nor is anything to a client that nobody could tell
+    "#);
+    let modern = Play::duplex(Scope::Room, "bob").after("ask 0 server/discover\nseat");
+    assert_snapshot!(modern.act("join dave\ntick 50"), @"");
 }
 
 #[test]

@@ -35,6 +35,10 @@ fn a_level_is_told_to_those_who_are_known_and_to_those_who_will_be() {
     ⇒ bob {"id":"s-9","method":"logging/setLevel","params":{"level":"debug"}}
     ⇒ carol {"id":"s-10","method":"logging/setLevel","params":{"level":"debug"}}
     ← {"id":6,"result":{}}
+    consult bob tools/list
+    consult bob prompts/list
+    consult bob resources/list
+    consult bob resources/templates/list
     ⇒ bob {"id":"s-11","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
     ⇒ bob {"method":"notifications/initialized"}
     ⇒ bob {"id":"s-13","method":"tools/call","params":{"name":"t"}}

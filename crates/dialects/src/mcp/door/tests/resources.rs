@@ -92,6 +92,8 @@ fn updates_carry_the_uri_that_the_room_lists() {
     ← {"method":"notifications/resources/updated","params":{"uri":"file:///b"}}
     ⇒ bob {"id":"s-9","method":"resources/unsubscribe","params":{"uri":"file:///b"}}
     ← {"id":3,"result":{}}
+    consult bob tools/list
+    consult bob prompts/list
     consult bob resources/list
     consult bob resources/templates/list
     ⇒ bob {"id":"s-10","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}

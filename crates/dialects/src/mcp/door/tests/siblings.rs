@@ -286,6 +286,10 @@ fn of_many_calls_of_others_the_newest_are_remembered() {
 fn who_begins_anew_waits_for_no_call_of_before() {
     let script = "beside bob tools/call\nbob? 1 @=e1 roots/list\njoin bob\nbob? 2 @=e1 roots/list\ntick 609999\nmark given up by the other\ntick 1";
     assert_snapshot!(alone().act(script), @r#"
+    consult bob tools/list
+    consult bob prompts/list
+    consult bob resources/list
+    consult bob resources/templates/list
     · given up by the other
     ⇒ bob re e4 {"id":2,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
     "#);
