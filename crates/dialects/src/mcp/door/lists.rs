@@ -1,7 +1,9 @@
 //! What everybody offers, gathered and said as one list, in pages.
 //!
-//! The room has one catalogue, which is asked first: if every client listed everybody for itself, a full room would hear of little else. Only
-//! who has met the client in a call, and may ask it things, is listed in the client's own name, for it may offer such a client more. Whoever is slow does not hold up a list: after a moment what is there is answered, and what comes later is told of by list-changed.
+//! The room has one catalogue, which is asked first: if every client listed every participant for itself, a full room would hear of little else.
+//! A participant is listed in the client's own name when it may offer this client more: when the client can be asked things and the room has few
+//! participants, or when the two have met in a call. A slow participant does not hold up a list: after a timeout the answer has what is there,
+//! and `list_changed` announces the rest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +20,12 @@ use super::merge;
 use super::{Door, Due, Manner, Request};
 use crate::Action;
 
-/// How long a list waits for anybody.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a list waits for the catalogue.
+const LIST_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long it then waits for participants that are listed in the client's own name: a guest may have to start a server for that.
+const OWN_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long changes are gathered before the client is told.
-const GATHERED: Duration = Duration::from_millis(50);
+const CHANGE_DELAY: Duration = Duration::from_millis(50);
 /// With more participants than this, a client that has not listed costs the catalogue no look at each newcomer.
 const MAX_WATCHED_PEERS: usize = 256;
 /// How long one participant's list may be: pages, elements, and bytes; and bytes of all together.
@@ -33,9 +37,9 @@ const MAX_BYTES_IN_ALL: usize = 32 << 20;
 /// What is known of one of somebody's lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum List {
-    /// It is being asked for; whether it has changed meanwhile.
+    /// It is being asked for, and waited for until a moment; whether it has changed meanwhile.
     Asking {
-        since: Instant,
+        until: Instant,
         stale: bool,
     },
     Known,
@@ -60,6 +64,8 @@ pub(super) struct Reading {
 pub(super) struct Gather {
     needs: &'static [Listing],
     pub(super) request: Request,
+    /// The catalogue has answered, and participants are listed in the client's own name.
+    is_in_own_name: bool,
 }
 
 impl Door {
@@ -89,8 +95,8 @@ impl Door {
             }
         }
         let number = self.fresh();
-        self.gathers.insert(number, Gather { needs, request });
-        self.after(PATIENCE, Due::Gather(number), now);
+        self.gathers.insert(number, Gather { needs, request, is_in_own_name: false });
+        self.after(LIST_TIMEOUT, Due::Gather(number), now);
         self.settle_gathers(now);
     }
 
@@ -98,7 +104,7 @@ impl Door {
     pub(super) fn settle_gathers(&mut self, now: Instant) {
         let is_settled = |needs: &[Listing]| {
             self.peers.values().flat_map(|peer| needs.iter().map(|need| peer.lists.get(need))).all(|list| match list {
-                Some(List::Asking { since, .. }) => *since + PATIENCE <= now,
+                Some(List::Asking { until, .. }) => *until <= now,
                 Some(List::Known | List::Lacking { .. }) | None => true,
             })
         };
@@ -130,21 +136,36 @@ impl Door {
     /// Goes on with a request, whether everything has come or not.
     pub(super) fn gathered(&mut self, number: u64, now: Instant) {
         self.forget_timer(Due::Gather(number));
+        if self.is_more_to_come(number, now) {
+            return;
+        }
         let Some(Gather { request, .. }) = self.gathers.remove(&number) else { return };
         match Listing::of_method(&request.method) {
-            Some(listing) => {
-                self.answer_page(&request, listing);
-                self.list_for_askable(listing, &request.manner, now);
-            }
+            Some(listing) => self.answer_page(&request, listing),
             None => self.serve_gathered(request, now),
         }
     }
 
-    /// In a room of few, a client that can be asked things is shown what its being so brings, after the answer: servers may offer it more.
-    /// In a full room that waits until it calls somebody.
-    fn list_for_askable(&mut self, listing: Listing, manner: &Arc<Manner>, now: Instant) {
+    /// Lists participants in the client's own name before the client is answered, where that is due; whether the answer waits for that.
+    fn is_more_to_come(&mut self, number: u64, now: Instant) -> bool {
+        let Some(gather) = self.gathers.get_mut(&number) else { return false };
+        let Some(listing) = Listing::of_method(&gather.request.method).filter(|_| !gather.is_in_own_name) else {
+            return false;
+        };
+        gather.is_in_own_name = true;
+        let manner = gather.request.manner.clone();
+        if !self.list_in_own_name(listing, &manner, now) {
+            return false;
+        }
+        self.after(OWN_LIST_TIMEOUT, Due::Gather(number), now);
+        true
+    }
+
+    /// In a room of few, servers that offer a client with capabilities more are asked for it. In a full room that waits until it calls
+    /// somebody. Whether any of them has to be waited for.
+    fn list_in_own_name(&mut self, listing: Listing, manner: &Arc<Manner>, now: Instant) -> bool {
         if !self.is_room() || self.peers.len() > self.options.few || !handshake::can_be_asked(&manner.capabilities) {
-            return;
+            return false;
         }
         let is_due = |(who, peer): &(&ParticipantId, &super::peers::Peer)| {
             !who.is_host() && !peer.lists_apart && peer.lists.get(&listing) == Some(&List::Known)
@@ -156,13 +177,9 @@ impl Door {
                 peer.lists.remove(&listing);
             }
             self.ask_list(&who, listing, manner, now);
-            // What is known will do until then: nobody waits for this.
-            if let Some(List::Asking { since, .. }) =
-                self.peers.get_mut(&who).and_then(|peer| peer.lists.get_mut(&listing))
-            {
-                *since = since.checked_sub(PATIENCE).unwrap_or(*since);
-            }
         }
+        let is_awaited = |list: Option<&List>| matches!(list, Some(List::Asking { until, .. }) if *until > now);
+        self.peers.values().any(|peer| is_awaited(peer.lists.get(&listing)))
     }
 
     fn answer_page(&mut self, request: &Request, listing: Listing) {
@@ -191,10 +208,13 @@ impl Door {
             Some(List::Lacking { until }) if *until > now => return,
             _ => {}
         }
-        peer.lists.insert(listing, List::Asking { since: now, stale: false });
-        // Whoever has met the client and may ask it things may offer it more than the room knows of, and so may who told it so.
+        // A participant that the client has met and that may ask it things may offer it more than the room knows of, and so may one that
+        // told it of a change.
         let offers_more = peer.lists_apart || (peer.is_met() && handshake::can_be_asked(&manner.capabilities));
-        if self.is_room() && !offers_more {
+        let in_own_name = !self.options.scope.is_room() || offers_more;
+        let timeout = if in_own_name { OWN_LIST_TIMEOUT } else { LIST_TIMEOUT };
+        peer.lists.insert(listing, List::Asking { until: now + timeout, stale: false });
+        if !in_own_name {
             return self.actions.push_back(Action::Consult(who.clone(), listing));
         }
         let reading = Reading { listing, items: Vec::new(), pages: 0 };
@@ -334,7 +354,7 @@ impl Door {
     pub(super) fn list_changed(&mut self, listing: Listing, now: Instant) {
         if self.follows(listing) || !self.listens.is_empty() {
             if self.changed.is_empty() {
-                self.after(GATHERED, Due::Changed, now);
+                self.after(CHANGE_DELAY, Due::Changed, now);
             }
             self.changed.insert(listing.changed());
         }

@@ -119,6 +119,12 @@ struct Manner {
     level: Option<LogLevel>,
 }
 
+impl Scope {
+    fn is_room(&self) -> bool {
+        *self == Self::Room
+    }
+}
+
 impl Manner {
     fn era(&self) -> Era {
         self.revision.era()
@@ -292,7 +298,7 @@ impl Door {
     }
 
     fn is_room(&self) -> bool {
-        self.options.scope == Scope::Room
+        self.options.scope.is_room()
     }
 
     fn after(&mut self, delay: Duration, due: Due, now: Instant) {

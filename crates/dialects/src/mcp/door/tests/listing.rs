@@ -327,8 +327,8 @@ fn in_a_room_of_few_who_can_be_asked_sees_what_that_brings() {
         call 1 tools/list
         bob: tools/list {{"tools":[{{"name":"t"}}]}}
         system:gateway: tools/list {{"tools":[]}}
+        mark the answer waits for what it is offered by name
         bob: initialize {SERVER}
-        mark nobody waits for more
         call 2 tools/list
         bob: tools/list {{"tools":[{{"name":"t"}},{{"name":"samples"}}]}}
         tick 50
@@ -339,12 +339,11 @@ fn in_a_room_of_few_who_can_be_asked_sees_what_that_brings() {
     consult bob tools/list
     consult system:gateway tools/list
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{},"elicitation":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}}}
-    ← {"id":1,"result":{"tools":[{"name":"bob__t"}]}}
+    · the answer waits for what it is offered by name
     ⇒ bob {"method":"notifications/initialized"}
     ⇒ bob {"id":"s-3","method":"tools/list"}
-    · nobody waits for more
-    ← {"id":2,"result":{"tools":[{"name":"bob__t"}]}}
-    ← {"method":"notifications/tools/list_changed"}
+    ← {"id":1,"result":{"tools":[{"name":"bob__t"},{"name":"bob__samples"}]}}
+    ← {"id":2,"result":{"tools":[{"name":"bob__t"},{"name":"bob__samples"}]}}
     ← {"id":3,"result":{"tools":[{"name":"bob__t"},{"name":"bob__samples"}]}}
     "#);
     let once = "call 1 tools/list\nsettle";
@@ -357,6 +356,36 @@ fn in_a_room_of_few_who_can_be_asked_sees_what_that_brings() {
     consult bob tools/list
     consult system:gateway tools/list
     ← {"id":1,"result":{"tools":[{"name":"bob__t"}]}}
+    "#);
+}
+
+#[test]
+fn what_is_offered_to_the_client_by_name_is_not_waited_for_without_end() {
+    let mut play = Play::introduced(Scope::Room, "bob", "2025-06-18", ASKABLE);
+    play.door.options.few = 2;
+    let play = play.after(
+        r#"call 1 tools/list
+        bob: tools/list {"tools":[{"name":"t"}]}
+        system:gateway: tools/list {"tools":[]}"#,
+    );
+    let script = format!(
+        r#"
+        tick 9999
+        mark almost
+        tick 1
+        call 2 tools/list
+        bob: initialize {SERVER}
+        bob: tools/list {{"tools":[{{"name":"t"}},{{"name":"samples"}}]}}
+        tick 50
+    "#
+    );
+    assert_snapshot!(play.act(&script), @r#"
+    · almost
+    ← {"id":1,"result":{"tools":[{"name":"bob__t"}]}}
+    ← {"id":2,"result":{"tools":[{"name":"bob__t"}]}}
+    ⇒ bob {"method":"notifications/initialized"}
+    ⇒ bob {"id":"s-3","method":"tools/list"}
+    ← {"method":"notifications/tools/list_changed"}
     "#);
 }
 
