@@ -162,8 +162,13 @@ pub async fn serve(
     fit_messages(&mut config, &*log);
     let settings = settings(&config, &local, witness(audit.clone(), meters.clone()));
     let library = Arc::new(host::Library::default());
-    let (history_off, longest) = (config.history_off.clone(), config.limits.message);
-    let host = host::host((log.clone(), context), history_off, longest, local.shared_name("host"), library.clone());
+    let host_settings = host::HostSettings {
+        history_off: config.history_off.clone(),
+        message_limit: config.limits.message,
+        namespace: local.shared_name("host"),
+        list_max_age: config.timings.list_max_age,
+    };
+    let host = host::host((log.clone(), context), host_settings, library.clone());
     let rooms = Rooms::new(log.clone(), settings, host);
     rooms.recover().await?;
 

@@ -18,6 +18,8 @@ pub struct Timings {
     pub stream_idle_timeout: Duration,
     /// How long a session of the MCP door may be silent whose client hung up in the middle of something.
     pub vanished_timeout: Duration,
+    /// How old a list of a participant's may be when somebody asks for it, where the participant does not say.
+    pub list_max_age: Duration,
     /// How long after the start participants may still be on their way back, so that what they offer is not said to be missing.
     pub return_window: Duration,
 }
@@ -32,6 +34,7 @@ impl Timings {
         sign_out_retry_delay: Duration::from_secs(3),
         stream_idle_timeout: Duration::from_secs(10),
         vanished_timeout: Duration::from_secs(60),
+        list_max_age: Duration::from_secs(60),
         return_window: Duration::from_secs(30),
     };
 
@@ -44,6 +47,7 @@ impl Timings {
         sign_out_retry_delay: Duration::from_millis(300),
         stream_idle_timeout: Duration::from_secs(1),
         vanished_timeout: Duration::from_secs(60),
+        list_max_age: Duration::from_secs(60),
         return_window: Duration::ZERO,
     };
 }

@@ -1,5 +1,7 @@
 //! Lists: tools, prompts, resources and resource templates, element by element as their owners wrote them.
 
+use std::time::Duration;
+
 use salon_protocol::Members;
 use serde_json::value::RawValue;
 
@@ -93,6 +95,12 @@ pub fn read_page(listing: Listing, result: &RawValue) -> Option<(Vec<Item>, Opti
     };
     let next = result.get("nextCursor").and_then(|cursor| serde_json::from_str(cursor.get()).ok());
     Some((items.into_iter().filter_map(named).collect(), next))
+}
+
+/// How long an answer may be kept, where it says so (MCP 2026-07-28, "Caching").
+pub fn ttl(result: &RawValue) -> Option<Duration> {
+    let ttl = Members::parse(result.get())?.remove("ttlMs")?;
+    serde_json::from_str(ttl.get()).ok().map(Duration::from_millis)
 }
 
 #[cfg(test)]

@@ -107,6 +107,7 @@ impl Options {
             "public-url" => config.public_url = Some(read::<PublicUrl>(value)?.0),
             "authorization-server" => config.authorization_servers.push(read::<Issuer>(value)?.0),
             "vanished-timeout" => config.timings.vanished_timeout = Duration::from_millis(read(value)?),
+            "list-max-age" => config.timings.list_max_age = Duration::from_millis(read(value)?),
             "return-window" => config.timings.return_window = Duration::from_millis(read(value)?),
             "history-off" => drop(config.history_off.insert(read::<TopicName>(value)?)),
             _ => return Err(format!("`{key}` is no setting of a gateway here")),

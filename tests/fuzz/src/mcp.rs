@@ -17,6 +17,7 @@ pub(crate) fn options(how: u8) -> (bool, Options) {
         session: Some("session".into()),
         idle: (!duplex).then_some(Duration::from_secs(300)),
         vanished_timeout: Duration::from_secs(60),
+        list_max_age: Duration::from_secs(60),
         returning_until: None,
         few: 2,
         first: 0,

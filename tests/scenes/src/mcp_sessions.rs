@@ -31,6 +31,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
             ("is counted where it is told no", Logs::SqliteOnly, |engine| Box::pin(counted(engine))),
             ("ends when its client has vanished", Logs::SqliteOnly, |engine| Box::pin(vanishes(engine))),
             ("may try again while participants come back", Logs::SqliteOnly, |engine| Box::pin(tries_again(engine))),
+            ("sees what a server added in silence", Logs::SqliteOnly, |engine| Box::pin(revalidates(engine))),
             ("goes on where its stream broke off", Logs::SqliteOnly, |engine| Box::pin(resumes(engine))),
         ],
     )
@@ -220,6 +221,49 @@ async fn tries_again(engine: Engine) -> Result<(), Failure> {
     if error["code"] != -32000 || !error["data"]["retryAfterMs"].is_number() {
         return Err(format!("the client would not try again: {error}"));
     }
+    gateway.stop().await
+}
+
+/// Answers the next request of a method to somebody.
+async fn answer(socket: &mut Socket, method: &str, result: Value) -> Result<(), Failure> {
+    loop {
+        let frame = read(&next(socket).await?)?;
+        if frame["payload"]["method"] == method {
+            let payload = json!({ "jsonrpc": "2.0", "id": frame["payload"]["id"], "result": result });
+            let id = format!("re-{}", frame["id"].as_str().unwrap_or_default());
+            let said = json!({ "protocol": "mcp-x/v0", "id": id, "ts": "2025-08-17T14:00:00Z", "from": "bob",
+                "to": [frame["from"]], "kind": "mcp", "correlation_id": frame["id"], "payload": payload });
+            return socket.text(said.to_string()).await;
+        }
+    }
+}
+
+async fn revalidates(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine).set("list-max-age", "0")?).await?;
+    let mut bob = join(&gateway, "bob").await?;
+    let alice = Client::initialized(&gateway, "alice").await?;
+    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
+    let server = json!({ "protocolVersion": "2025-06-18", "capabilities": { "tools": {} }, "serverInfo": { "name": "b", "version": "1" } });
+    let tools = |names: &[&str]| {
+        let tools: Vec<_> =
+            names.iter().map(|name| json!({ "name": name, "inputSchema": { "type": "object" } })).collect();
+        json!({ "tools": tools })
+    };
+    let serving = async {
+        answer(&mut bob, "initialize", server).await?;
+        answer(&mut bob, "tools/list", tools(&["one"])).await
+    };
+    let (listed, served) = tokio::join!(alice.post(ROOM, &list), serving);
+    served?;
+    let first = expect(200, listed?)?;
+    let (listed, served) =
+        tokio::join!(alice.post(ROOM, &list), answer(&mut bob, "tools/list", tools(&["one", "two"])));
+    served?;
+    let second = expect(200, listed?)?;
+    if !first.body.contains("bob__one") || first.body.contains("bob__two") || !second.body.contains("bob__two") {
+        return Err(format!("first {}, then {}", first.body, second.body));
+    }
+    drop(bob);
     gateway.stop().await
 }
 

@@ -1,7 +1,8 @@
 //! What everybody in a room offers, as far as somebody wanted to know.
 //!
-//! One slot a participant and list, filled by one errand however many ask at once ([`super::handshake`]), and good until the
-//! participant leaves, joins again or says that the list has changed.
+//! One slot a participant and list, filled by one errand however many ask at once ([`super::handshake`]), and good until the participant
+//! leaves, joins again or says that the list has changed. Not every server says so: a list is asked for again when it is wanted and older than
+//! its owner allows (`ttlMs` of MCP 2026-07-28), or than a fixed age.
 //!
 //! Invariant: bounded. A slot belongs to somebody present, and what the slots of all rooms hold is counted in bytes ([`Shelf`]); a
 //! list that does not fit is not kept, and whoever asks is told so.
@@ -25,11 +26,15 @@ const MAX_BYTES: usize = 128 << 20;
 /// What an item weighs beyond its text.
 const OVERHEAD: usize = 128;
 
-/// How long somebody who did not answer is left alone.
-const PEACE: Duration = Duration::from_secs(60);
+/// How long a participant that did not answer is not asked again.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// How long an answer waits for somebody, from when they were last asked something. The errand goes on behind it.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long an answer waits for a participant, from when it was last asked something. The errand goes on behind it.
+const LIST_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The bounds of what a participant's `ttlMs` may be: the first keeps clients that list often from having everybody asked each time.
+const MIN_TTL: Duration = Duration::from_secs(1);
+const MAX_TTL: Duration = Duration::from_secs(3600);
 
 /// Room for lists, which all rooms share.
 pub(super) struct Shelf {
@@ -81,8 +86,13 @@ impl Offer {
 /// What is known of a list.
 #[derive(Clone)]
 pub(super) enum Knowledge {
-    /// It is being asked for: the last question was put at this moment.
-    Asking(Instant),
+    /// It is being asked for.
+    Asking {
+        /// When the last question was put.
+        since: Instant,
+        /// What it was before.
+        known: Option<Arc<Offer>>,
+    },
     Known(Arc<Offer>),
     /// It is not to be had, and not asked for again before a moment.
     Unknown(Lack, Instant),
@@ -110,7 +120,16 @@ struct List {
     stale: bool,
     /// It was said to change, so there is one, whatever the handshake said.
     said: bool,
+    /// When it is too old, once it is known.
+    fresh_until: Instant,
     knowledge: watch::Sender<Knowledge>,
+}
+
+/// A list as an errand brings it.
+pub(super) struct Listed {
+    pub(super) items: Vec<Item>,
+    /// How long it may be kept, where its owner says so.
+    pub(super) ttl: Option<Duration>,
 }
 
 /// A list to be had. Whoever gets one must see to it.
@@ -132,22 +151,31 @@ impl Consulted {
     /// What it offers, when that is known by a deadline, and it does not take too long over it.
     pub(super) async fn offer(&mut self, deadline: Instant) -> Result<Arc<Offer>, Lack> {
         let asked = match &*self.knowledge.borrow() {
-            Knowledge::Asking(since) => Some(*since + PATIENCE),
+            Knowledge::Asking { since, .. } => Some(*since + LIST_TIMEOUT),
             _ => None,
         };
         let deadline = asked.map_or(deadline, |asked| deadline.min(asked));
-        tokio::time::timeout_at(deadline, self.settled()).await.unwrap_or(Err(Lack::Timeout))
+        let settled = tokio::time::timeout_at(deadline, self.settled()).await;
+        settled.unwrap_or_else(|_| self.before().ok_or(Lack::Timeout))
+    }
+
+    /// What it was before it was asked for again.
+    fn before(&self) -> Option<Arc<Offer>> {
+        match &*self.knowledge.borrow() {
+            Knowledge::Asking { known, .. } => known.clone(),
+            _ => None,
+        }
     }
 
     /// The same, however long it takes.
     pub(super) async fn settled(&mut self) -> Result<Arc<Offer>, Lack> {
-        match self.knowledge.wait_for(|knowledge| !matches!(knowledge, Knowledge::Asking(_))).await {
+        match self.knowledge.wait_for(|knowledge| !matches!(knowledge, Knowledge::Asking { .. })).await {
             // The slot is gone, and so is whoever it was for.
             Err(_) => Err(Lack::Left),
             Ok(settled) => match &*settled {
                 Knowledge::Known(offer) => Ok(offer.clone()),
                 Knowledge::Unknown(lack, _) => Err(*lack),
-                Knowledge::Asking(_) => Err(Lack::Timeout),
+                Knowledge::Asking { .. } => Err(Lack::Timeout),
             },
         }
     }
@@ -156,11 +184,13 @@ impl Consulted {
 pub(super) struct Catalogue {
     slots: HashMap<ParticipantId, Slot>,
     shelf: Arc<Shelf>,
+    max_age: Duration,
 }
 
 impl Catalogue {
-    pub(super) fn new(shelf: Arc<Shelf>) -> Self {
-        Self { slots: HashMap::new(), shelf }
+    /// `max_age` is how old a list may be whose owner does not say.
+    pub(super) fn new(shelf: Arc<Shelf>, max_age: Duration) -> Self {
+        Self { slots: HashMap::new(), shelf, max_age }
     }
 
     /// Looks a list up of somebody who is here.
@@ -175,13 +205,13 @@ impl Catalogue {
             *slot = Slot::new(who, now);
         }
         let list = &mut slot.lists[listing as usize];
-        let is_due = match &*list.knowledge.borrow() {
-            Knowledge::Asking(_) => false,
-            Knowledge::Known(_) => list.stale,
-            Knowledge::Unknown(_, again) => *again <= now,
+        let (is_due, known) = match &*list.knowledge.borrow() {
+            Knowledge::Asking { .. } => (false, None),
+            Knowledge::Known(offer) => (list.stale || list.fresh_until <= now, Some(offer.clone())),
+            Knowledge::Unknown(_, again) => (*again <= now, None),
         };
         if is_due {
-            list.knowledge.send_replace(Knowledge::Asking(now));
+            list.knowledge.send_replace(Knowledge::Asking { since: now, known });
         }
         let errand =
             is_due.then(|| Errand { who: who.clone(), listing, meeting: slot.meeting.clone(), said: list.said });
@@ -200,7 +230,7 @@ impl Catalogue {
         let list = &mut slot.lists[errand.listing as usize];
         list.stale = false;
         list.knowledge.send_if_modified(|knowledge| {
-            if let Knowledge::Asking(since) = knowledge {
+            if let Knowledge::Asking { since, .. } = knowledge {
                 *since = now;
             }
             // That is for whoever comes now; those who wait already have waited long enough.
@@ -214,20 +244,33 @@ impl Catalogue {
     }
 
     /// Keeps what an errand brought.
-    pub(super) fn settle(&mut self, errand: &Errand, items: Result<Vec<Item>, Lack>) {
-        let shelf = self.shelf.clone();
+    pub(super) fn settle(&mut self, errand: &Errand, listed: Result<Listed, Lack>) {
+        let (shelf, max_age, now) = (self.shelf.clone(), self.max_age, Instant::now());
         let Some(slot) = self.slot(&errand.who) else { return };
-        let offer = items.and_then(|items| match shelf.take(items.iter().map(weight).sum::<usize>() + OVERHEAD) {
-            Some(taken) => Ok(Offer { items: items.into(), _taken: taken }),
-            None => Err(Lack::TooLong),
+        let ttl = listed.as_ref().ok().and_then(|listed| listed.ttl).map(|ttl| ttl.clamp(MIN_TTL, MAX_TTL));
+        let offer = listed.and_then(|Listed { items, .. }| {
+            let taken = shelf.take(items.iter().map(weight).sum::<usize>() + OVERHEAD).ok_or(Lack::TooLong)?;
+            Ok(Offer { items: items.into(), _taken: taken })
         });
         let list = &mut slot.lists[errand.listing as usize];
-        match offer {
-            Ok(offer) => drop(list.knowledge.send_replace(Knowledge::Known(Arc::new(offer)))),
-            Err(Lack::Left) => self.forget(&errand.who.id),
-            Err(lack) => {
-                list.knowledge.send_replace(Knowledge::Unknown(lack, Instant::now() + PEACE));
-                // Whoever answers again after all may have begun anew.
+        let before = match &*list.knowledge.borrow() {
+            Knowledge::Asking { known, .. } => known.clone(),
+            _ => None,
+        };
+        match (offer, before) {
+            (Ok(offer), _) => {
+                list.fresh_until = now + ttl.unwrap_or(max_age);
+                list.knowledge.send_replace(Knowledge::Known(Arc::new(offer)));
+            }
+            (Err(Lack::Left), _) => self.forget(&errand.who.id),
+            // A participant that is here and slow still offers what it did.
+            (Err(Lack::Timeout | Lack::Unasked), Some(before)) => {
+                list.fresh_until = now + RETRY_AFTER;
+                list.knowledge.send_replace(Knowledge::Known(before));
+            }
+            (Err(lack), _) => {
+                list.knowledge.send_replace(Knowledge::Unknown(lack, now + RETRY_AFTER));
+                // A participant that answers again after all may have started over.
                 slot.meeting = Arc::default();
             }
         }
@@ -276,6 +319,7 @@ impl Slot {
         let list = || List {
             stale: false,
             said: false,
+            fresh_until: now,
             knowledge: watch::Sender::new(Knowledge::Unknown(Lack::Unasked, now)),
         };
         Self { who: who.clone(), meeting: Arc::default(), lists: [list(), list(), list(), list()] }
@@ -286,6 +330,8 @@ impl Slot {
 mod tests {
     use super::*;
     use serde_json::value::RawValue;
+
+    const MAX_AGE: Duration = Duration::from_secs(600);
 
     fn somebody(id: &str) -> Arc<Participant> {
         let id = ParticipantId::new(id).expect("a name");
@@ -306,14 +352,14 @@ mod tests {
 
     fn settle(catalogue: &mut Catalogue, who: &Arc<Participant>, items: Result<Vec<Item>, Lack>) {
         let errand = errand(catalogue, who);
-        catalogue.settle(&errand, items);
+        catalogue.settle(&errand, items.map(|items| Listed { items, ttl: None }));
     }
 
     /// What a catalogue knows of somebody, and whether they would have to be asked.
     fn look(catalogue: &mut Catalogue, who: &Arc<Participant>) -> (String, bool) {
         let (consulted, errand) = catalogue.consult(who, Listing::Tools, Instant::now());
         let known = match &*consulted.knowledge.borrow() {
-            Knowledge::Asking(_) => "asking".to_owned(),
+            Knowledge::Asking { .. } => "asking".to_owned(),
             Knowledge::Known(offer) => offer.items.iter().map(|tool| &*tool.name).collect::<Vec<_>>().join(" "),
             Knowledge::Unknown(lack, _) => format!("{lack:?}"),
         };
@@ -322,7 +368,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_asks_for_all() {
-        let mut catalogue = Catalogue::new(Shelf::new());
+        let mut catalogue = Catalogue::new(Shelf::new(), MAX_AGE);
         let bob = somebody("bob");
         assert_eq!(look(&mut catalogue, &bob), ("asking".into(), true));
         assert_eq!(look(&mut catalogue, &bob), ("asking".into(), false), "somebody is asking already");
@@ -335,7 +381,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_change_a_leave_and_a_join_make_it_ask_again() {
-        let mut catalogue = Catalogue::new(Shelf::new());
+        let mut catalogue = Catalogue::new(Shelf::new(), MAX_AGE);
         let bob = somebody("bob");
         look(&mut catalogue, &bob);
         settle(&mut catalogue, &bob, Ok(vec![named("move")]));
@@ -359,12 +405,12 @@ mod tests {
         assert_eq!(look(&mut catalogue, &again).0, "asking", "what the one before answered is not kept");
         let (mut consulted, _) = catalogue.consult(&again, Listing::Tools, Instant::now());
         catalogue.forget(&bob.id);
-        assert_eq!(consulted.offer(Instant::now() + PEACE).await.err(), Some(Lack::Left));
+        assert_eq!(consulted.offer(Instant::now() + RETRY_AFTER).await.err(), Some(Lack::Left));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_silent_are_left_alone_until_they_speak() {
-        let mut catalogue = Catalogue::new(Shelf::new());
+        let mut catalogue = Catalogue::new(Shelf::new(), MAX_AGE);
         let bob = somebody("bob");
         let changed = |catalogue: &mut Catalogue, who: &ParticipantId| catalogue.changed(who, &[Listing::Tools]);
         for told in [changed, Catalogue::heard] {
@@ -375,30 +421,70 @@ mod tests {
             assert_eq!(look(&mut catalogue, &bob), ("asking".into(), true));
         }
         settle(&mut catalogue, &bob, Err(Lack::Timeout));
-        tokio::time::advance(PEACE).await;
+        tokio::time::advance(RETRY_AFTER).await;
         assert_eq!(look(&mut catalogue, &bob), ("asking".into(), true));
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_shook_hands_late_is_waited_for_again() {
-        let mut catalogue = Catalogue::new(Shelf::new());
+        let mut catalogue = Catalogue::new(Shelf::new(), MAX_AGE);
         let bob = somebody("bob");
         let (mut consulted, errand) = catalogue.consult(&bob, Listing::Tools, Instant::now());
         let errand = errand.expect("nobody has asked yet");
-        tokio::time::advance(2 * PATIENCE).await;
-        let deadline = Instant::now() + PEACE;
+        tokio::time::advance(2 * LIST_TIMEOUT).await;
+        let deadline = Instant::now() + RETRY_AFTER;
         assert_eq!(consulted.offer(deadline).await.err(), Some(Lack::Timeout), "nobody waits that long");
         catalogue.begin_listing(&errand, Instant::now());
         let (mut consulted, _) = catalogue.consult(&bob, Listing::Tools, Instant::now());
-        let settled = async { catalogue.settle(&errand, Ok(vec![named("late")])) };
+        let settled = async { catalogue.settle(&errand, Ok(Listed { items: vec![named("late")], ttl: None })) };
         let (offer, ()) = tokio::join!(consulted.offer(deadline), settled);
         assert_eq!(offer.map(|offer| offer.items.len()), Ok(1));
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_list_is_asked_for_again_when_it_is_too_old() {
+        let mut catalogue = Catalogue::new(Shelf::new(), MAX_AGE);
+        let bob = somebody("bob");
+        look(&mut catalogue, &bob);
+        settle(&mut catalogue, &bob, Ok(vec![named("move")]));
+        tokio::time::advance(MAX_AGE - Duration::from_millis(1)).await;
+        assert_eq!(look(&mut catalogue, &bob), ("move".into(), false));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(look(&mut catalogue, &bob), ("asking".into(), true));
+        // What was known is shown while a slow participant is asked, and after it did not answer.
+        let (mut consulted, _) = catalogue.consult(&bob, Listing::Tools, Instant::now());
+        let offer = consulted.offer(Instant::now() + LIST_TIMEOUT).await;
+        assert_eq!(offer.map(|offer| offer.has("move")), Ok(true));
+        settle(&mut catalogue, &bob, Err(Lack::Timeout));
+        assert_eq!(look(&mut catalogue, &bob), ("move".into(), false));
+        tokio::time::advance(RETRY_AFTER).await;
+        assert_eq!(look(&mut catalogue, &bob), ("asking".into(), true));
+        settle(&mut catalogue, &bob, Ok(vec![named("move"), named("silently added")]));
+        assert_eq!(look(&mut catalogue, &bob), ("move silently added".into(), false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_is_kept_as_long_as_its_owner_says() {
+        let mut catalogue = Catalogue::new(Shelf::new(), MAX_AGE);
+        let bob = somebody("bob");
+        for (ttl, kept) in
+            [(Duration::ZERO, MIN_TTL), (Duration::from_secs(7), Duration::from_secs(7)), (2 * MAX_TTL, MAX_TTL)]
+        {
+            look(&mut catalogue, &bob);
+            let listed = Listed { items: vec![named("move")], ttl: Some(ttl) };
+            let errand = errand(&mut catalogue, &bob);
+            catalogue.settle(&errand, Ok(listed));
+            tokio::time::advance(kept - Duration::from_millis(1)).await;
+            assert_eq!(look(&mut catalogue, &bob), ("move".into(), false), "{ttl:?}");
+            tokio::time::advance(Duration::from_millis(1)).await;
+            assert_eq!(look(&mut catalogue, &bob), ("asking".into(), true), "{ttl:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn lists_are_weighed() {
         let shelf = Arc::new(Shelf { used: AtomicUsize::new(0), limit: 600 });
-        let mut catalogue = Catalogue::new(shelf.clone());
+        let mut catalogue = Catalogue::new(shelf.clone(), MAX_AGE);
         let (bob, carol) = (somebody("bob"), somebody("carol"));
         look(&mut catalogue, &bob);
         look(&mut catalogue, &carol);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use salon_mcp::caller::{CallEnd, CallFailure, Caller, CallerProfile, CallerStep, ListLimits};
 use salon_mcp::handshake::Hello;
-use salon_mcp::listing::{Item, Listing};
+use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, downgrade, is_method_not_found};
 use salon_protocol::{EnvelopeId, Members, Participant, RpcError, Stamp};
 use serde_json::json;
@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::calls::{Answer, Asked, Lack};
-use super::catalogue::{Errand, Met};
+use super::catalogue::{Errand, Listed, Met};
 use super::implementation;
 use super::office::Office;
 use super::speech::text;
@@ -32,14 +32,14 @@ const MAX_ATTEMPTS: usize = 3;
 
 /// Sees to an errand, and settles it.
 pub(super) async fn run(office: Arc<Office>, errand: Errand) {
-    let items = match office.handshakes.acquire().await {
+    let listed = match office.handshakes.acquire().await {
         Ok(_permit) => fetch(&office, &errand).await,
         Err(_) => Err(Lack::Unasked),
     };
-    office.catalogue().settle(&errand, items);
+    office.catalogue().settle(&errand, listed);
 }
 
-async fn fetch(office: &Arc<Office>, errand: &Errand) -> Result<Vec<Item>, Lack> {
+async fn fetch(office: &Arc<Office>, errand: &Errand) -> Result<Listed, Lack> {
     let Errand { who, listing, meeting, said } = errand;
     let met = {
         let mut meeting = meeting.lock().await;
@@ -49,15 +49,15 @@ async fn fetch(office: &Arc<Office>, errand: &Errand) -> Result<Vec<Item>, Lack>
         }
     };
     if !met.has[*listing as usize] && !said {
-        return Ok(Vec::new());
+        return Ok(Listed { items: Vec::new(), ttl: None });
     }
     let mut attempts = 0;
     loop {
         office.catalogue().begin_listing(errand, Instant::now());
-        let items = list(office, who, *listing).await?;
+        let listed = list(office, who, *listing).await?;
         attempts += 1;
         if attempts == MAX_ATTEMPTS || !office.catalogue().is_stale(errand) {
-            return Ok(items);
+            return Ok(listed);
         }
     }
 }
@@ -85,11 +85,11 @@ async fn meet(office: &Arc<Office>, who: &Participant) -> Result<Met, Lack> {
 }
 
 /// All pages of a participant's list.
-async fn list(office: &Arc<Office>, who: &Participant, listing: Listing) -> Result<Vec<Item>, Lack> {
+async fn list(office: &Arc<Office>, who: &Participant, listing: Listing) -> Result<Listed, Lack> {
     let mut caller = caller_of(who);
     caller.list(listing, LIMITS, now());
     match drive(office, who, &mut caller, Some(ANSWER_TIMEOUT), None).await?.0 {
-        CallerStep::End(_, Ok(CallEnd::List(list))) => Ok(list.items),
+        CallerStep::End(_, Ok(CallEnd::List(list))) => Ok(Listed { items: list.items, ttl: list.lifetime }),
         CallerStep::End(_, Err(CallFailure::Endless)) => Err(Lack::TooLong),
         _ => Err(Lack::Unreadable),
     }

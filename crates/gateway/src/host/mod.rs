@@ -26,6 +26,7 @@ mod waiting;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use salon_log::{ContextStore, TopicLog};
 use salon_protocol::{McpVersion, TopicName};
@@ -40,17 +41,24 @@ use tools::Toolbox;
 /// The tool that waits.
 const WAIT: &str = "room.wait";
 
+/// What the hosts of all rooms have in common.
+pub(crate) struct HostSettings {
+    pub(crate) history_off: HashSet<TopicName>,
+    /// The longest answer. Zero is no limit.
+    pub(crate) message_limit: usize,
+    /// What the ids of the host's envelopes are derived in. Secret: an id that somebody else could foresee, they could take first.
+    pub(crate) namespace: [u8; 16],
+    /// How old a list in a catalogue may be, where its owner does not say.
+    pub(crate) list_max_age: Duration,
+}
+
 /// The host of every room.
-///
-/// `namespace` is secret: an id that somebody else could foresee, they could take first.
 pub(crate) fn host(
     (log, context): (Arc<dyn TopicLog>, Arc<dyn ContextStore>),
-    history_off: HashSet<TopicName>,
-    message_limit: usize,
-    namespace: [u8; 16],
+    settings: HostSettings,
     library: Arc<Library>,
 ) -> salon_rooms::Host {
-    let toolbox = Arc::new(Toolbox::new(log, history_off, message_limit, namespace));
+    let toolbox = Arc::new(Toolbox::new(log, settings));
     Box::new(move |residence| {
         let resident = Resident::new(toolbox.clone(), context.clone(), residence, &library);
         Box::pin(resident.reside())

@@ -43,7 +43,7 @@ impl Request {
 
 impl Office {
     pub(super) fn new(toolbox: Arc<Toolbox>, desk: Desk) -> Self {
-        let catalogue = Mutex::new(Catalogue::new(toolbox.shelf.clone()));
+        let catalogue = Mutex::new(Catalogue::new(toolbox.shelf.clone(), toolbox.list_max_age));
         Self { toolbox, desk, calls: Calls::new(), handshakes: Semaphore::new(MAX_HANDSHAKES), catalogue }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use salon_log::TopicLog;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::HostSettings;
 use super::arguments::Arguments;
 use super::catalogue::Shelf;
 use super::office::Request;
@@ -32,6 +34,8 @@ pub(super) struct Toolbox {
     pub(super) namespace: uuid::Uuid,
     /// Room for what participants offer.
     pub(super) shelf: Arc<Shelf>,
+    /// How old a list of theirs may be, where its owner does not say.
+    pub(super) list_max_age: Duration,
     /// How far everyone has come with `room.wait`.
     places: Mutex<Places>,
 }
@@ -44,14 +48,10 @@ enum SayFormat {
 }
 
 impl Toolbox {
-    pub(super) fn new(
-        log: Arc<dyn TopicLog>,
-        history_off: HashSet<TopicName>,
-        message_limit: usize,
-        namespace: [u8; 16],
-    ) -> Self {
-        let (shelf, places) = (Shelf::new(), Mutex::default());
-        Self { log, history_off, message_limit, namespace: uuid::Uuid::from_bytes(namespace), shelf, places }
+    pub(super) fn new(log: Arc<dyn TopicLog>, settings: HostSettings) -> Self {
+        let HostSettings { history_off, message_limit, namespace, list_max_age } = settings;
+        let (namespace, shelf, places) = (uuid::Uuid::from_bytes(namespace), Shelf::new(), Mutex::default());
+        Self { log, history_off, message_limit, namespace, shelf, list_max_age, places }
     }
 
     pub(super) fn places(&self) -> MutexGuard<'_, Places> {

@@ -115,7 +115,7 @@ impl Door {
         }
         // Which arguments travel as headers too is only known from the list of tools.
         if request.headers.is_some() && modern && &*request.method == "tools/call" {
-            return self.gather(&[Listing::Tools], request, now);
+            return self.gather_unknown(&[Listing::Tools], request, now);
         }
         match &self.options.scope {
             Scope::One(who) => {
@@ -328,7 +328,7 @@ impl Door {
 
     fn answered_empty(&mut self, number: u64, now: Instant) {
         if let Some(Call { to, errand: Errand::List(reading), .. }) = self.drop_call(number) {
-            self.shelve(&to, reading.listing, Vec::new(), now);
+            self.shelve(&to, reading.listing, Vec::new(), None, now);
         }
     }
 
@@ -425,7 +425,7 @@ impl Door {
             (Errand::List(reading), Some(result), _) => self.listed(&call.to, *reading, result, &call.manner, now),
             // Who has no such method has an empty list.
             (Errand::List(reading), None, Some(error)) if error.code == RpcError::METHOD_NOT_FOUND => {
-                self.shelve(&call.to, reading.listing, Vec::new(), now);
+                self.shelve(&call.to, reading.listing, Vec::new(), None, now);
             }
             (Errand::List(reading), None, _) => self.not_listed(&call.to, reading.listing, now),
             (Errand::Duty | Errand::Listen(_) | Errand::Client(_), ..) => {}

@@ -28,6 +28,8 @@ const OWN_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 const CHANGE_DELAY: Duration = Duration::from_millis(50);
 /// With more participants than this, a client that has not listed costs the catalogue no look at each newcomer.
 const MAX_WATCHED_PEERS: usize = 256;
+/// The longest time for which a participant's `ttlMs` is believed (MCP 2026-07-28, "Caching").
+const MAX_TTL: Duration = Duration::from_secs(3600);
 /// How long one participant's list may be: pages, elements, and bytes; and bytes of all together.
 const MAX_PAGES: usize = 64;
 const MAX_ITEMS: usize = 4096;
@@ -38,15 +40,11 @@ const MAX_BYTES_IN_ALL: usize = 32 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum List {
     /// It is being asked for, and waited for until a moment; whether it has changed meanwhile.
-    Asking {
-        until: Instant,
-        stale: bool,
-    },
-    Known,
+    Asking { until: Instant, stale: bool },
+    /// It is known, and asked for again when the client lists after a moment: not every server announces its changes.
+    Known { until: Instant },
     /// It is not to be had, and not asked for before a moment.
-    Lacking {
-        until: Instant,
-    },
+    Lacking { until: Instant },
 }
 
 pub(super) type Lists = BTreeMap<Listing, List>;
@@ -57,6 +55,8 @@ pub(super) struct Reading {
     pub(super) listing: Listing,
     items: Vec<Item>,
     pages: usize,
+    /// How long it may be kept, by what its pages say of that.
+    ttl: Option<Duration>,
 }
 
 /// A request that waits for lists.
@@ -94,6 +94,23 @@ impl Door {
                 self.ask_list(who, *listing, &manner, now);
             }
         }
+        self.await_lists(needs, request, now);
+    }
+
+    /// The same with lists of any age.
+    pub(super) fn gather_unknown(&mut self, needs: &'static [Listing], request: Request, now: Instant) {
+        let manner = request.manner.clone();
+        for listing in needs {
+            let is_unknown = |peer: &super::peers::Peer| !matches!(peer.lists.get(listing), Some(List::Known { .. }));
+            let unknown = self.peers.iter().filter(|(_, peer)| is_unknown(peer)).map(|(who, _)| who.clone());
+            for who in unknown.collect::<Vec<_>>() {
+                self.ask_list(&who, *listing, &manner, now);
+            }
+        }
+        self.await_lists(needs, request, now);
+    }
+
+    fn await_lists(&mut self, needs: &'static [Listing], request: Request, now: Instant) {
         let number = self.fresh();
         self.gathers.insert(number, Gather { needs, request, is_in_own_name: false });
         self.after(LIST_TIMEOUT, Due::Gather(number), now);
@@ -105,7 +122,7 @@ impl Door {
         let is_settled = |needs: &[Listing]| {
             self.peers.values().flat_map(|peer| needs.iter().map(|need| peer.lists.get(need))).all(|list| match list {
                 Some(List::Asking { until, .. }) => *until <= now,
-                Some(List::Known | List::Lacking { .. }) | None => true,
+                Some(List::Known { .. } | List::Lacking { .. }) | None => true,
             })
         };
         let settled: Vec<u64> =
@@ -168,7 +185,7 @@ impl Door {
             return false;
         }
         let is_due = |(who, peer): &(&ParticipantId, &super::peers::Peer)| {
-            !who.is_host() && !peer.lists_apart && peer.lists.get(&listing) == Some(&List::Known)
+            !who.is_host() && !peer.lists_apart && matches!(peer.lists.get(&listing), Some(List::Known { .. }))
         };
         let due: Vec<_> = self.peers.iter().filter(is_due).map(|(who, _)| who.clone()).collect();
         for who in due {
@@ -200,12 +217,12 @@ impl Door {
         self.answer(request, &Ok(result));
     }
 
-    /// Asks somebody for a list, unless it is known or being asked for.
+    /// Asks a participant for a list, unless it is known well enough or being asked for.
     pub(super) fn ask_list(&mut self, who: &ParticipantId, listing: Listing, manner: &Arc<Manner>, now: Instant) {
         let Some(peer) = self.peers.get_mut(who) else { return };
         match peer.lists.get(&listing) {
-            Some(List::Asking { .. } | List::Known) => return,
-            Some(List::Lacking { until }) if *until > now => return,
+            Some(List::Asking { .. }) => return,
+            Some(List::Known { until } | List::Lacking { until }) if *until > now => return,
             _ => {}
         }
         // A participant that the client has met and that may ask it things may offer it more than the room knows of, and so may one that
@@ -217,7 +234,7 @@ impl Door {
         if !in_own_name {
             return self.actions.push_back(Action::Consult(who.clone(), listing));
         }
-        let reading = Reading { listing, items: Vec::new(), pages: 0 };
+        let reading = Reading { listing, items: Vec::new(), pages: 0, ttl: None };
         self.run(who, Errand::List(Box::new(reading)), listing.method(), None, manner, now);
     }
 
@@ -230,7 +247,7 @@ impl Door {
         now: Instant,
     ) {
         match items {
-            Some(items) => self.shelve(who, listing, items, now),
+            Some(items) => self.shelve(who, listing, items, None, now),
             None => self.not_listed(who, listing, now),
         }
     }
@@ -242,7 +259,7 @@ impl Door {
         }
         for listing in self.interest.clone() {
             if let Some(peer) = self.peers.get_mut(who)
-                && peer.lists.get(&listing) == Some(&List::Known)
+                && matches!(peer.lists.get(&listing), Some(List::Known { .. }))
             {
                 peer.lists.remove(&listing);
                 self.ask_list(who, listing, manner, now);
@@ -265,6 +282,7 @@ impl Door {
         };
         reading.items.extend(page);
         reading.pages += 1;
+        reading.ttl = listing::ttl(result).into_iter().chain(reading.ttl).min();
         let bytes: usize = reading.items.iter().map(|item| item.raw.get().len()).sum();
         let is_much = reading.items.len() > MAX_ITEMS || bytes > MAX_BYTES || reading.pages > MAX_PAGES;
         if is_much || self.shelf.bytes() + bytes > MAX_BYTES_IN_ALL {
@@ -276,19 +294,21 @@ impl Door {
             self.run(who, Errand::List(Box::new(reading)), listing.method(), Some(params.to_raw()), manner, now);
             return;
         }
-        self.shelve(who, listing, reading.items, now);
+        self.shelve(who, listing, reading.items, reading.ttl, now);
     }
 
-    /// Keeps somebody's list.
+    /// Keeps a participant's list, for as long as it may be kept.
     pub(super) fn shelve(
         &mut self,
         who: &ParticipantId,
         listing: Listing,
         items: impl Into<Arc<[Item]>>,
+        ttl: Option<Duration>,
         now: Instant,
     ) {
         let Some(peer) = self.peers.get_mut(who) else { return };
-        let stale = matches!(peer.lists.insert(listing, List::Known), Some(List::Asking { stale: true, .. }));
+        let until = now + ttl.map_or(self.options.list_max_age, |ttl| ttl.min(MAX_TTL));
+        let stale = matches!(peer.lists.insert(listing, List::Known { until }), Some(List::Asking { stale: true, .. }));
         let is_awaited = self.gathers.values().any(|gather| gather.needs.contains(&listing));
         if self.shelf.put(who, listing, items) && !is_awaited {
             self.list_changed(listing, now);
@@ -324,7 +344,7 @@ impl Door {
                     *stale = true;
                     continue;
                 }
-                Some(List::Known | List::Lacking { .. }) => {
+                Some(List::Known { .. } | List::Lacking { .. }) => {
                     peer.lists.remove(listing);
                 }
                 None if self.interest.contains(listing) => {}

@@ -96,6 +96,8 @@ pub struct Options {
     pub idle: Option<Duration>,
     /// The same for one whose client hung up while something was open: many clients end without another word.
     pub vanished_timeout: Duration,
+    /// How old a list may be when the client asks for it, where its owner does not say.
+    pub list_max_age: Duration,
     /// Until when participants that were here before the gateway was restarted may still be on their way back.
     pub returning_until: Option<Instant>,
     /// In a room with no more others than this, a client that can be asked things is shown at once what its being so brings; in a

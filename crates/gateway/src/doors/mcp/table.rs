@@ -200,6 +200,7 @@ pub(super) fn door(gateway: &Gateway, place: &Place, session: Option<Box<str>>, 
         session,
         idle,
         vanished_timeout: timings.vanished_timeout,
+        list_max_age: timings.list_max_age,
         returning_until: Some(gateway.started + timings.return_window),
         few: FEW,
         // Far from each other, and small enough for clients whose numbers are doubles.

@@ -11,7 +11,7 @@ use salon_log::{ContextStore, Durability, Tailed, TopicLog};
 use salon_protocol::{Entry, Envelope, ParticipantId, TopicName};
 use salon_rooms::{Rate, Rooms, Settings};
 
-use super::super::Library;
+use super::super::{HostSettings, Library};
 
 fn envelope(id: &str, from: &str, rest: &str) -> Envelope {
     let head = format!(r#""protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"{from}""#);
@@ -34,7 +34,13 @@ async fn next_answer(log: Arc<Sqlite>, topic: &TopicName, after: &Entry) -> serd
         witness: None,
         timings: salon_rooms::Timings::default(),
     };
-    let host = super::super::host((log.clone(), log.clone()), HashSet::new(), 0, [7; 16], Arc::new(Library::default()));
+    let host_settings = HostSettings {
+        history_off: HashSet::new(),
+        message_limit: 0,
+        namespace: [7; 16],
+        list_max_age: Duration::from_secs(60),
+    };
+    let host = super::super::host((log.clone(), log.clone()), host_settings, Arc::new(Library::default()));
     let rooms = Rooms::new(log.clone(), settings, host);
     rooms.recover().await.expect("the log can be read");
     let mut tail = log.tail(topic, after.position);

@@ -426,6 +426,35 @@ fn a_newcomer_is_announced_to_a_client_that_has_not_listed() {
 }
 
 #[test]
+fn a_list_that_is_old_is_asked_for_again() {
+    let mut play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    play.door.options.list_max_age = Duration::from_secs(60);
+    play.offers = vec![("bob", "tools/list", r#"{"tools":[{"name":"t"}]}"#)];
+    let play = play.after("call 0 tools/list\nsettle");
+    let script = r#"
+        tick 59999
+        call 1 tools/list
+        tick 1
+        call 2 tools/list
+        system:gateway: tools/list {"tools":[]}
+        bob: tools/list {"tools":[{"name":"t"},{"name":"added silently"}]}
+        tick 60000
+        call 3 tools/list
+        system:gateway: tools/list {"tools":[]}
+        tick 3000
+    "#;
+    assert_snapshot!(play.act(script), @r#"
+    ← {"id":1,"result":{"tools":[{"name":"bob__t"}]}}
+    consult bob tools/list
+    consult system:gateway tools/list
+    ← {"id":2,"result":{"tools":[{"name":"bob__t"},{"name":"bob__added_silently_e4ffd99b"}]}}
+    consult bob tools/list
+    consult system:gateway tools/list
+    ← {"id":3,"result":{"tools":[{"name":"bob__t"},{"name":"bob__added_silently_e4ffd99b"}]}}
+    "#);
+}
+
+#[test]
 fn while_participants_may_be_on_their_way_back_the_client_may_try_again() {
     let mut play = Play::introduced(Scope::Room, "", "2025-06-18", "{}");
     play.door.options.returning_until = Some(play.now + Duration::from_secs(30));

@@ -63,6 +63,7 @@ impl Play {
             session: Some("session-1".into()),
             idle: Some(Duration::from_secs(300)),
             vanished_timeout: Duration::from_secs(60),
+            list_max_age: Duration::from_secs(600),
             returning_until: None,
             few: 0,
             first: 0,
