@@ -361,7 +361,12 @@ impl Door {
             rpc::request(id, &method, ours.as_deref().or(params.as_deref()))
         };
         match self.compose(&who, None, payload, now) {
-            Ok(draft) => self.say_call(number, Box::new(draft), era),
+            Ok(draft) => {
+                self.say_call(number, Box::new(draft), era);
+                if is_client && let Some(peer) = self.peers.get_mut(&who) {
+                    peer.note_call(now);
+                }
+            }
             Err(refusal) => self.fail_refused(number, &refusal, now),
         }
     }

@@ -227,7 +227,10 @@ impl Door {
         }
         // A participant that the client has met and that may ask it things may offer it more than the room knows of, and so may one that
         // told it of a change.
-        let offers_more = peer.lists_apart || (peer.is_met() && handshake::can_be_asked(&manner.capabilities));
+        // And a server that speaks both eras may be another process in each: what counts is the one that the client's calls go to.
+        let offers_more = peer.lists_apart
+            || (peer.is_met() && handshake::can_be_asked(&manner.capabilities))
+            || (peer.was_called && manner.era() == Era::Modern && peer.speaks_both_eras());
         let in_own_name = !self.options.scope.is_room() || offers_more;
         let timeout = if in_own_name { OWN_LIST_TIMEOUT } else { LIST_TIMEOUT };
         peer.lists.insert(listing, List::Asking { until: now + timeout, stale: false });

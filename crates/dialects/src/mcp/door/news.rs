@@ -64,10 +64,10 @@ impl Door {
         if let Some(number) = call.filter(|number| self.is_subscription(*number)) {
             return self.passed_on(Some(number), from, method, params);
         }
-        let is_met = self.peers.get(from).is_some_and(|peer| peer.is_met());
+        let knows_client = self.peers.get(from).is_some_and(|peer| peer.is_met() || peer.was_called);
         // Whom the client has never turned to cannot turn to it.
         let is_stranger = !self.peers.get(from).is_some_and(|peer| peer.has_met) && self.cause(call, from).is_none();
-        if is_addressed && is_met && method.ends_with("/list_changed") {
+        if is_addressed && knows_client && method.ends_with("/list_changed") {
             self.list_apart(from);
         }
         match method {

@@ -50,6 +50,8 @@ pub(super) struct Peer {
     level: Option<(LogLevel, bool)>,
     /// It has met the client, whatever became of that.
     pub(super) has_met: bool,
+    /// The client has called it.
+    pub(super) was_called: bool,
     /// Another session shook hands with it, after this one had.
     is_undone: bool,
     pub(super) lists: Lists,
@@ -65,6 +67,7 @@ impl Peer {
             waiting: VecDeque::new(),
             level: None,
             has_met: false,
+            was_called: false,
             is_undone: false,
             lists: BTreeMap::new(),
             lists_apart: false,
@@ -79,6 +82,23 @@ impl Peer {
     /// Whether a client of the legacy era shakes hands with it, as those do who can be subscribed to one by one.
     pub(super) fn has_handshake(&self) -> bool {
         self.era_for(Era::Legacy) == Era::Legacy
+    }
+
+    /// Whether it is spoken to in the caller's era, whichever that is.
+    pub(super) fn speaks_both_eras(&self) -> bool {
+        self.era_for(Era::Legacy) == Era::Legacy && self.era_for(Era::Modern) == Era::Modern
+    }
+
+    /// The client calls it. What it lists to the client may be something else from now on.
+    pub(super) fn note_call(&mut self, now: Instant) {
+        if std::mem::replace(&mut self.was_called, true) || !self.speaks_both_eras() {
+            return;
+        }
+        for list in self.lists.values_mut() {
+            if let List::Known { until } = list {
+                *until = now;
+            }
+        }
     }
 
     pub(super) fn note_level(&mut self, level: LogLevel, elsewhere: bool) {

@@ -455,6 +455,36 @@ fn a_list_that_is_old_is_asked_for_again() {
 }
 
 #[test]
+fn a_modern_client_is_shown_the_list_of_the_process_that_serves_it() {
+    let play = Play::duplex(Scope::Room, "bob/2025-11-25,2026-07-28").after(
+        r#"ask 0 tools/list
+        seat
+        bob: tools/list {"tools":[{"name":"grow"}]}
+        system:gateway: tools/list {"tools":[]}"#,
+    );
+    let script = r#"
+        ask 1 tools/call {"name":"bob__grow"}
+        bob: tools/call {"resultType":"complete","content":[]}
+        ask 2 tools/list
+        bob: tools/list {"resultType":"complete","ttlMs":0,"tools":[{"name":"grow"},{"name":"grown"}]}
+        ask 3 tools/list
+        bob: tools/list {"resultType":"complete","ttlMs":60000,"tools":[{"name":"grow"},{"name":"grown"}]}
+        ask 4 tools/list
+        bob! @- notifications/tools/list_changed
+    "#;
+    assert_snapshot!(play.act(script), @r#"
+    ⇒ bob {"id":"s-1","method":"tools/call","params":{"name":"grow","_meta":{…,"/clientCapabilities":{}}}}
+    ← {"id":1,"result":{"resultType":"complete","content":[]}}
+    ⇒ bob {"id":"s-2","method":"tools/list","params":{"_meta":{…,"/clientCapabilities":{}}}}
+    ← {"id":2,"result":{"tools":[{"name":"bob__grow"},{"name":"bob__grown"}],"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"/serverInfo":{"name":"salon","title":"Salon: room:a","version":"9"}}}}
+    ⇒ bob {"id":"s-3","method":"tools/list","params":{"_meta":{…,"/clientCapabilities":{}}}}
+    ← {"id":3,"result":{"tools":[{"name":"bob__grow"},{"name":"bob__grown"}],"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"/serverInfo":{"name":"salon","title":"Salon: room:a","version":"9"}}}}
+    ← {"id":4,"result":{"tools":[{"name":"bob__grow"},{"name":"bob__grown"}],"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"/serverInfo":{"name":"salon","title":"Salon: room:a","version":"9"}}}}
+    ⇒ bob {"id":"s-4","method":"tools/list","params":{"_meta":{…,"/clientCapabilities":{}}}}
+    "#);
+}
+
+#[test]
 fn while_participants_may_be_on_their_way_back_the_client_may_try_again() {
     let mut play = Play::introduced(Scope::Room, "", "2025-06-18", "{}");
     play.door.options.returning_until = Some(play.now + Duration::from_secs(30));
