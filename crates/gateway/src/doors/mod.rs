@@ -85,13 +85,17 @@ fn entrance(
 }
 
 /// Runs a session to its end, and keeps the books.
-async fn run<D: Dialect + Unpin, C: Carrier>(session: Pin<Box<Session<D, C>>>, ledger: &Ledger) {
+pub(crate) async fn run<D: Dialect + Unpin, C: Carrier>(
+    session: Pin<Box<Session<D, C>>>,
+    ledger: &Ledger,
+) -> CloseReason {
     tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, "connected");
-    ledger.meters.connections.increment(1);
+    let open = ledger.meters.open_connection();
     let reason = session.await;
-    ledger.meters.connections.decrement(1);
+    drop(open);
     if reason == CloseReason::Replaced {
         ledger.record(AuditKind::Takeover, |event| event.reason(reason.word()));
     }
     tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, reason = reason.word(), "disconnected");
+    reason
 }

@@ -20,6 +20,7 @@ use super::{Peer, Problem, Query, invalid};
 use crate::clock;
 use crate::gateway::{Counts, Gateway};
 use crate::ledger::Ledger;
+use crate::meters::OpenConnection;
 use crate::nodes::Outage;
 
 /// How many bytes of entries go into one piece of the answer.
@@ -61,9 +62,9 @@ pub(super) async fn follow(
         shutdown: gateway.shutdown.subscribe(),
         outage: gateway.nodes.as_deref().map(Outage::new),
         ledger: gateway.ledger(&grant, &topic, peer.ip()),
+        _open: gateway.meters.open_connection(),
         _counted: counted,
     };
-    follower.ledger.meters.connections.increment(1);
     // Sent at once, so that the reader knows it is connected before anything happens.
     let opening = stream::iter([Ok::<_, std::convert::Infallible>(Bytes::from_static(b": following\n\n"))]);
     let following = stream::unfold(follower, |mut follower| async move {
@@ -95,6 +96,7 @@ struct Follower {
     /// How the log is, where that can change.
     outage: Option<Outage>,
     ledger: Ledger,
+    _open: OpenConnection,
     _counted: Counts,
 }
 
@@ -136,12 +138,6 @@ async fn next_outage(outage: &mut Option<Outage>) -> bool {
     match outage {
         Some(outage) => outage.changed().await,
         None => std::future::pending().await,
-    }
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        self.ledger.meters.connections.decrement(1);
     }
 }
 

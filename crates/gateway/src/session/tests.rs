@@ -58,6 +58,7 @@ impl Dialect for Script {
             }
             "soon" => self.due = Some(now),
             "close" => self.actions.push_back(Action::Close(CloseReason::Bye)),
+            "panic" => panic!("the test asked for it"),
             _ => {}
         }
         self.answer(stream, &word);
@@ -97,6 +98,7 @@ struct Stage {
     dismiss: Option<oneshot::Sender<()>>,
     running: JoinHandle<CloseReason>,
     rooms: Rooms,
+    meters: Meters,
     _scratch: Scratch,
 }
 
@@ -151,9 +153,11 @@ impl Stage {
             nodes: None,
         };
         let expires = Instant::now() + expires;
-        let session = Session::outside(entrance, Beginning { dialect, carrier, patience: None, expires, ledger });
-        let running = tokio::spawn(session);
-        Self { inbox, noted, dismiss: Some(dismiss), running, rooms, _scratch: scratch }
+        let meters = ledger.meters.clone();
+        let beginning = Beginning { dialect, carrier, patience: None, expires, ledger: ledger.clone() };
+        let session = Box::pin(Session::outside(entrance, beginning));
+        let running = tokio::spawn(async move { crate::doors::run(session, &ledger).await });
+        Self { inbox, noted, dismiss: Some(dismiss), running, rooms, meters, _scratch: scratch }
     }
 
     /// Says a word and hears it back.
@@ -274,4 +278,15 @@ async fn a_listener_that_hangs_up_is_told_of() {
     stage.noted(1).await;
     drop(listening);
     assert_eq!(stage.noted(2).await, "listening, closed");
+}
+
+#[tokio::test]
+async fn a_session_that_panics_is_not_counted_as_open_for_ever() {
+    let stage = Stage::new(10, HOUR);
+    stage.say("hello").await;
+    assert!(stage.meters.render().contains("\nsalon_connections 1\n"), "{}", stage.meters.render());
+    let asked = Asked { opening: Opening::Post(Post::default()), text: Some("panic".into()) };
+    assert!(matches!(within(stage.inbox.ask(asked, Instant::now() + HOUR)).await, Outcome::Ended));
+    assert!(within(stage.running).await.expect_err("it panicked").is_panic());
+    assert!(stage.meters.render().contains("\nsalon_connections 0\n"), "{}", stage.meters.render());
 }
