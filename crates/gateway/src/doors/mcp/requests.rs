@@ -116,11 +116,11 @@ impl Arrived {
     /// The session of an id, if it is this participant's and this address is its own. All else is as if there were none.
     fn find(&self, id: Box<str>) -> Result<Found, No> {
         let Visitor { gateway, grant, .. } = &self.visitor;
-        let found = gateway.mcp.find(&id, grant).filter(|(place, _)| {
+        let found = gateway.mcp.find(&id, grant, |place| {
             self.wanted.topic.as_ref().is_none_or(|topic| *topic == place.topic)
                 && self.wanted.scope.as_ref().is_none_or(|scope| *scope == place.scope)
         });
-        let (_, inbox) = found.ok_or_else(No::no_session)?;
+        let inbox = found.ok_or_else(No::no_session)?;
         Ok(Found { id, inbox })
     }
 

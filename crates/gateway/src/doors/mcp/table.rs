@@ -80,9 +80,9 @@ struct Known {
 
 impl Known {
     /// It is used with a token.
-    fn used(&self, grant: &Grant) -> (Place, Inbox) {
+    fn used(&self, grant: &Grant) -> Inbox {
         self.held.narrow(&grant.permissions);
-        (self.place.clone(), self.inbox.clone())
+        self.inbox.clone()
     }
 }
 
@@ -101,12 +101,14 @@ impl Sessions {
         self.0.lock().expect("no code panics while it holds the sessions")
     }
 
-    /// The session of an id, if it is this participant's and what it was granted opens the topic.
-    pub(super) fn find(&self, id: &str, grant: &Grant) -> Option<(Place, Inbox)> {
+    /// The session of an id, if it is this participant's, its token opens the topic, and `is_at` accepts where it belongs. One that
+    /// is not found is not used, and keeps its permissions.
+    pub(super) fn find(&self, id: &str, grant: &Grant, is_at: impl FnOnce(&Place) -> bool) -> Option<Inbox> {
         let table = self.table();
         let known = table.known.get(&Key::Id(id.into()))?;
         let Place { participant, topic, .. } = &known.place;
-        (*participant == grant.participant && grant.opens(topic)).then(|| known.used(grant))
+        let is_found = *participant == grant.participant && grant.opens(topic) && is_at(&known.place);
+        is_found.then(|| known.used(grant))
     }
 
     /// Begins a session; gives its id.
@@ -126,7 +128,7 @@ impl Sessions {
         let mut table = self.table();
         let key = Key::Shared(place.clone(), visitor.grant.permissions.iter().cloned().collect());
         match table.known.get(&key) {
-            Some(known) if !known.inbox.is_closed() => Ok(known.used(&visitor.grant).1),
+            Some(known) if !known.inbox.is_closed() => Ok(known.used(&visitor.grant)),
             _ => table.begin(visitor, key, place.clone(), SESSIONLESS_IDLE_TIMEOUT),
         }
     }
