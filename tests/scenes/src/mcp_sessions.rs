@@ -29,6 +29,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
             ("ends with the gateway", Logs::Every, |engine| Box::pin(shutdown(engine))),
             ("has no seat in a full room", Logs::Every, |engine| Box::pin(full_room(engine))),
             ("is counted where it is told no", Logs::SqliteOnly, |engine| Box::pin(counted(engine))),
+            ("keeps a stream no longer than its token", Logs::SqliteOnly, |engine| Box::pin(stream_ends(engine))),
             ("goes on where its stream broke off", Logs::SqliteOnly, |engine| Box::pin(resumes(engine))),
         ],
     )
@@ -313,6 +314,19 @@ async fn too_many(engine: Engine) -> Result<(), Failure> {
     expect(200, third.post(ROOM, &ping(5)).await?)?;
     Client::initialized(&gateway, "bob").await?;
     drop(streams);
+    gateway.stop().await
+}
+
+async fn stream_ends(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let mut short = Token::new("alice");
+    short.claim("expires", "2")?;
+    let mut alice = Client::initialized(&gateway, "alice").await?;
+    let long = std::mem::replace(&mut alice.token, gateway.token(&short)?);
+    let stream = alice.listen(ROOM).await?;
+    alice.token = long;
+    ends(stream).await?;
+    expect(200, alice.post(ROOM, &ping(1)).await?)?;
     gateway.stop().await
 }
 

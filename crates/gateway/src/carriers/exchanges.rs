@@ -41,6 +41,8 @@ pub(crate) enum Outcome {
     Unheard(Asked),
     /// The session ended and left it unanswered.
     Ended,
+    /// The token it came with expired before it was answered.
+    Expired,
     /// Too many others are open.
     Busy,
 }
@@ -73,8 +75,18 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Sends a request and waits until its answer begins. Dropping this, or the answer's body, hangs up.
+    /// Sends a request and waits until its answer begins. The answer lasts no longer than the token the request came with, even
+    /// where the session does. Dropping this, or the answer's body, hangs up.
     pub(crate) async fn ask(&self, asked: Asked, expires: Instant) -> Outcome {
+        match tokio::time::timeout_at(expires.into(), self.ask_unbounded(asked, expires)).await {
+            // A session that ends with the last of its tokens ends with this one.
+            Ok(Outcome::Ended) if Instant::now() >= expires => Outcome::Expired,
+            Ok(outcome) => outcome,
+            Err(_) => Outcome::Expired,
+        }
+    }
+
+    async fn ask_unbounded(&self, asked: Asked, expires: Instant) -> Outcome {
         let (pipe, listener) = Pipe::new(self.common.clone());
         let (answer, answered) = oneshot::channel();
         *self.used.lock().expect("no code panics while it holds a moment") = Instant::now();
@@ -87,7 +99,7 @@ impl Inbox {
         }
         match answered.await {
             Ok(Answer::Whole(head, body)) => Outcome::Answered(respond(head, Body::from(body))),
-            Ok(Answer::Events(head)) => Outcome::Answered(respond(head, Body::new(EventBody::new(listener)))),
+            Ok(Answer::Events(head)) => Outcome::Answered(respond(head, Body::new(EventBody::new(listener, expires)))),
             Ok(Answer::Unheard(asked)) => Outcome::Unheard(asked),
             Ok(Answer::Busy) => Outcome::Busy,
             Err(_) => Outcome::Ended,

@@ -8,6 +8,8 @@ use tokio::task::JoinHandle;
 use super::super::pipe::MAX_WAITING;
 use super::*;
 
+const HOUR: Duration = Duration::from_secs(3600);
+
 /// A session's requests, and those who make them.
 struct Wire {
     exchanges: Exchanges,
@@ -24,7 +26,7 @@ impl Wire {
     async fn ask(&mut self, text: &str) -> (StreamId, JoinHandle<Outcome>) {
         let inbox = self.inbox.clone();
         let asked = Asked { opening: Opening::Listen(Listen::default()), text: Some(text.into()) };
-        let asking = tokio::spawn(async move { inbox.ask(asked, Instant::now()).await });
+        let asking = tokio::spawn(async move { inbox.ask(asked, Instant::now() + HOUR).await });
         match self.next().await {
             Received::Opened(opened) => {
                 assert_eq!(opened.text.as_deref(), Some(text));
@@ -237,4 +239,39 @@ async fn a_reader_hears_something_every_fifteen_seconds() {
     assert_eq!(piece(&mut response).await.expect("more").expect("whole"), "data: 1\n\n");
     assert_eq!(piece(&mut response).await.expect("more").expect("whole"), ": \n\n");
     assert_eq!(began.elapsed(), Duration::from_secs(40));
+}
+
+/// Makes a request with a token that expires as soon as the session has received it.
+async fn ask_briefly(wire: &mut Wire) -> (StreamId, JoinHandle<Outcome>) {
+    let (inbox, expires) = (wire.inbox.clone(), Instant::now() + Duration::from_millis(50));
+    let asked = Asked { opening: Opening::Listen(Listen::default()), text: None };
+    let asking = tokio::spawn(async move { inbox.ask(asked, expires).await });
+    match wire.next().await {
+        Received::Opened(opened) => (opened.stream, asking),
+        other => panic!("expected the request, came {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_token_it_was_opened_with() {
+    let mut wire = Wire::new();
+    let (other, mut kept) = wire.stream().await;
+    let (stream, asking) = ask_briefly(&mut wire).await;
+    wire.exchanges.begin(stream, head(200, Form::Events));
+    let mut response = answered(asking).await;
+    let end = tokio::time::timeout(Duration::from_secs(20), piece(&mut response)).await;
+    assert!(end.expect("it ends in time").is_none());
+    drop(response);
+    assert!(matches!(wire.next().await, Received::HungUp(ended) if ended == stream), "the session is told");
+    wire.say(other, "hello");
+    assert_eq!(piece(&mut kept).await.expect("a piece").expect("not cut off"), "data: hello\n\n");
+}
+
+#[tokio::test]
+async fn a_request_whose_token_expires_is_told_so_instead_of_an_answer() {
+    let mut wire = Wire::new();
+    let (stream, asking) = ask_briefly(&mut wire).await;
+    let outcome = tokio::time::timeout(Duration::from_secs(20), asking).await.expect("in time").expect("no panic");
+    assert!(matches!(outcome, Outcome::Expired), "{outcome:?}");
+    assert!(matches!(wire.next().await, Received::HungUp(ended) if ended == stream), "the session is told");
 }

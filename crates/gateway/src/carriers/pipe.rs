@@ -13,7 +13,7 @@ use std::{io, mem};
 use axum::body::Bytes;
 use hyper::body::Frame;
 use salon_dialects::StreamId;
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 
 use super::events;
 
@@ -209,17 +209,18 @@ impl Drop for Listener {
     }
 }
 
-/// A stream of events as the body of an answer.
+/// A stream of events as the body of an answer. It ends when the token expires that it was opened with.
 pub(super) struct EventBody {
     listener: Listener,
     keep_alive: Interval,
+    expired: Pin<Box<Sleep>>,
 }
 
 impl EventBody {
-    pub(super) fn new(listener: Listener) -> Self {
+    pub(super) fn new(listener: Listener, expires: std::time::Instant) -> Self {
         let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { listener, keep_alive }
+        Self { listener, keep_alive, expired: Box::pin(tokio::time::sleep_until(expires.into())) }
     }
 }
 
@@ -228,6 +229,9 @@ impl hyper::body::Body for EventBody {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.expired.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
         if let Poll::Ready(piece) = self.listener.poll_piece(cx) {
             self.keep_alive.reset();
             return Poll::Ready(piece.map(|piece| piece.map(Frame::data)));

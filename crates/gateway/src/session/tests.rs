@@ -163,7 +163,7 @@ impl Stage {
     /// Says a word and hears it back.
     async fn say(&self, word: &str) {
         let asked = Asked { opening: Opening::Post(Post::default()), text: Some(word.into()) };
-        match within(self.inbox.ask(asked, Instant::now())).await {
+        match within(self.inbox.ask(asked, Instant::now() + HOUR)).await {
             Outcome::Answered(_) => {}
             other => panic!("expected an answer to `{word}`, came {other:?}"),
         }
@@ -259,7 +259,7 @@ async fn a_farewell_ends_a_session_and_so_does_the_dialect() {
     assert_eq!(stage.ends().await, (CloseReason::Bye, "closing: bye".into()));
     let stage = Stage::new(10, HOUR);
     let asked = Asked { opening: Opening::Post(Post::default()), text: Some("close".into()) };
-    assert!(matches!(within(stage.inbox.ask(asked, Instant::now())).await, Outcome::Ended));
+    assert!(matches!(within(stage.inbox.ask(asked, Instant::now() + HOUR)).await, Outcome::Ended));
     assert_eq!(stage.ends().await, (CloseReason::Bye, String::new()));
 }
 
@@ -273,7 +273,7 @@ async fn the_last_token_seen_decides_when_a_session_ends() {
 async fn a_listener_that_hangs_up_is_told_of() {
     let stage = Stage::new(10, HOUR);
     let asked = Asked { opening: Opening::Listen(Listen::default()), text: None };
-    let mut listening = Box::pin(stage.inbox.ask(asked, Instant::now()));
+    let mut listening = Box::pin(stage.inbox.ask(asked, Instant::now() + HOUR));
     assert!(std::future::poll_fn(|cx| Poll::Ready(listening.as_mut().poll(cx).is_pending())).await);
     stage.noted(1).await;
     drop(listening);

@@ -16,6 +16,7 @@ use super::super::{accepts_events, is_json};
 use super::refusals::No;
 use super::table::{Place, Visitor};
 use super::terms;
+use crate::auth::AuthError;
 use crate::carriers::{Asked, Outcome};
 use crate::clock;
 use crate::gateway::{Gateway, MAX_MESSAGE};
@@ -134,6 +135,7 @@ impl Arrived {
                 Outcome::Answered(response) => return Ok(response),
                 Outcome::Unheard(asked) => asked,
                 Outcome::Ended => break,
+                Outcome::Expired => return Err(Problem::from(AuthError::Expired).into()),
                 Outcome::Busy => {
                     let told = "too many requests of yours wait for their answers";
                     return Err(self.no(Refusal::new(Code::RateLimited, told)));

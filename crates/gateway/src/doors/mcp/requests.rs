@@ -17,6 +17,7 @@ use salon_protocol::{Code, InvalidId, ParticipantId, Refusal, TopicName};
 use super::super::{accepts_events, is_date, is_json};
 use super::refusals::No;
 use super::table::{Life, Place, Visitor};
+use crate::auth::AuthError;
 use crate::carriers::{Asked, Inbox, Outcome};
 use crate::clock;
 use crate::gateway::{Gateway, MAX_MESSAGE, public_path};
@@ -248,6 +249,7 @@ impl Arrived {
         match inbox.ask(asked, self.expires).await {
             Outcome::Answered(response) => Ok(response),
             Outcome::Unheard(_) | Outcome::Ended => Err(self.ended()),
+            Outcome::Expired => Err(No::Problem(AuthError::Expired.into())),
             Outcome::Busy => Err(busy()),
         }
     }
@@ -262,6 +264,7 @@ impl Arrived {
                 Outcome::Answered(response) => return Ok(response),
                 Outcome::Unheard(asked) => asked,
                 Outcome::Ended => break,
+                Outcome::Expired => return Err(No::Problem(AuthError::Expired.into())),
                 Outcome::Busy => return Err(busy()),
             };
         }
