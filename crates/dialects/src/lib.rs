@@ -230,6 +230,8 @@ pub enum Action {
     Send(StreamId, Frame),
     /// Say no to the peer, for a reason that is counted.
     Refuse(StreamId, Code, Frame),
+    /// Count a refusal whose answer is a message like any other, as in JSON-RPC.
+    Refused(Code),
     /// Nothing more is said on a stream.
     Finish(StreamId),
     /// Look up in the room's catalogue what somebody offers.
@@ -264,11 +266,6 @@ pub trait Dialect: Send {
 
     /// The next thing to do.
     fn poll_action(&mut self) -> Option<Action>;
-
-    /// What the peer was told no for, to be counted, where a no is an answer like any other and no [`Action::Refuse`].
-    fn poll_refusal(&mut self) -> Option<Code> {
-        None
-    }
 
     /// Whether entries are wanted now. A peer that asks for them has them wait in the room until it does.
     fn ready(&self) -> bool {

@@ -204,6 +204,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
                     self.ledger.refused(code);
                     self.carrier.send(stream, frame);
                 }
+                Action::Refused(code) => self.ledger.refused(code),
                 Action::Publish(ticket, draft) => {
                     acted.published = true;
                     self.publish(ticket, *draft, now);
@@ -225,9 +226,6 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
                     self.carrier.close(reason);
                 }
             }
-        }
-        while let Some(code) = self.dialect.poll_refusal() {
-            self.ledger.refused(code);
         }
         acted
     }

@@ -233,6 +233,7 @@ impl<D: Dialect, R: Rules> Room<D, R> {
                     let before = self.streams.insert(stream, Stream::Finished);
                     assert!(matches!(before, Some(Stream::Begun(_))), "what ends has begun: {before:?}");
                 }
+                Action::Refused(_) => {}
                 Action::Close(_) => self.closed = true,
                 other => panic!("{other:?}"),
             }

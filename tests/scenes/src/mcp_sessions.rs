@@ -29,6 +29,9 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
             ("ends with the gateway", Logs::Every, |engine| Box::pin(shutdown(engine))),
             ("has no seat in a full room", Logs::Every, |engine| Box::pin(full_room(engine))),
             ("is counted where it is told no", Logs::SqliteOnly, |engine| Box::pin(counted(engine))),
+            ("is counted where the draft dialect is refused", Logs::SqliteOnly, |engine| {
+                Box::pin(draft_counted(engine))
+            }),
             ("keeps a stream no longer than its token", Logs::SqliteOnly, |engine| Box::pin(stream_ends(engine))),
             ("goes on where its stream broke off", Logs::SqliteOnly, |engine| Box::pin(resumes(engine))),
         ],
@@ -401,6 +404,25 @@ async fn counted(engine: Engine) -> Result<(), Failure> {
     if !metrics.body.lines().any(|told| told == line) {
         return Err(format!("expected {line}, came {}", metrics.body));
     }
+    gateway.stop().await
+}
+
+async fn draft_counted(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let token = gateway.token(&Token::new("alice"))?;
+    let connected = Socket::connect(gateway.address(), Call::new("GET", ROOM).bearer(&token)).await?;
+    let mut alice = connected.map_err(|answer| format!("refused: {answer:?}"))?;
+    let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": { "mcpVersion": "2025-06-18", "clientCapabilities": {} } });
+    alice.text(hello.to_string()).await?;
+    next(&mut alice).await?;
+    alice.text("{").await?;
+    next(&mut alice).await?;
+    let metrics = expect(200, Call::new("GET", "/metrics").send(gateway.address()).await?)?;
+    let line = r#"salon_refusals_total{code="invalid_json"} 1"#;
+    if !metrics.body.lines().any(|counted| counted == line) {
+        return Err(format!("expected {line}, came {}", metrics.body));
+    }
+    drop(alice);
     gateway.stop().await
 }
 

@@ -58,6 +58,7 @@ use peers::Peer;
 use siblings::Siblings;
 use timers::Timers;
 
+pub(in crate::mcp) use counted::code_of as refusal_code;
 pub use route::{Fault, Route, route};
 
 /// Requests of the client that may be open.
@@ -236,8 +237,6 @@ pub struct Door {
     next: u64,
     tickets: u64,
     actions: VecDeque<Action>,
-    /// What the client was told no for.
-    refusals: VecDeque<Code>,
     closing: Option<CloseReason>,
 }
 
@@ -280,7 +279,6 @@ impl Door {
             next: first,
             tickets: 0,
             actions: VecDeque::new(),
-            refusals: VecDeque::new(),
             closing: None,
         }
     }
@@ -536,10 +534,6 @@ impl Dialect for Door {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
-    }
-
-    fn poll_refusal(&mut self) -> Option<Code> {
-        self.refusals.pop_front()
     }
 
     fn poll_action(&mut self) -> Option<Action> {

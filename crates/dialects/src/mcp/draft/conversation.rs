@@ -6,14 +6,14 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use salon_protocol::{CloseReason, RpcError, rpc};
+use salon_protocol::{CloseReason, Code, RpcError, rpc};
 use serde_json::value::RawValue;
 
 use super::client::{Client, Deed};
 use super::polls::{Polls, TooMuch};
 use crate::mcp::Head;
 use crate::mcp::door::outlets::{Channel, Outlets, Style};
-use crate::mcp::door::{Door, Options, Route, route};
+use crate::mcp::door::{Door, Options, Route, refusal_code, route};
 use crate::{Action, Dialect, Event, Frame, Opening, Post, StreamId};
 
 /// Messages one poll may bring.
@@ -154,6 +154,7 @@ impl Conversation {
     }
 
     fn say_fault(&mut self, stream: StreamId, by_request: bool, message: &RawValue) {
+        self.actions.push_back(Action::Refused(code_of(message)));
         match by_request {
             true => self.outlets.refuse(stream, 400, message),
             false => self.outlets.answer(Channel::SESSION, 400, message),
@@ -210,7 +211,10 @@ impl Conversation {
                     }
                     self.client.hear(&head, Place::Poll);
                 }
-                Err(fault) => self.wait(&fault),
+                Err(fault) => {
+                    self.actions.push_back(Action::Refused(code_of(&fault)));
+                    self.wait(&fault);
+                }
             }
         }
         self.polled = true;
@@ -318,6 +322,7 @@ impl Conversation {
             Deed::About(Place::Channel(channel), message) => {
                 let _ = self.outlets.say(channel, &message);
             }
+            Deed::Refused(error) => self.actions.push_back(Action::Refused(refusal_code(&error))),
             Deed::ShuttingDown => drop(self.timers.insert((now + LAST_WORD, Due::LastWord))),
             Deed::Leave => self.leave(door, now),
         }
@@ -346,4 +351,11 @@ impl Conversation {
         self.actions.extend(std::iter::from_fn(|| self.outlets.poll_action()));
         self.actions.push_back(Action::Close(reason));
     }
+}
+
+/// The code of a whole answer that is an error.
+fn code_of(message: &RawValue) -> Code {
+    let error = Head::read(message.get()).and_then(|head| head.error);
+    let error = error.and_then(|error| serde_json::from_str(error.get()).ok());
+    error.map_or(Code::InvalidEnvelope, |error: RpcError| refusal_code(&error))
 }

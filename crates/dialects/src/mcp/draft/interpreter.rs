@@ -132,6 +132,7 @@ impl Interpreter {
         let told = "only sessions of the draft dialect can be polled: begin with an `initialize` that has `mcpVersion`";
         let message = rpc::failure(RawValue::NULL, &RpcError::new(INVALID_REQUEST, told));
         let head = crate::Head { status: 400, form: Form::Json, headers: Vec::new() };
+        self.refused.push_back(Action::Refused(Code::InvalidEnvelope));
         self.refused.push_back(Action::Begin(stream, head));
         self.refused.push_back(Action::Send(stream, Frame::Text(message.get().into())));
         self.refused.push_back(Action::Finish(stream));
@@ -213,10 +214,6 @@ impl Dialect for Interpreter {
             Speech::Unknown(_) | Speech::Official => None,
         };
         self.door.poll_timeout().into_iter().chain(own).min()
-    }
-
-    fn poll_refusal(&mut self) -> Option<Code> {
-        self.door.poll_refusal()
     }
 
     fn poll_action(&mut self) -> Option<Action> {

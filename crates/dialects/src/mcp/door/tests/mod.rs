@@ -421,6 +421,7 @@ impl Stage for Play {
                         other => panic!("{other:?}"),
                     }
                 }
+                Action::Refused(_) => continue,
                 Action::Finish(StreamId(stream)) => format!("finish {stream}"),
                 Action::Close(reason) => {
                     self.ended = true;

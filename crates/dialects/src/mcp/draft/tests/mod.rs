@@ -49,6 +49,8 @@ struct Play {
     open: Vec<Open>,
     said: u32,
     told: String,
+    /// Codes of what was refused.
+    counted: Vec<&'static str>,
     ended: bool,
 }
 
@@ -69,7 +71,7 @@ impl Play {
         };
         let roster = others.split_whitespace().map(|who| Arc::new(somebody(who))).collect();
         let dialect = Interpreter::new(options, Stamps::new("s", now, Timestamp(0)), now);
-        Self { dialect, now, roster, open: Vec::new(), said: 0, told: String::new(), ended: false }
+        Self { dialect, now, roster, open: Vec::new(), said: 0, told: String::new(), counted: Vec::new(), ended: false }
     }
 
     fn duplex(others: &str) -> Self {
@@ -247,6 +249,10 @@ impl Stage for Play {
                         }
                         other => panic!("{other:?}"),
                     }
+                }
+                Action::Refused(code) => {
+                    self.counted.push(code.word());
+                    continue;
                 }
                 Action::Finish(StreamId(stream)) => format!("finish {stream}"),
                 Action::Close(reason) => {
