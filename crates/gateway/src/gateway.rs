@@ -120,11 +120,17 @@ impl Gateway {
 
     /// Counts one more connection, until the returned value is dropped. What comes from inside has no address to be counted by.
     pub(crate) fn count(&self, grant: &Grant, peer: &Peer) -> Result<Counts, Refusal> {
+        Ok(self.try_count(grant, peer)?)
+    }
+
+    /// The same, with the limit that is reached.
+    pub(crate) fn try_count(&self, grant: &Grant, peer: &Peer) -> Result<Counts, LimitReached> {
         let by_address = match peer {
-            Peer::At(address) => Some(self.by_address.enter(&address.ip(), "address")?),
+            Peer::At(address) => Some(self.by_address.enter(&address.ip(), "address").map_err(LimitReached::Address)?),
             Peer::Inside => None,
         };
-        Ok((by_address, self.by_participant.enter(&grant.participant, "participant")?))
+        let by_participant = self.by_participant.enter(&grant.participant, "participant");
+        Ok((by_address, by_participant.map_err(LimitReached::Participant)?))
     }
 
     /// Counts one more connection of somebody who has not said who it is.
@@ -204,6 +210,22 @@ fn name_of(host: &str) -> &str {
 fn is_loopback_origin(origin: &str) -> bool {
     let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")).unwrap_or_default();
     is_loopback(name_of(host))
+}
+
+/// Why a connection is one too many.
+pub(crate) enum LimitReached {
+    /// Its address has as many as it may.
+    Address(Refusal),
+    /// Its participant has.
+    Participant(Refusal),
+}
+
+impl From<LimitReached> for Refusal {
+    fn from(limit: LimitReached) -> Self {
+        match limit {
+            LimitReached::Address(refusal) | LimitReached::Participant(refusal) => refusal,
+        }
+    }
 }
 
 /// A connection that is counted.

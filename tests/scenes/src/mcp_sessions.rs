@@ -1,5 +1,7 @@
 //! Sessions of MCP clients over real connections: how they begin and end, whose they are, and what the room sees of them.
 
+use std::net::IpAddr;
+
 use libtest_mimic::Trial;
 use salon_testkit::http::{Answer, Call, EventStream};
 use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
@@ -25,6 +27,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
             ("with somebody called poll", Logs::SqliteOnly, |engine| Box::pin(called_poll(engine))),
             ("over WebSocket", Logs::SqliteOnly, |engine| Box::pin(websocket(engine))),
             ("makes room by ending the idlest", Logs::SqliteOnly, |engine| Box::pin(too_many(engine))),
+            ("makes no room at a full address", Logs::SqliteOnly, |engine| Box::pin(full_address(engine))),
             ("ends with its token", Logs::SqliteOnly, |engine| Box::pin(token_ends(engine))),
             ("ends with the gateway", Logs::Every, |engine| Box::pin(shutdown(engine))),
             ("has no seat in a full room", Logs::Every, |engine| Box::pin(full_room(engine))),
@@ -317,6 +320,31 @@ async fn too_many(engine: Engine) -> Result<(), Failure> {
     expect(200, third.post(ROOM, &ping(5)).await?)?;
     Client::initialized(&gateway, "bob").await?;
     drop(streams);
+    gateway.stop().await
+}
+
+/// Ending a session that counts for another address would not help: it stays.
+async fn full_address(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine).set("max-connections-per-address", "4")?).await?;
+    let alice = Client::initialized(&gateway, "alice").await?;
+    let elsewhere = IpAddr::from([127, 0, 0, 2]);
+    let initialize_elsewhere = async |who: &str| {
+        let call = Client::new(&gateway, who)?.call("POST", ROOM).from(elsewhere);
+        call.body(initialize("2025-06-18")).send(gateway.address()).await
+    };
+    for who in ["bob", "carol", "dave", "erin"] {
+        expect(200, initialize_elsewhere(who).await?)?;
+    }
+    expect(429, initialize_elsewhere("alice").await?)?;
+    expect(200, alice.post(ROOM, &ping(1)).await?)?;
+    // One of her own at the full address does make room.
+    let first = expect(200, initialize_elsewhere("bob").await?)?;
+    let second = expect(200, initialize_elsewhere("bob").await?)?;
+    let bob = |answer: &Answer| -> Result<Client<'_>, Failure> {
+        Ok(Client { session: answer.header("mcp-session-id").map(str::to_owned), ..Client::new(&gateway, "bob")? })
+    };
+    expect(404, bob(&first)?.post(ROOM, &ping(2)).await?)?;
+    expect(200, bob(&second)?.post(ROOM, &ping(3)).await?)?;
     gateway.stop().await
 }
 

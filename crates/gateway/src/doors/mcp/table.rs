@@ -6,6 +6,7 @@
 //! longest.
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ use crate::auth::{self, Grant};
 use crate::carriers::{Exchanges, Inbox};
 use crate::clock;
 use crate::entrance::Entrance;
-use crate::gateway::{Counts, Gateway};
+use crate::gateway::{Counts, Gateway, LimitReached};
 use crate::http::Peer;
 use crate::http::credentials::Asking;
 use crate::permissions::Held;
@@ -74,6 +75,8 @@ struct Known {
     place: Place,
     inbox: Inbox,
     held: Arc<Held>,
+    /// Which address it counts for.
+    address: IpAddr,
     number: u64,
     _counted: Counts,
 }
@@ -149,10 +152,7 @@ impl Sessions {
 impl Table {
     fn begin(&mut self, visitor: &Visitor, key: Key, place: Place, idle: Duration) -> Result<Inbox, Refusal> {
         let Visitor { gateway, peer, grant } = visitor;
-        let counted = match gateway.count(grant, peer) {
-            Err(_) if self.end_idlest(&grant.participant) => gateway.count(grant, peer),
-            counted => counted,
-        };
+        let counted = self.make_room(visitor);
         let ledger = gateway.ledger(grant, &place.topic, peer.ip());
         let counted = counted.inspect_err(|refusal| ledger.told_no(refusal.code))?;
         Asking::note_entry(gateway, peer.ip(), grant, &place.topic);
@@ -169,7 +169,8 @@ impl Table {
         self.number += 1;
         let number = self.number;
         let held = ledger.held.clone();
-        self.known.insert(key.clone(), Known { place, inbox: inbox.clone(), held, number, _counted: counted });
+        let known = Known { place, inbox: inbox.clone(), held, address: peer.ip(), number, _counted: counted };
+        self.known.insert(key.clone(), known);
         let owner = gateway.clone();
         gateway.spawn(async move {
             doors::run(session, &ledger).await;
@@ -178,9 +179,24 @@ impl Table {
         Ok(inbox)
     }
 
-    /// Ends the session of a participant that nobody waits for, the one unused for the longest. Says whether there was one.
-    fn end_idlest(&mut self, participant: &ParticipantId) -> bool {
-        let own = self.known.iter().filter(|(_, known)| known.place.participant == *participant);
+    /// Counts one more session, and ends another of its participant for it where that helps.
+    fn make_room(&mut self, Visitor { gateway, peer, grant }: &Visitor) -> Result<Counts, Refusal> {
+        let own = |known: &Known| known.place.participant == grant.participant;
+        let ended = match gateway.try_count(grant, peer) {
+            Ok(counted) => return Ok(counted),
+            Err(LimitReached::Participant(refusal)) => self.end_idlest(own).then_some(()).ok_or(refusal),
+            // Only one that counts for the same address.
+            Err(LimitReached::Address(refusal)) => {
+                let beside = |known: &Known| own(known) && known.address == peer.ip();
+                self.end_idlest(beside).then_some(()).ok_or(refusal)
+            }
+        };
+        ended.and_then(|()| gateway.count(grant, peer))
+    }
+
+    /// Ends the session among `those` that nobody waits for, the one unused for the longest. Says whether there was one.
+    fn end_idlest(&mut self, those: impl Fn(&Known) -> bool) -> bool {
+        let own = self.known.iter().filter(|(_, known)| those(known));
         let idle = own.filter_map(|(key, known)| Some((known.inbox.idle_since()?, key)));
         let Some(key) = idle.min_by_key(|(since, _)| *since).map(|(_, key)| key.clone()) else { return false };
         // A session that nobody can reach ends by itself.
