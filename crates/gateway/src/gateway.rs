@@ -14,10 +14,10 @@ use tokio::task::JoinSet;
 use crate::audit::Audit;
 use crate::auth::{Grant, Signer, Tickets, Verifier};
 use crate::config::Config;
+use crate::connection::ConnectionContext;
 use crate::host::Library;
 use crate::http::Peer;
 use crate::is_loopback;
-use crate::ledger::Ledger;
 use crate::meters::Meters;
 use crate::nodes::Nodes;
 use crate::permissions::Permissions;
@@ -104,9 +104,9 @@ impl Gateway {
         while sessions.join_next().await.is_some() {}
     }
 
-    /// The ledger of a connection.
-    pub(crate) fn ledger(&self, grant: &Grant, topic: &TopicName, address: IpAddr) -> Ledger {
-        Ledger {
+    /// The context of a connection whose token is verified.
+    pub(crate) fn connection(&self, grant: &Grant, topic: &TopicName, address: IpAddr) -> ConnectionContext {
+        ConnectionContext {
             meters: self.meters.clone(),
             audit: self.audit.clone(),
             participant: grant.participant.clone(),

@@ -22,8 +22,8 @@ use salon_rooms::{Happening, Seat};
 use tokio::time::Sleep;
 
 use crate::carriers::{Carrier, Opened, Received};
+use crate::connection::ConnectionContext;
 use crate::entrance::{Entrance, Entry};
-use crate::ledger::Ledger;
 use crate::nodes::Outage;
 use drafts::{Awaited, LookingUp};
 use inquiries::{Inquiries, NextOutage, next_outage};
@@ -47,7 +47,7 @@ pub(crate) struct Beginning<D, C> {
     pub(crate) patience: Option<Patience>,
     /// When the token's time is over.
     pub(crate) expires: Instant,
-    pub(crate) ledger: Ledger,
+    pub(crate) connection: ConnectionContext,
 }
 
 /// What a session is made of.
@@ -59,7 +59,7 @@ pub(crate) struct Session<D, C> {
     inquiries: Option<Box<Inquiries>>,
     dialect: D,
     carrier: C,
-    ledger: Ledger,
+    connection: ConnectionContext,
     happenings: Vec<Happening>,
     in_flight: VecDeque<Awaited>,
     bytes_in_flight: usize,
@@ -112,22 +112,22 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
     }
 
     fn new(beginning: Beginning<D, C>) -> Self {
-        let Beginning { mut dialect, carrier, patience, expires, ledger } = beginning;
+        let Beginning { mut dialect, carrier, patience, expires, connection } = beginning;
         let now = Instant::now();
         if C::DUPLEX {
             dialect.handle_event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex), now);
         }
         let next_ping = patience.map_or(expires, |patience| now + patience.ping);
         let first_deadline = next_ping.min(expires);
-        let signed_out = ledger.visit.as_ref().map(|visit| -> BoxFuture<'static, ()> { Box::pin(visit.ended()) });
-        let outage = ledger.nodes.as_ref().map(|nodes| next_outage(Outage::new(nodes)));
+        let signed_out = connection.visit.as_ref().map(|visit| -> BoxFuture<'static, ()> { Box::pin(visit.ended()) });
+        let outage = connection.nodes.as_ref().map(|nodes| next_outage(Outage::new(nodes)));
         Self {
             seat: None,
             entrance: None,
             inquiries: None,
             dialect,
             carrier,
-            ledger,
+            connection,
             happenings: Vec::new(),
             in_flight: VecDeque::new(),
             bytes_in_flight: 0,
@@ -147,7 +147,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
     fn sit(&mut self, seat: Seat, joined: Joined, now: Instant) {
         self.dialect.handle_event(Event::Joined(joined), now);
         if self.dialect.forwards_entries()
-            && let Some(outlet) = self.carrier.outlet(&self.ledger.meters)
+            && let Some(outlet) = self.carrier.outlet(&self.connection.meters)
         {
             seat.attach(outlet);
         }
@@ -201,10 +201,10 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             match action {
                 Action::Send(stream, frame) => self.carrier.send(stream, frame),
                 Action::Refuse(stream, code, frame) => {
-                    self.ledger.refused(code);
+                    self.connection.refused(code);
                     self.carrier.send(stream, frame);
                 }
-                Action::Refused(code) => self.ledger.refused(code),
+                Action::Refused(code) => self.connection.refused(code),
                 Action::Publish(ticket, draft) => {
                     acted.published = true;
                     self.publish(ticket, *draft, now);
@@ -288,7 +288,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
                 true
             }
             Poll::Ready(Ok(())) => {
-                self.ledger.delivered(&self.happenings);
+                self.connection.delivered(&self.happenings);
                 // Given up while idle, as most connections are.
                 for happening in std::mem::take(&mut self.happenings) {
                     self.pass_on(happening, now);
@@ -308,7 +308,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
                 self.sit(seat, joined, now);
             }
             Entry::NotJoined(refusal) => {
-                self.ledger.refused(refusal.code);
+                self.connection.refused(refusal.code);
                 self.dialect.handle_event(Event::NotJoined(refusal), now);
             }
             Entry::Dismissed => self.close(CloseReason::Shutdown, now),

@@ -18,10 +18,10 @@ use super::{MAX_NAME_CHARS, is_date};
 use crate::auth::Grant;
 use crate::carriers::WebSocket;
 use crate::clock;
+use crate::connection::ConnectionContext;
 use crate::gateway::{Counts, Gateway, MAX_HISTORY};
 use crate::http::credentials::{Asking, SUBPROTOCOL};
 use crate::http::{Peer, Problem, Query, invalid};
-use crate::ledger::Ledger;
 use crate::session::{Beginning, Session};
 
 /// The most MCP revisions one participant may name.
@@ -141,12 +141,12 @@ pub(crate) async fn connect(
     let wish = Wish::read(&query)?;
     let (headers, topic) = (request.headers(), Some(&wish.topic));
     let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic }.for_stream().await?;
-    let ledger = gateway.ledger(&grant, &wish.topic, peer.ip());
+    let connection = gateway.connection(&grant, &wish.topic, peer.ip());
     let entering = enter(&gateway, &peer, &grant, &wish).await;
-    let (arrival, counted) = entering.inspect_err(|refusal| ledger.told_no(refusal.code))?;
+    let (arrival, counted) = entering.inspect_err(|refusal| connection.audit_refusal(refusal.code))?;
 
     let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
-    gateway.spawn(hold(Held { gateway: gateway.clone(), arrival, wish, grant, ledger, counted }, upgrade));
+    gateway.spawn(hold(Held { gateway: gateway.clone(), arrival, wish, grant, connection, counted }, upgrade));
     Ok(response)
 }
 
@@ -171,23 +171,23 @@ struct Held {
     arrival: Arrival,
     wish: Wish,
     grant: Grant,
-    ledger: Ledger,
+    connection: ConnectionContext,
     counted: Counts,
 }
 
 /// Holds one connection from its upgrade to its end. What only the beginning needs is let go of before the long wait: most
 /// connections are idle most of the time, and this is what each of them costs.
 fn hold(held: Held, upgrade: OnUpgrade) -> impl Future<Output = ()> + Send {
-    let ledger = held.ledger.clone();
+    let connection = held.connection.clone();
     let beginning = Box::pin(begin(held, upgrade));
     async move {
         let Some((session, _counted)) = beginning.await else { return };
-        super::run(session, &ledger).await;
+        super::run(session, &connection).await;
     }
 }
 
 async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx, WebSocket>>>, Counts)> {
-    let Held { gateway, arrival, wish, grant, ledger, counted } = held;
+    let Held { gateway, arrival, wish, grant, connection, counted } = held;
     let carrier = upgrade::socket(&gateway, upgrade).await?;
     let (began, heartbeat) = (Instant::now(), gateway.config.times.heartbeat);
     let stamps = Stamps::new(uuid::Uuid::new_v4().simple().to_string(), began, clock::now());
@@ -197,7 +197,7 @@ async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx, 
     let patience = Some(upgrade::patience(&gateway));
     let (seat, joined) = super::welcome(&gateway, wish.topic, arrival);
     let expires = clock::instant(grant.expires);
-    let session = Session::seated(seat, joined, Beginning { dialect, carrier, patience, expires, ledger });
+    let session = Session::seated(seat, joined, Beginning { dialect, carrier, patience, expires, connection });
     Some((Box::pin(session), counted))
 }
 

@@ -18,9 +18,9 @@ use salon_rooms::{Admission, Arrival, Seat};
 use crate::audit::AuditKind;
 use crate::auth::Grant;
 use crate::carriers::Carrier;
+use crate::connection::ConnectionContext;
 use crate::entrance::{Consult, Entering, Entrance};
 use crate::gateway::{Gateway, MAX_HISTORY};
-use crate::ledger::Ledger;
 use crate::session::Session;
 
 /// The longest display name.
@@ -87,15 +87,15 @@ fn entrance(
 /// Runs a session to its end, and keeps the books.
 pub(crate) async fn run<D: Dialect + Unpin, C: Carrier>(
     session: Pin<Box<Session<D, C>>>,
-    ledger: &Ledger,
+    connection: &ConnectionContext,
 ) -> CloseReason {
-    tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, "connected");
-    let open = ledger.meters.open_connection();
+    tracing::debug!(topic = %connection.topic, participant = %connection.participant, "connected");
+    let open = connection.meters.open_connection();
     let reason = session.await;
     drop(open);
     if reason == CloseReason::Replaced {
-        ledger.record(AuditKind::Takeover, |event| event.reason(reason.word()));
+        connection.record(AuditKind::Takeover, |event| event.reason(reason.word()));
     }
-    tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, reason = reason.word(), "disconnected");
+    tracing::debug!(topic = %connection.topic, participant = %connection.participant, reason = reason.word(), "disconnected");
     reason
 }

@@ -46,18 +46,19 @@ pub(super) async fn publish(
     let asking =
         Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: Some(&topic) };
     let grant = asking.by_header()?;
-    let ledger = gateway.ledger(&grant, &topic, peer.ip());
+    let connection = gateway.connection(&grant, &topic, peer.ip());
 
     let limits = gateway.config.limits.envelope();
     let most = if limits.message > 0 { limits.message } else { MAX_MESSAGE };
-    let body = body::read(request.into_body(), most).await.inspect_err(|refusal| ledger.told_no(refusal.code))?;
+    let body =
+        body::read(request.into_body(), most).await.inspect_err(|refusal| connection.audit_refusal(refusal.code))?;
     let text = std::str::from_utf8(&body).map_err(|_| invalid("an envelope is UTF-8 text"))?;
     let outcome = async {
         let draft = Draft::parse(text, &limits)?;
-        ledger.held.note(draft.envelope());
+        connection.held.note(draft.envelope());
         gateway.rooms.publish(&topic, &grant.participant, draft).await?.outcome().await
     };
-    let appended = outcome.await.inspect_err(|refusal| ledger.told_no(refusal.code))?;
+    let appended = outcome.await.inspect_err(|refusal| connection.audit_refusal(refusal.code))?;
     let status = if appended.repeated { StatusCode::OK } else { StatusCode::CREATED };
     let entry = appended.entry;
     let published =

@@ -18,8 +18,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use super::credentials::Asking;
 use super::{Peer, Problem, Query, invalid};
 use crate::clock;
+use crate::connection::ConnectionContext;
 use crate::gateway::{Counts, Gateway};
-use crate::ledger::Ledger;
 use crate::meters::OpenConnection;
 use crate::nodes::Outage;
 
@@ -61,7 +61,7 @@ pub(super) async fn follow(
         expires: clock::instant(grant.expires).into(),
         shutdown: gateway.shutdown.subscribe(),
         outage: gateway.nodes.as_deref().map(Outage::new),
-        ledger: gateway.ledger(&grant, &topic, peer.ip()),
+        connection: gateway.connection(&grant, &topic, peer.ip()),
         _open: gateway.meters.open_connection(),
         _counted: counted,
     };
@@ -95,7 +95,7 @@ struct Follower {
     shutdown: watch::Receiver<bool>,
     /// How the log is, where that can change.
     outage: Option<Outage>,
-    ledger: Ledger,
+    connection: ConnectionContext,
     _open: OpenConnection,
     _counted: Counts,
 }
@@ -106,14 +106,14 @@ impl Follower {
         tokio::select! { biased;
             () = async { drop(self.shutdown.wait_for(|stop| *stop).await) } => None,
             () = tokio::time::sleep_until(self.expires) => None,
-            () = self.ledger.signed_out() => None,
+            () = self.connection.signed_out() => None,
             is_out = next_outage(&mut self.outage) => {
                 let (name, said) = if is_out { ("closing", OUTAGE) } else { ("ready", READY) };
                 Some(format!("event: {name}\ndata: {said}\n\n"))
             }
             read = self.cursor.next(&mut self.happenings, BATCH) => match read {
                 Ok(()) => {
-                    self.ledger.delivered(&self.happenings);
+                    self.connection.delivered(&self.happenings);
                     let mut piece = String::new();
                     for happening in &self.happenings {
                         write_event(&mut piece, happening);
@@ -127,7 +127,7 @@ impl Follower {
                 }
             },
             _ = self.keep_alive.tick() => {
-                self.ledger.meters.lag.record(self.cursor.lag() as f64);
+                self.connection.meters.lag.record(self.cursor.lag() as f64);
                 Some(": still here\n\n".into())
             }
         }

@@ -49,8 +49,8 @@ pub(super) async fn issue(
     let asking = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic: None };
     let grant = asking.for_ticket(request.method())?;
     let TicketRequest { topic } = read(request).await?;
-    let ledger = gateway.ledger(&grant, &topic, peer.ip());
-    grant.require(&topic).inspect_err(|error| ledger.told_no(error.code()))?;
+    let connection = gateway.connection(&grant, &topic, peer.ip());
+    grant.require(&topic).inspect_err(|error| connection.audit_refusal(error.code()))?;
     let ticket = gateway.tickets.give(&grant, &topic, clock::now()).await?;
     Ok((StatusCode::CREATED, Json(TicketBody { ticket, expires_in: 30 })))
 }

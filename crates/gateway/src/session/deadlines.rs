@@ -61,7 +61,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             if now >= self.next_ping {
                 self.next_ping = now + patience.ping;
                 self.carrier.ping();
-                self.ledger.meters.lag.record(self.seat.as_ref().map_or(0, Seat::lag) as f64);
+                self.connection.meters.lag.record(self.seat.as_ref().map_or(0, Seat::lag) as f64);
             }
         }
         if self.dialect.poll_timeout().is_some_and(|at| now >= at) {

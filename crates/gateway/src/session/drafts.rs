@@ -59,7 +59,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             return looking_up.behind.push_back((ticket, draft, way));
         }
         // Before the room sees it: whoever is called asks at once.
-        self.ledger.held.note(draft.envelope());
+        self.connection.held.note(draft.envelope());
         let bytes = draft.envelope().text().len();
         match way(seat, draft) {
             Publishing::Submitted(submission) => {
@@ -93,7 +93,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             let (ticket, since) = (first.ticket, first.since);
             self.bytes_in_flight -= first.bytes;
             self.in_flight.pop_front();
-            self.ledger.meters.append_seconds.record(since.elapsed().as_secs_f64());
+            self.connection.meters.append_seconds.record(since.elapsed().as_secs_f64());
             self.settle(ticket, outcome, now);
             progress = true;
         }

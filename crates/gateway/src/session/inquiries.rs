@@ -50,7 +50,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
     }
 
     pub(super) fn look_up_permissions(&mut self, who: &ParticipantId, request: EnvelopeId, now: Instant) {
-        match self.ledger.granted(who, &request) {
+        match self.connection.granted(who, &request) {
             Ok(granted) => self.dialect.handle_event(Event::Permissions { request, granted }, now),
             Err(granted) => {
                 let event = Box::pin(async move { Event::Permissions { request, granted: granted.await } });

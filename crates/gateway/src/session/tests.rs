@@ -142,7 +142,7 @@ impl Stage {
         let (carrier, inbox) = Exchanges::new();
         let alice = ParticipantId::new("alice").expect("an id");
         let held = Arc::new(crate::permissions::Permissions::default()).hold(&topic, &alice, &[]);
-        let ledger = Ledger {
+        let connection = ConnectionContext {
             meters: Meters::new().expect("meters"),
             audit: Audit::off(),
             participant: alice,
@@ -153,10 +153,10 @@ impl Stage {
             nodes: None,
         };
         let expires = Instant::now() + expires;
-        let meters = ledger.meters.clone();
-        let beginning = Beginning { dialect, carrier, patience: None, expires, ledger: ledger.clone() };
+        let meters = connection.meters.clone();
+        let beginning = Beginning { dialect, carrier, patience: None, expires, connection: connection.clone() };
         let session = Box::pin(Session::outside(entrance, beginning));
-        let running = tokio::spawn(async move { crate::doors::run(session, &ledger).await });
+        let running = tokio::spawn(async move { crate::doors::run(session, &connection).await });
         Self { inbox, noted, dismiss: Some(dismiss), running, rooms, meters, _scratch: scratch }
     }
 

@@ -108,8 +108,9 @@ impl Sessions {
     /// Begins a session, which is yet to hear the CONNECT.
     pub(super) fn begin(&self, caller: &Caller, grant: &Grant, topic: TopicName) -> Result<(Box<str>, Way), Refusal> {
         let Caller { gateway, peer } = caller;
-        let ledger = gateway.ledger(grant, &topic, peer.ip());
-        let counted = gateway.count(grant, &Peer::At(*peer)).inspect_err(|refusal| ledger.told_no(refusal.code))?;
+        let connection = gateway.connection(grant, &topic, peer.ip());
+        let counted =
+            gateway.count(grant, &Peer::At(*peer)).inspect_err(|refusal| connection.audit_refusal(refusal.code))?;
         let id: Box<str> = auth::hex(&auth::random::<16>()).into();
         let expires = clock::instant(grant.expires);
         let (carrier, way) = Lines::new(expires, unheard(gateway));
@@ -124,12 +125,12 @@ impl Sessions {
         // Not the session's id: this stands in every envelope's.
         let stamps = Stamps::new(uuid::Uuid::new_v4().simple().to_string(), began, clock::now());
         let dialect = Framed::new(options, stamps, began);
-        let beginning = Beginning { dialect, carrier, patience: None, expires, ledger: ledger.clone() };
+        let beginning = Beginning { dialect, carrier, patience: None, expires, connection: connection.clone() };
         let session = Box::pin(Session::outside(entrance(gateway, grant, &topic), beginning));
         self.known().insert(id.clone(), Known { way: way.clone(), _counted: counted });
         let (owner, key) = (gateway.clone(), id.clone());
         gateway.spawn(async move {
-            doors::run(session, &ledger).await;
+            doors::run(session, &connection).await;
             owner.framed.known().remove(&key);
         });
         Ok((id, way))

@@ -105,7 +105,7 @@ impl Arrived {
     /// Keeps a no in the audit trail, where one that the session says is kept too.
     fn refused(&self, refusal: Refusal) -> No {
         let Visitor { gateway, peer, grant } = &self.visitor;
-        gateway.ledger(grant, &self.place.topic, peer.ip()).told_no(refusal.code);
+        gateway.connection(grant, &self.place.topic, peer.ip()).audit_refusal(refusal.code);
         self.no(refusal)
     }
 

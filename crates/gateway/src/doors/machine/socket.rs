@@ -21,10 +21,10 @@ use super::table::{self, Place, Sessions, Visitor};
 use super::terms;
 use crate::carriers::{Carrier, Received, WebSocket};
 use crate::clock;
+use crate::connection::ConnectionContext;
 use crate::gateway::{Counted, Counts, Gateway};
 use crate::http::credentials::Asking;
 use crate::http::{Peer, Problem, Query};
-use crate::ledger::Ledger;
 use crate::session::{Beginning, Session};
 
 /// What clients may offer, and what is echoed to those that do.
@@ -44,7 +44,7 @@ struct Known {
     visitor: Visitor,
     place: Place,
     counted: Counts,
-    ledger: Ledger,
+    connection: ConnectionContext,
     token: Option<String>,
     /// What was said before it was known who said it.
     first: Option<Box<str>>,
@@ -91,9 +91,9 @@ fn admit(
 ) -> Result<Known, Problem> {
     let place = place(&visitor.grant, topic)?;
     let Visitor { gateway, peer, grant } = &visitor;
-    let ledger = gateway.ledger(grant, &place.topic, peer.ip());
-    let counted = gateway.count(grant, peer).inspect_err(|refusal| ledger.told_no(refusal.code))?;
-    Ok(Known { place, counted, ledger, token, first, visitor })
+    let connection = gateway.connection(grant, &place.topic, peer.ip());
+    let counted = gateway.count(grant, peer).inspect_err(|refusal| connection.audit_refusal(refusal.code))?;
+    Ok(Known { place, counted, connection, token, first, visitor })
 }
 
 /// Waits for the first message, and for the token in it.
@@ -194,14 +194,14 @@ async fn first(carrier: &mut WebSocket) -> First {
 }
 
 async fn run(known: Known, carrier: WebSocket) {
-    let (ledger, place) = (known.ledger.clone(), known.place.clone());
+    let (connection, place) = (known.connection.clone(), known.place.clone());
     let _attended = Sessions::attend(&known.visitor.gateway, &place);
     let (session, _counted) = begin(known, carrier);
-    doors::run(session, &ledger).await;
+    doors::run(session, &connection).await;
 }
 
 fn begin(known: Known, carrier: WebSocket) -> (Pin<Box<Session<Machine, WebSocket>>>, Counts) {
-    let Known { visitor: Visitor { gateway, grant, .. }, place, counted, ledger, token, first } = known;
+    let Known { visitor: Visitor { gateway, grant, .. }, place, counted, connection, token, first } = known;
     let terms = terms::terms(&gateway, &grant, &place.topic, token.as_deref());
     let mut dialect = table::dialect(&gateway, &place, Some(terms), None);
     if let Some(first) = first {
@@ -212,6 +212,6 @@ fn begin(known: Known, carrier: WebSocket) -> (Pin<Box<Session<Machine, WebSocke
     let patience = Some(upgrade::patience(&gateway));
     let expires = clock::instant(grant.expires);
     let entrance = table::entrance(&gateway, &grant, &place.topic);
-    let beginning = Beginning { dialect, carrier, patience, expires, ledger };
+    let beginning = Beginning { dialect, carrier, patience, expires, connection };
     (Box::pin(Session::outside(entrance, beginning)), counted)
 }

@@ -18,11 +18,11 @@ use super::super as doors;
 use crate::auth::Grant;
 use crate::carriers::{Exchanges, Inbox};
 use crate::clock;
+use crate::connection::ConnectionContext;
 use crate::entrance::Entrance;
 use crate::gateway::{Counts, Gateway};
 use crate::http::Peer;
 use crate::http::credentials::Asking;
-use crate::ledger::Ledger;
 use crate::permissions::Held;
 use crate::session::{Beginning, Session};
 
@@ -45,7 +45,7 @@ pub(super) struct Visitor {
 
 struct Known {
     inbox: Inbox,
-    ledger: Ledger,
+    connection: ConnectionContext,
     number: u64,
     _counted: Counts,
 }
@@ -81,8 +81,8 @@ impl Sessions {
         }
         match table.known.get(place) {
             Some(known) if !known.inbox.is_closed() => {
-                known.ledger.held.narrow(&visitor.grant.permissions);
-                Ok((known.inbox.clone(), known.ledger.held.clone()))
+                known.connection.held.narrow(&visitor.grant.permissions);
+                Ok((known.inbox.clone(), known.connection.held.clone()))
             }
             _ => table.begin(visitor, place),
         }
@@ -138,21 +138,21 @@ impl Drop for Attended {
 impl Table {
     fn begin(&mut self, visitor: &Visitor, place: &Place) -> Result<(Inbox, Arc<Held>), Refusal> {
         let Visitor { gateway, peer, grant } = visitor;
-        let ledger = gateway.ledger(grant, &place.topic, peer.ip());
+        let connection = gateway.connection(grant, &place.topic, peer.ip());
         let counted = gateway.count(grant, peer)?;
         Asking::note_entry(gateway, peer.ip(), grant, &place.topic);
         let (carrier, inbox) = Exchanges::new();
         let dialect = dialect(gateway, place, None, Some(IDLE));
         let expires = clock::instant(grant.expires);
-        let beginning = Beginning { dialect, carrier, patience: None, expires, ledger: ledger.clone() };
+        let beginning = Beginning { dialect, carrier, patience: None, expires, connection: connection.clone() };
         let session = Box::pin(Session::outside(entrance(gateway, grant, &place.topic), beginning));
         self.number += 1;
         let number = self.number;
-        let known = Known { inbox: inbox.clone(), ledger: ledger.clone(), number, _counted: counted };
+        let known = Known { inbox: inbox.clone(), connection: connection.clone(), number, _counted: counted };
         self.known.insert(place.clone(), known);
-        let (owner, place, held) = (gateway.clone(), place.clone(), ledger.held.clone());
+        let (owner, place, held) = (gateway.clone(), place.clone(), connection.held.clone());
         gateway.spawn(async move {
-            doors::run(session, &ledger).await;
+            doors::run(session, &connection).await;
             owner.machine.forget(&place, number);
         });
         Ok((inbox, held))

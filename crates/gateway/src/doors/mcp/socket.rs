@@ -13,8 +13,8 @@ use super::refusals::No;
 use super::table::{self, Place, Visitor};
 use crate::carriers::WebSocket;
 use crate::clock;
+use crate::connection::ConnectionContext;
 use crate::http::credentials::Asking;
-use crate::ledger::Ledger;
 use crate::session::{Beginning, Session};
 
 /// What MCP clients offer, and what is echoed to those that do.
@@ -26,9 +26,9 @@ const LIMIT_HEADER: &str = "salon-message-limit";
 /// Makes the connection a WebSocket and its session.
 pub(super) fn connect(visitor: Visitor, place: Place, upgrade: Upgrade, headers: &HeaderMap) -> Result<Response, No> {
     let gateway = visitor.gateway.clone();
-    let ledger = gateway.ledger(&visitor.grant, &place.topic, visitor.peer.ip());
+    let connection = gateway.connection(&visitor.grant, &place.topic, visitor.peer.ip());
     let counted = gateway.count(&visitor.grant, &visitor.peer);
-    let counted = counted.inspect_err(|refusal| ledger.told_no(refusal.code))?;
+    let counted = counted.inspect_err(|refusal| connection.audit_refusal(refusal.code))?;
     Asking::note_entry(&gateway, visitor.peer.ip(), &visitor.grant, &place.topic);
     let (mut response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
     let limit = gateway.config.limits.message;
@@ -36,11 +36,11 @@ pub(super) fn connect(visitor: Visitor, place: Place, upgrade: Upgrade, headers:
         response.headers_mut().insert(LIMIT_HEADER, limit.into());
     }
     // What only the beginning needs is let go of before the long wait.
-    let beginning = Box::pin(begin(visitor, place, ledger.clone(), upgrade));
+    let beginning = Box::pin(begin(visitor, place, connection.clone(), upgrade));
     gateway.spawn(async move {
         let _counted = counted;
         let Some(session) = beginning.await else { return };
-        doors::run(session, &ledger).await;
+        doors::run(session, &connection).await;
     });
     Ok(response)
 }
@@ -48,7 +48,7 @@ pub(super) fn connect(visitor: Visitor, place: Place, upgrade: Upgrade, headers:
 async fn begin(
     visitor: Visitor,
     place: Place,
-    ledger: Ledger,
+    connection: ConnectionContext,
     upgrade: OnUpgrade,
 ) -> Option<Pin<Box<Session<Interpreter, WebSocket>>>> {
     let Visitor { gateway, grant, .. } = visitor;
@@ -57,5 +57,5 @@ async fn begin(
     let patience = Some(upgrade::patience(&gateway));
     let expires = clock::instant(grant.expires);
     let entrance = table::entrance(&gateway, &grant, &place.topic);
-    Some(Box::pin(Session::outside(entrance, Beginning { dialect, carrier, patience, expires, ledger })))
+    Some(Box::pin(Session::outside(entrance, Beginning { dialect, carrier, patience, expires, connection })))
 }

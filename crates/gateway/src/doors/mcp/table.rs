@@ -153,8 +153,8 @@ impl Table {
     fn begin(&mut self, visitor: &Visitor, key: Key, place: Place, idle: Duration) -> Result<Inbox, Refusal> {
         let Visitor { gateway, peer, grant } = visitor;
         let counted = self.make_room(visitor);
-        let ledger = gateway.ledger(grant, &place.topic, peer.ip());
-        let counted = counted.inspect_err(|refusal| ledger.told_no(refusal.code))?;
+        let connection = gateway.connection(grant, &place.topic, peer.ip());
+        let counted = counted.inspect_err(|refusal| connection.audit_refusal(refusal.code))?;
         Asking::note_entry(gateway, peer.ip(), grant, &place.topic);
         let session_id = match &key {
             Key::Id(id) => Some(id.clone()),
@@ -164,16 +164,16 @@ impl Table {
         let dialect = door(gateway, &place, session_id, Some(idle));
         let expires = clock::instant(grant.expires);
         let entrance = entrance(gateway, grant, &place.topic);
-        let beginning = Beginning { dialect, carrier, patience: None, expires, ledger: ledger.clone() };
+        let beginning = Beginning { dialect, carrier, patience: None, expires, connection: connection.clone() };
         let session = Box::pin(Session::outside(entrance, beginning));
         self.number += 1;
         let number = self.number;
-        let held = ledger.held.clone();
+        let held = connection.held.clone();
         let known = Known { place, inbox: inbox.clone(), held, address: peer.ip(), number, _counted: counted };
         self.known.insert(key.clone(), known);
         let owner = gateway.clone();
         gateway.spawn(async move {
-            doors::run(session, &ledger).await;
+            doors::run(session, &connection).await;
             owner.mcp.forget(&key, number);
         });
         Ok(inbox)

@@ -1,4 +1,4 @@
-//! What one connection does, as the meters count it and the audit trail keeps it.
+//! The context of one connection: whose it is, what it may do, and where what it does is counted and audited.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::meters::Meters;
 use crate::nodes::Nodes;
 use crate::permissions::Held;
 
-/// One connection's ledger.
+/// Cheap to clone: a session and the table it is found in share one.
 #[derive(Clone)]
-pub(crate) struct Ledger {
+pub(crate) struct ConnectionContext {
     pub(crate) meters: Meters,
     pub(crate) audit: Audit,
     pub(crate) participant: ParticipantId,
@@ -30,7 +30,7 @@ pub(crate) struct Ledger {
     pub(crate) nodes: Option<Arc<Nodes>>,
 }
 
-impl Ledger {
+impl ConnectionContext {
     /// What a call of somebody in the same room is permitted: known at once where there is only this gateway.
     pub(crate) fn granted(
         &self,
@@ -51,14 +51,14 @@ impl Ledger {
         }
     }
 
-    /// The connection was told no.
+    /// Counts and audits a refusal.
     pub(crate) fn refused(&self, code: Code) {
         self.meters.refused(code);
-        self.told_no(code);
+        self.audit_refusal(code);
     }
 
-    /// The same where the no is an HTTP answer, which is counted with all others.
-    pub(crate) fn told_no(&self, code: Code) {
+    /// Audits a refusal that is an HTTP answer, which is counted with all others.
+    pub(crate) fn audit_refusal(&self, code: Code) {
         self.record(AuditKind::Refusal, |event| event.code(code));
     }
 
@@ -74,7 +74,7 @@ impl Ledger {
         }
     }
 
-    /// Keeps something in the audit trail.
+    /// Writes an event to the audit trail.
     pub(crate) fn record(&self, kind: AuditKind, more: impl FnOnce(AuditEvent) -> AuditEvent) {
         let event = AuditEvent::new(kind, clock::now());
         self.audit.record(more(event.participant(&self.participant).topic(&self.topic).address(self.address)));
