@@ -39,9 +39,6 @@ pub(crate) struct Gateway {
     pub(crate) tickets: Tickets,
     /// What is kept for the gateway's own page, where there is one.
     pub(crate) ui: Option<Ui>,
-    pub(crate) framed: crate::doors::framed::Sessions,
-    pub(crate) machine: crate::doors::machine::Sessions,
-    pub(crate) mcp: crate::doors::mcp::Sessions,
     pub(crate) permissions: Arc<Permissions>,
     /// Those that share the log, where it can be shared.
     pub(crate) nodes: Option<Arc<Nodes>>,
@@ -74,9 +71,6 @@ impl Gateway {
             signer,
             tickets,
             ui,
-            framed: crate::doors::framed::Sessions::default(),
-            machine: crate::doors::machine::Sessions::default(),
-            mcp: crate::doors::mcp::Sessions::default(),
             permissions: Arc::new(Permissions::among_nodes(nodes.is_some())),
             nodes,
             audit,

@@ -51,6 +51,11 @@ pub(crate) struct Way {
 }
 
 impl Way {
+    /// Whether the session has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.calls.is_closed()
+    }
+
     /// A connection becomes one of the session's.
     pub(crate) async fn open(&self) -> Result<(Line, Answers), NotOpened> {
         let place = self.places.clone().try_acquire_owned().map_err(|_| NotOpened::Full)?;

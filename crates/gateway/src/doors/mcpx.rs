@@ -4,10 +4,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Router;
 use axum::extract::{Extension, Request, State};
 use axum::response::Response;
+use axum::routing::get;
 use hyper::upgrade::OnUpgrade;
-use salon_dialects::Stamps;
 use salon_dialects::mcpx::{Mcpx, Options};
 use salon_log::Claim;
 use salon_protocol::{Code, EnvelopeId, McpVersion, PROTOCOL, Participant, ParticipantKind, Refusal, TopicName};
@@ -105,6 +106,11 @@ fn revisions(list: &str) -> Result<McpVersion, Problem> {
     Ok(McpVersion { version, versions })
 }
 
+/// The one address of MCPx that is a door.
+pub(super) fn router() -> Router<Arc<Gateway>> {
+    Router::new().route("/v0/ws", get(connect))
+}
+
 /// Opens a connection.
 #[utoipa::path(
     get,
@@ -189,11 +195,10 @@ fn hold(held: Held, upgrade: OnUpgrade) -> impl Future<Output = ()> + Send {
 async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx, WebSocket>>>, Counts)> {
     let Held { gateway, arrival, wish, grant, connection, counted } = held;
     let carrier = upgrade::socket(&gateway, upgrade).await?;
-    let (began, heartbeat) = (Instant::now(), gateway.config.times.heartbeat);
-    let stamps = Stamps::new(uuid::Uuid::new_v4().simple().to_string(), began, clock::now());
+    let heartbeat = gateway.config.times.heartbeat;
     let limits = gateway.config.limits.envelope();
     let options = Options { limits, echo: wish.echo, heartbeat: (!heartbeat.is_zero()).then_some(heartbeat) };
-    let dialect = Mcpx::new(options, stamps);
+    let dialect = Mcpx::new(options, super::stamps(Instant::now()));
     let patience = Some(upgrade::patience(&gateway));
     let (seat, joined) = super::welcome(&gateway, wish.topic, arrival);
     let expires = clock::instant(grant.expires);

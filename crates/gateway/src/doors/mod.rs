@@ -4,13 +4,16 @@ pub(crate) mod framed;
 pub(crate) mod machine;
 pub(crate) mod mcp;
 pub(crate) mod mcpx;
+mod sessions;
 mod upgrade;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
+use axum::Router;
 use axum::http::{HeaderMap, header};
-use salon_dialects::{Dialect, History, Introduction, Joined};
+use salon_dialects::{Dialect, History, Introduction, Joined, Stamps};
 use salon_log::Durability;
 use salon_protocol::{CloseReason, TopicName};
 use salon_rooms::{Admission, Arrival, Seat};
@@ -18,6 +21,7 @@ use salon_rooms::{Admission, Arrival, Seat};
 use crate::audit::AuditKind;
 use crate::auth::Grant;
 use crate::carriers::Carrier;
+use crate::clock;
 use crate::connection::ConnectionContext;
 use crate::entrance::{Consult, Entering, Entrance};
 use crate::gateway::{Gateway, MAX_HISTORY};
@@ -25,6 +29,16 @@ use crate::session::Session;
 
 /// The longest display name.
 const MAX_NAME_CHARS: usize = 256;
+
+/// Every address of a door over HTTP.
+pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
+    Router::new().merge(mcpx::router()).merge(machine::router(gateway)).merge(mcp::router(gateway))
+}
+
+/// Ids and times for what a dialect writes itself.
+fn stamps(now: Instant) -> Stamps {
+    Stamps::new(uuid::Uuid::new_v4().simple().to_string(), now, clock::now())
+}
 
 /// Whether a body is said to be JSON.
 fn is_json(headers: &HeaderMap) -> bool {

@@ -55,15 +55,13 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .route("/ready", get(service::ready))
         .route("/metrics", get(service::metrics))
         .route("/v0/openapi.json", get(service::openapi))
-        .route("/v0/ws", get(doors::mcpx::connect))
         .route("/v0/tickets", post(tickets::issue))
         .route("/v0/topics", get(topics::list))
         .route("/v0/topics/{topic}/participants", get(topics::participants))
         .route("/v0/topics/{topic}/history", get(history::page))
         .route("/v0/topics/{topic}/messages", post(publish::publish))
         .route("/v0/topics/{topic}/stream", get(stream::follow))
-        .merge(doors::machine::router())
-        .merge(doors::mcp::router());
+        .merge(doors::router(&gateway));
     for resource in ["", "/sse", "/mcp/{topic}", "/mcp/{topic}/{participant}"] {
         router = router.route(&format!("{}{resource}", metadata::WELL_KNOWN), get(metadata::describe));
     }

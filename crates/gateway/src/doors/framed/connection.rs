@@ -17,10 +17,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 
-use super::table::{self, Caller};
+use super::door::{self, Caller, FramedDoor};
 use crate::carriers::{Answers, Line, MAX_LINES, NotOpened, Socket, Way};
 use crate::clock;
-use crate::gateway::{Gateway, MAX_MESSAGE};
+use crate::gateway::MAX_MESSAGE;
 
 /// What is read at once.
 const READ_BUFFER: usize = 8 * 1024;
@@ -56,13 +56,14 @@ enum Ending {
     Because(Box<[u8]>),
 }
 
-pub(super) async fn serve(gateway: Arc<Gateway>, socket: Socket, peer: SocketAddr, stop: watch::Receiver<bool>) {
+pub(super) async fn serve(door: Arc<FramedDoor>, socket: Socket, peer: SocketAddr, stop: watch::Receiver<bool>) {
+    let gateway = &door.gateway;
     let limit = gateway.config.limits.message;
     let most_body = if limit > 0 { limit.min(MAX_MESSAGE) } else { MAX_MESSAGE };
     let (mut read, write) = tokio::io::split(socket);
     let (out, outgoing) = mpsc::channel(OUTGOING);
     let stall = gateway.config.framed.stall;
-    let caller = Caller { gateway, peer };
+    let caller = Caller { door, peer };
     let mut reader = Reader {
         caller,
         stop,
@@ -206,7 +207,7 @@ impl Reader {
         if !self.lines.is_empty() || body <= STRANGERS_BODY || self.room.is_some() {
             return Ok(());
         }
-        self.room = self.caller.gateway.framed.room_for(body);
+        self.room = self.caller.door.room_for(body);
         if self.room.is_some() {
             return Ok(());
         }
@@ -217,7 +218,7 @@ impl Reader {
     }
 
     fn ending(&self, code: Code, message: String) -> Ending {
-        self.caller.gateway.meters.refused(code);
+        self.caller.door.gateway.meters.refused(code);
         Ending::Because(refuse_header(self.decoder.header(), &Refusal::new(code, message), clock::now()))
     }
 
@@ -238,8 +239,8 @@ impl Reader {
 
     fn connect(&mut self, connect: &Connect) -> Result<(Box<str>, Way), Refusal> {
         self.room_for_one()?;
-        let (grant, topic) = self.caller.verify(connect)?;
-        self.caller.gateway.framed.begin(&self.caller, &grant, topic)
+        let (visitor, topic) = self.caller.verify(connect)?;
+        self.caller.door.begin(&visitor, &topic)
     }
 
     fn room_for_one(&mut self) -> Result<(), Refusal> {
@@ -261,7 +262,7 @@ impl Reader {
             };
             self.lines.remove(&id);
         }
-        let found = self.room_for_one().and_then(|()| self.caller.gateway.framed.find(&id).ok_or_else(table::unknown));
+        let found = self.room_for_one().and_then(|()| self.caller.door.find(&id).ok_or_else(door::unknown));
         match found {
             Ok(way) => self.open(id, &way, frame).await,
             Err(refusal) => self.say(&frame, &refusal).await,
@@ -271,7 +272,7 @@ impl Reader {
     async fn open(&mut self, id: Box<str>, way: &Way, frame: Box<[u8]>) -> Result<(), Gone> {
         let (line, answers) = match way.open().await {
             Ok(opened) => opened,
-            Err(NotOpened::Ended) => return self.say(&frame, &table::unknown()).await,
+            Err(NotOpened::Ended) => return self.say(&frame, &door::unknown()).await,
             Err(NotOpened::Full) => {
                 let message = format!("one session may be used over {MAX_LINES} connections at once");
                 return self.say(&frame, &Refusal::new(Code::RateLimited, message)).await;
@@ -283,13 +284,13 @@ impl Reader {
                 self.lines.insert(id, line);
                 Ok(())
             }
-            Err(frame) => self.say(&frame, &table::unknown()).await,
+            Err(frame) => self.say(&frame, &door::unknown()).await,
         }
     }
 
     /// Answers a frame that no session hears.
     async fn say(&self, frame: &[u8], refusal: &Refusal) -> Result<(), Gone> {
-        self.caller.gateway.meters.refused(refusal.code);
+        self.caller.door.gateway.meters.refused(refusal.code);
         self.out.send(Outgoing::Say(refuse(frame, refusal, clock::now()))).await.map_err(|_| Gone)
     }
 }

@@ -4,7 +4,7 @@
 //! are brought to the sessions they name. A session belongs to whoever knows its id, over whichever connections.
 
 mod connection;
-mod table;
+mod door;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,8 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::gateway::{Counted, Gateway, Tally};
 use crate::server;
-
-pub(crate) use table::Sessions;
+use door::FramedDoor;
 
 /// How long to wait when the system gives no more connections.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -41,6 +40,7 @@ pub(crate) async fn accept(
     }
     let mut connections = JoinSet::new();
     let open = Tally::new(gateway.config.limits.connections_per_address);
+    let door = Arc::new(FramedDoor::new(gateway));
     loop {
         let accepted = tokio::select! { biased;
             () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
@@ -50,7 +50,7 @@ pub(crate) async fn accept(
         match accepted {
             Ok((stream, peer)) => match open.enter(&peer.ip(), "address") {
                 Ok(counted) => {
-                    let serving = serve(gateway.clone(), stream, peer, tls.clone(), stop.clone(), counted);
+                    let serving = serve(door.clone(), stream, peer, tls.clone(), stop.clone(), counted);
                     drop(connections.spawn(serving));
                 }
                 // Nobody has said yet what they want, so there is nobody to answer.
@@ -67,7 +67,7 @@ pub(crate) async fn accept(
 }
 
 async fn serve(
-    gateway: Arc<Gateway>,
+    door: Arc<FramedDoor>,
     stream: TcpStream,
     peer: SocketAddr,
     tls: Option<TlsAcceptor>,
@@ -77,9 +77,9 @@ async fn serve(
     if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE) {
         tracing::debug!(%peer, %error, "a connection cannot be watched over");
     }
-    let write_deadline = gateway.config.times.write_deadline;
+    let write_deadline = door.gateway.config.times.write_deadline;
     match server::secure(stream, tls, write_deadline).await {
-        Ok(socket) => connection::serve(gateway, socket, peer, stop).await,
+        Ok(socket) => connection::serve(door, socket, peer, stop).await,
         Err(error) => tracing::debug!(%peer, %error, "a connection ended badly"),
     }
 }

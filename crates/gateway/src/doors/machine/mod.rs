@@ -3,10 +3,10 @@
 //! What a message means is the grammar's business (`salon_dialects::machine`); here it is decided who sends it. A WebSocket may show
 //! its token in its first message; every request over HTTP has one of its own.
 
+mod door;
 mod refusals;
 mod requests;
 mod socket;
-mod table;
 mod terms;
 
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use axum::routing::{get, post};
 
 use crate::gateway::Gateway;
 use crate::http::{Peer, Problem};
+use door::MachineDoor;
 use refusals::No;
 use requests::Arrived;
 
-pub(crate) use table::Sessions;
-
 /// Every address of the Machine Context Protocol.
-pub(crate) fn router() -> Router<Arc<Gateway>> {
+pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     Router::new()
         .route("/context/v1/ws", get(connect))
         .route("/context/v1/messages", post(send))
         .route("/context/v1/stream", get(listen).head(|| async { No::Method("GET") }))
+        .with_state(MachineDoor::new(gateway))
 }
 
 #[utoipa::path(get, path = "/context/v1/ws", operation_id = "machine_connect", tag = "Machine Context Protocol", summary = "Enter a room by the Machine Context Protocol",
@@ -39,11 +39,11 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
         (status = "4XX", description = "Refused", body = crate::http::ProblemBody)),
     security(("bearer" = []), ()))]
 pub(crate) async fn connect(
-    State(gateway): State<Arc<Gateway>>,
+    State(door): State<MachineDoor>,
     Extension(peer): Extension<Peer>,
     request: Request,
 ) -> Result<Response, Problem> {
-    socket::connect(&gateway, peer, request).await
+    socket::connect(&door, peer, request).await
 }
 
 #[utoipa::path(post, path = "/context/v1/messages", operation_id = "machine_send", tag = "Machine Context Protocol", summary = "Send a message of the Machine Context Protocol",

@@ -1,6 +1,5 @@
 //! One request over HTTP: whose it is, and what becomes of it.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
@@ -12,14 +11,15 @@ use salon_dialects::machine::{self, Terms};
 use salon_dialects::{Listen, Opening, Post};
 use salon_protocol::{Code, Refusal, TopicName};
 
+use super::super::sessions::{Found, Visitor};
 use super::super::{accepts_events, is_json};
+use super::door::{MachineDoor, Place};
 use super::refusals::No;
-use super::table::{Place, Visitor};
 use super::terms;
 use crate::auth::AuthError;
 use crate::carriers::{Asked, Outcome};
 use crate::clock;
-use crate::gateway::{Gateway, MAX_MESSAGE};
+use crate::gateway::MAX_MESSAGE;
 use crate::http::credentials::Asking;
 use crate::http::{Peer, Problem, Query, body, invalid};
 
@@ -28,18 +28,20 @@ const MAX_TRIES: usize = 3;
 
 /// A request whose token is good.
 pub(crate) struct Arrived {
+    door: MachineDoor,
     visitor: Visitor,
     place: Place,
     terms: Terms,
     expires: Instant,
 }
 
-impl FromRequestParts<Arc<Gateway>> for Arrived {
+impl FromRequestParts<MachineDoor> for Arrived {
     type Rejection = No;
 
-    async fn from_request_parts(parts: &mut Parts, gateway: &Arc<Gateway>) -> Result<Self, No> {
+    async fn from_request_parts(parts: &mut Parts, door: &MachineDoor) -> Result<Self, No> {
+        let gateway = &door.gateway;
         let unmarked = |_| Problem::new(Code::Internal, "nobody knows where this request came from");
-        let Extension(peer) = Extension::<Peer>::from_request_parts(parts, gateway).await.map_err(unmarked)?;
+        let Extension(peer) = Extension::<Peer>::from_request_parts(parts, door).await.map_err(unmarked)?;
         let query = Query::parse(parts.uri.query())?;
         let topic: Option<TopicName> = query.name("topic")?;
         let asking = Asking { gateway, peer: peer.ip(), headers: &parts.headers, query: &query, topic: topic.as_ref() };
@@ -47,7 +49,8 @@ impl FromRequestParts<Arc<Gateway>> for Arrived {
         let place = place(&grant, topic.clone())?;
         let terms = terms::terms(gateway, &grant, &place.topic, asking.token());
         let expires = clock::instant(grant.expires);
-        Ok(Self { visitor: Visitor { gateway: gateway.clone(), peer, grant }, place, terms, expires })
+        let visitor = Visitor { gateway: gateway.clone(), peer, grant };
+        Ok(Self { door: door.clone(), visitor, place, terms, expires })
     }
 }
 
@@ -66,7 +69,7 @@ impl Arrived {
     /// `POST`: a message.
     pub(super) async fn post(self, request: Request) -> Result<Response, No> {
         let Visitor { gateway, grant, .. } = &self.visitor;
-        if let Some(wait) = gateway.machine.paused(&grant.participant, Instant::now()) {
+        if let Some(wait) = self.door.paused(&grant.participant, Instant::now()) {
             return Err(self.refused(gateway.rooms.too_many(wait)));
         }
         if !is_json(request.headers()) {
@@ -98,7 +101,7 @@ impl Arrived {
     fn counted(&self, refusal: Refusal) -> Refusal {
         let Visitor { gateway, grant, .. } = &self.visitor;
         let Err(wait) = gateway.rooms.count_refused(&grant.participant) else { return refusal };
-        gateway.machine.pause(&grant.participant, wait, Instant::now());
+        self.door.pause(&grant.participant, wait, Instant::now());
         gateway.rooms.too_many(wait).regarding(refusal.regarding)
     }
 
@@ -121,17 +124,17 @@ impl Arrived {
     }
 
     async fn ask(&self, opening: Opening, text: Option<Box<str>>) -> Result<Response, No> {
-        let Visitor { gateway, grant, .. } = &self.visitor;
         let request = text.as_deref().and_then(machine::message_id);
         let mut asked = Asked { opening, text };
         for _ in 0..MAX_TRIES {
-            let found = gateway.machine.inbox(&self.visitor, &self.place);
+            let found = self.door.session(&self.visitor, &self.place);
             // A stream that reconnects by itself is no message.
             let counted = |refusal| if asked.text.is_some() { self.counted(refusal) } else { refusal };
-            let (inbox, held) = found.map_err(|refusal| self.refused(counted(refusal)))?;
+            let Found { handle, connection } = found.map_err(|refusal| self.refused(counted(refusal)))?;
             // A call has the id of the message that makes it.
-            let _shown = request.clone().map(|request| held.show(request, &grant.permissions));
-            asked = match inbox.ask(asked, self.expires).await {
+            let permissions = &self.visitor.grant.permissions;
+            let _shown = request.clone().map(|request| connection.held.show(request, permissions));
+            asked = match handle.ask(asked, self.expires).await {
                 Outcome::Answered(response) => return Ok(response),
                 Outcome::Unheard(asked) => asked,
                 Outcome::Ended => break,

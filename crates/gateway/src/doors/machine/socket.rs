@@ -14,10 +14,11 @@ use salon_dialects::machine::{self, Machine};
 use salon_dialects::{Dialect, Event, Frame, Opening, StreamId};
 use salon_protocol::{CloseReason, Code, Refusal, TopicName};
 
+use super::super::sessions::Visitor;
 use super::super::upgrade::{self, Upgrade};
 use super::super::{self as doors};
+use super::door::{self, MachineDoor, Place};
 use super::requests::place;
-use super::table::{self, Place, Sessions, Visitor};
 use super::terms;
 use crate::carriers::{Carrier, Received, WebSocket};
 use crate::clock;
@@ -51,7 +52,8 @@ struct Known {
 }
 
 /// Makes the connection a WebSocket and its session.
-pub(super) async fn connect(gateway: &Arc<Gateway>, peer: Peer, mut request: Request) -> Result<Response, Problem> {
+pub(super) async fn connect(door: &MachineDoor, peer: Peer, mut request: Request) -> Result<Response, Problem> {
+    let gateway = &door.gateway;
     let upgrade = Upgrade::take(&mut request)?;
     let (parts, _) = request.into_parts();
     let query = Query::parse(parts.uri.query())?;
@@ -61,11 +63,11 @@ pub(super) async fn connect(gateway: &Arc<Gateway>, peer: Peer, mut request: Req
     if !asking.shows_something() {
         let counted = gateway.count_stranger(&peer)?;
         let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
-        let owner = gateway.clone();
+        let door = door.clone();
         gateway.spawn(async move {
-            let hearing = hear_first(owner, peer, topic, upgrade, counted);
+            let hearing = hear_first(door.gateway.clone(), peer, topic, upgrade, counted);
             let Some((known, carrier)) = Box::pin(hearing).await else { return };
-            run(known, carrier).await;
+            run(&door, known, carrier).await;
         });
         return Ok(response);
     }
@@ -73,10 +75,10 @@ pub(super) async fn connect(gateway: &Arc<Gateway>, peer: Peer, mut request: Req
     let token = asking.token().map(str::to_owned);
     let known = admit(Visitor { gateway: gateway.clone(), peer, grant }, topic, token, None)?;
     let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
-    let owner = gateway.clone();
+    let door = door.clone();
     gateway.spawn(async move {
-        if let Some(carrier) = Box::pin(upgrade::socket(&owner, upgrade)).await {
-            run(known, carrier).await;
+        if let Some(carrier) = Box::pin(upgrade::socket(&door.gateway, upgrade)).await {
+            run(&door, known, carrier).await;
         }
     });
     Ok(response)
@@ -193,9 +195,9 @@ async fn first(carrier: &mut WebSocket) -> First {
     }
 }
 
-async fn run(known: Known, carrier: WebSocket) {
-    let (connection, place) = (known.connection.clone(), known.place.clone());
-    let _attended = Sessions::attend(&known.visitor.gateway, &place);
+async fn run(door: &MachineDoor, known: Known, carrier: WebSocket) {
+    let connection = known.connection.clone();
+    let _open = door.open_socket(&known.place);
     let (session, _counted) = begin(known, carrier);
     doors::run(session, &connection).await;
 }
@@ -203,7 +205,7 @@ async fn run(known: Known, carrier: WebSocket) {
 fn begin(known: Known, carrier: WebSocket) -> (Pin<Box<Session<Machine, WebSocket>>>, Counts) {
     let Known { visitor: Visitor { gateway, grant, .. }, place, counted, connection, token, first } = known;
     let terms = terms::terms(&gateway, &grant, &place.topic, token.as_deref());
-    let mut dialect = table::dialect(&gateway, &place, Some(terms), None);
+    let mut dialect = door::dialect(&gateway, &place, Some(terms), None);
     if let Some(first) = first {
         let now = Instant::now();
         dialect.handle_event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex), now);
@@ -211,7 +213,7 @@ fn begin(known: Known, carrier: WebSocket) -> (Pin<Box<Session<Machine, WebSocke
     }
     let patience = Some(upgrade::patience(&gateway));
     let expires = clock::instant(grant.expires);
-    let entrance = table::entrance(&gateway, &grant, &place.topic);
+    let entrance = door::entrance(&gateway, &grant, &place.topic);
     let beginning = Beginning { dialect, carrier, patience, expires, connection };
     (Box::pin(Session::outside(entrance, beginning)), counted)
 }

@@ -4,10 +4,10 @@
 //! What a request means is the grammar's business (`salon_dialects::mcp::door`); here it is decided who makes it and which session
 //! it belongs to. Every request has a token of its own, and a session is found only by who began it.
 
+mod door;
 mod refusals;
 mod requests;
 mod socket;
-mod table;
 
 use std::sync::Arc;
 
@@ -18,17 +18,16 @@ use axum::routing::{MethodRouter, any, get, post};
 
 use super::upgrade::Upgrade;
 use crate::gateway::Gateway;
+use door::McpDoor;
 use refusals::No;
 use requests::Arrived;
 
-pub(crate) use table::Sessions;
-
 /// Every address of MCP.
-pub(crate) fn router() -> Router<Arc<Gateway>> {
+pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     let others = || async { No::Method("GET, POST, DELETE") };
     // A look at the headers alone would begin a session.
-    let session = || -> MethodRouter<Arc<Gateway>> { get(listen).post(send).delete(end).head(others).fallback(others) };
-    let polled = || -> MethodRouter<Arc<Gateway>> { post(poll).delete(end).fallback(|| async { No::Polling }) };
+    let session = || -> MethodRouter<McpDoor> { get(listen).post(send).delete(end).head(others).fallback(others) };
+    let polled = || -> MethodRouter<McpDoor> { post(poll).delete(end).fallback(|| async { No::Polling }) };
     Router::new()
         .route("/mcp", any(|| async { No::no_room() }))
         .route("/mcp/{topic}", session())
@@ -37,6 +36,7 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
         .route("/mcp/{topic}/{participant}/poll", polled())
         .route("/sse", session())
         .route("/message", post(message).fallback(|| async { No::Method("POST") }))
+        .with_state(McpDoor::new(gateway))
 }
 
 #[utoipa::path(get, path = "/mcp/{topic}", tag = "MCP", summary = "Listen to a room as an MCP client",

@@ -1,6 +1,5 @@
 //! One request: whose it is, which session it belongs to, and what becomes of it.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::HttpBody as _;
@@ -14,13 +13,14 @@ use salon_dialects::mcp::{Era, Revision};
 use salon_dialects::{Listen, Opening, Post};
 use salon_protocol::{Code, InvalidId, ParticipantId, Refusal, TopicName};
 
+use super::super::sessions::Visitor;
 use super::super::{accepts_events, is_date, is_json};
+use super::door::{Lifetime, McpDoor, Place};
 use super::refusals::No;
-use super::table::{Life, Place, Visitor};
 use crate::auth::AuthError;
 use crate::carriers::{Asked, Inbox, Outcome};
 use crate::clock;
-use crate::gateway::{Gateway, MAX_MESSAGE, public_path};
+use crate::gateway::{MAX_MESSAGE, public_path};
 use crate::http::credentials::Asking;
 use crate::http::{Peer, Query, body};
 
@@ -59,6 +59,7 @@ impl Wanted {
 
 /// A request whose token is good.
 pub(crate) struct Arrived {
+    door: McpDoor,
     visitor: Visitor,
     wanted: Wanted,
     query: Query,
@@ -71,21 +72,23 @@ struct Found {
     inbox: Inbox,
 }
 
-impl FromRequestParts<Arc<Gateway>> for Arrived {
+impl FromRequestParts<McpDoor> for Arrived {
     type Rejection = No;
 
-    async fn from_request_parts(parts: &mut Parts, gateway: &Arc<Gateway>) -> Result<Self, No> {
-        let path = RawPathParams::from_request_parts(parts, gateway).await;
+    async fn from_request_parts(parts: &mut Parts, door: &McpDoor) -> Result<Self, No> {
+        let gateway = &door.gateway;
+        let path = RawPathParams::from_request_parts(parts, door).await;
         let path = path.map_err(|_| No::bad("the path is not UTF-8"))?;
         let unmarked = |_| No::from(Refusal::new(Code::Internal, "nobody knows where this request came from"));
-        let Extension(peer) = Extension::<Peer>::from_request_parts(parts, gateway).await.map_err(unmarked)?;
+        let Extension(peer) = Extension::<Peer>::from_request_parts(parts, door).await.map_err(unmarked)?;
         let query = Query::parse(parts.uri.query())?;
         let wanted = Wanted::read(&path, &query)?;
         let (headers, topic) = (&parts.headers, wanted.topic.as_ref());
         let asking = Asking { gateway, peer: peer.ip(), headers, query: &query, topic };
         let grant = asking.in_passing(parts.method == Method::GET).await.map_err(No::Problem)?;
         let expires = clock::instant(grant.expires);
-        Ok(Self { visitor: Visitor { gateway: gateway.clone(), peer, grant }, wanted, query, expires })
+        let visitor = Visitor { gateway: gateway.clone(), peer, grant };
+        Ok(Self { door: door.clone(), visitor, wanted, query, expires })
     }
 }
 
@@ -116,11 +119,8 @@ impl Arrived {
 
     /// The session of an id, if it is this participant's and this address is its own. All else is as if there were none.
     fn find(&self, id: Box<str>) -> Result<Found, No> {
-        let Visitor { gateway, grant, .. } = &self.visitor;
-        let found = gateway.mcp.find(&id, grant, |place| {
-            self.wanted.topic.as_ref().is_none_or(|topic| *topic == place.topic)
-                && self.wanted.scope.as_ref().is_none_or(|scope| *scope == place.scope)
-        });
+        let Wanted { topic, scope } = &self.wanted;
+        let found = self.door.find(&id, &self.visitor.grant, topic.as_ref(), scope.as_ref());
         let inbox = found.ok_or_else(No::no_session)?;
         Ok(Found { id, inbox })
     }
@@ -137,7 +137,7 @@ impl Arrived {
                 (self.find(id)?.inbox, Listen { after, endpoint: None })
             }
             None => {
-                let (id, inbox) = self.visitor.gateway.mcp.begin(&self.visitor, self.place()?, Life::Stream)?;
+                let (id, inbox) = self.door.begin(&self.visitor, &self.place()?, Lifetime::Stream)?;
                 let before = self.visitor.gateway.config.public_url.as_deref().map(public_path).unwrap_or_default();
                 let endpoint = Some(format!("{before}/message?sessionId={id}").into());
                 (inbox, Listen { after: None, endpoint })
@@ -156,7 +156,7 @@ impl Arrived {
             Route::Initialize => {
                 let inbox = match self.session_id(&headers)? {
                     Some(id) => self.find(id)?.inbox,
-                    None => self.visitor.gateway.mcp.begin(&self.visitor, self.place()?, Life::Session)?.1,
+                    None => self.door.begin(&self.visitor, &self.place()?, Lifetime::Session)?.1,
                 };
                 self.ask(&inbox, Asked { opening, text: Some(text) }).await
             }
@@ -190,7 +190,7 @@ impl Arrived {
         let inbox = match found {
             Some(found) => found.inbox,
             None if Interpreter::begins_by_poll(&text) => {
-                self.visitor.gateway.mcp.begin(&self.visitor, self.place()?, Life::Polls)?.1
+                self.door.begin(&self.visitor, &self.place()?, Lifetime::Polls)?.1
             }
             None => return Err(No::no_poll()),
         };
@@ -212,7 +212,7 @@ impl Arrived {
         self.check_version(headers)?;
         let id = self.session_id(headers)?.ok_or_else(missing_session)?;
         let Found { id, inbox } = self.find(id)?;
-        self.visitor.gateway.mcp.remove(&id);
+        self.door.remove(&id);
         inbox.dismiss().await;
         Ok(StatusCode::NO_CONTENT.into_response())
     }
@@ -259,7 +259,7 @@ impl Arrived {
         let place = self.place()?;
         let mut asked = Asked { opening, text: Some(text) };
         for _ in 0..MAX_TRIES {
-            let inbox = self.visitor.gateway.mcp.shared(&self.visitor, &place)?;
+            let inbox = self.door.shared(&self.visitor, &place)?;
             asked = match inbox.ask(asked, self.expires).await {
                 Outcome::Answered(response) => return Ok(response),
                 Outcome::Unheard(asked) => asked,

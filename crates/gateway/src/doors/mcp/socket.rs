@@ -7,10 +7,11 @@ use axum::response::Response;
 use hyper::upgrade::OnUpgrade;
 use salon_dialects::mcp::draft::Interpreter;
 
+use super::super::sessions::Visitor;
 use super::super::upgrade::{self, Upgrade};
 use super::super::{self as doors};
+use super::door::{self, Place};
 use super::refusals::No;
-use super::table::{self, Place, Visitor};
 use crate::carriers::WebSocket;
 use crate::clock;
 use crate::connection::ConnectionContext;
@@ -53,9 +54,9 @@ async fn begin(
 ) -> Option<Pin<Box<Session<Interpreter, WebSocket>>>> {
     let Visitor { gateway, grant, .. } = visitor;
     let carrier = upgrade::socket(&gateway, upgrade).await?;
-    let dialect = table::door(&gateway, &place, None, None);
+    let dialect = door::dialect(&gateway, &place, None, None);
     let patience = Some(upgrade::patience(&gateway));
     let expires = clock::instant(grant.expires);
-    let entrance = table::entrance(&gateway, &grant, &place.topic);
+    let entrance = door::entrance(&gateway, &grant, &place.topic);
     Some(Box::pin(Session::outside(entrance, Beginning { dialect, carrier, patience, expires, connection })))
 }

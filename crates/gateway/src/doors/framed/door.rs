@@ -1,51 +1,46 @@
-//! The sessions of the framed door: which there are, how they begin, and how to reach them.
+//! The framed door's own part of a session: who may begin one, and the grammar it speaks.
 //!
 //! Invariant: whoever knows a session's id may use it, so an id is told to nobody but in the answer to its CONNECT, and never logged.
-//! Each counts as a connection of its participant and of the address it began from.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Instant;
 
+use salon_dialects::Introduction;
 use salon_dialects::framed::{Connect, Framed, Options, refuse};
-use salon_dialects::{Introduction, Stamps};
 use salon_log::Claim;
 use salon_protocol::{Code, Participant, Refusal, TopicName};
 use salon_rooms::{Admission, Deliver};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::super as doors;
+use super::super::sessions::{SessionTable, Visitor};
 use crate::audit::{AuditEvent, AuditKind};
 use crate::auth::{self, Grant};
 use crate::carriers::{Lines, Unheard, Way};
 use crate::clock;
 use crate::entrance::Entrance;
-use crate::gateway::{Counts, Gateway};
+use crate::gateway::Gateway;
 use crate::http::Peer;
 use crate::session::{Beginning, Session};
 
-/// Whose connection it is, as far as that can be known.
+/// A connection, before it is known whose.
 pub(super) struct Caller {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) door: Arc<FramedDoor>,
     pub(super) peer: SocketAddr,
 }
 
 impl Caller {
-    /// Whether somebody is who they say, and where they may go. Kept in the audit trail.
-    pub(super) fn verify(&self, connect: &Connect) -> Result<(Grant, TopicName), Refusal> {
+    /// Verifies a CONNECT: whose it is, and which topic it may enter. A failure is audited here, a success where the session begins.
+    pub(super) fn verify(&self, connect: &Connect) -> Result<(Visitor, TopicName), Refusal> {
         let mut asked = None;
-        let verified = self.judge(connect, &mut asked);
-        let event = match &verified {
-            Ok((grant, topic)) => AuditEvent::new(AuditKind::AuthOk, clock::now()).grant(grant).topic(topic),
-            Err(refusal) => {
-                let event = AuditEvent::new(AuditKind::AuthFailed, clock::now());
-                let event = event.code(refusal.code).reason(refusal.message.clone());
-                asked.iter().fold(event, AuditEvent::topic)
-            }
-        };
-        self.gateway.audit.record(event.address(self.peer.ip()));
-        verified
+        let verified = self.judge(connect, &mut asked).inspect_err(|refusal| {
+            let event = AuditEvent::new(AuditKind::AuthFailed, clock::now());
+            let event = event.code(refusal.code).reason(refusal.message.clone()).address(self.peer.ip());
+            self.door.gateway.audit.record(asked.iter().fold(event, AuditEvent::topic));
+        });
+        let (grant, topic) = verified?;
+        Ok((Visitor { gateway: self.door.gateway.clone(), peer: Peer::At(self.peer), grant }, topic))
     }
 
     fn judge(&self, connect: &Connect, asked: &mut Option<TopicName>) -> Result<(Grant, TopicName), Refusal> {
@@ -56,7 +51,7 @@ impl Caller {
         }
         let missing = || Refusal::new(Code::Unauthorized, "a token is required: `token` in the body of CONNECT");
         let token = connect.token.as_deref().ok_or_else(missing)?;
-        let grant = self.gateway.verifier.verify(token, clock::now())?;
+        let grant = self.door.gateway.verifier.verify(token, clock::now())?;
         grant.require_unsigned()?;
         if connect.id != grant.participant.as_str() {
             let message = format!("`clientInfo.id` must be \"{}\", the token's participant", grant.participant);
@@ -69,32 +64,22 @@ impl Caller {
     }
 }
 
-struct Known {
-    way: Way,
-    _counted: Counts,
-}
-
 /// What the large first frames of connections may take together, in KiB.
-const STRANGERS_ROOM: usize = 64 << 10;
+const MAX_STRANGERS_KIB: usize = 64 << 10;
 
-/// Every session.
-pub(crate) struct Sessions {
-    known: Mutex<HashMap<Box<str>, Known>>,
+/// What all connections of the door share.
+pub(crate) struct FramedDoor {
+    pub(super) gateway: Arc<Gateway>,
+    sessions: Arc<SessionTable<Box<str>, Way>>,
     strangers: Arc<Semaphore>,
 }
 
-impl Default for Sessions {
-    fn default() -> Self {
-        Self { known: Mutex::default(), strangers: Arc::new(Semaphore::new(STRANGERS_ROOM)) }
-    }
-}
-
-impl Sessions {
-    fn known(&self) -> MutexGuard<'_, HashMap<Box<str>, Known>> {
-        self.known.lock().expect("no code panics while it holds the sessions")
+impl FramedDoor {
+    pub(super) fn new(gateway: Arc<Gateway>) -> Self {
+        Self { gateway, sessions: Arc::default(), strangers: Arc::new(Semaphore::new(MAX_STRANGERS_KIB)) }
     }
 
-    /// Room for so many bytes of somebody who belongs to no session yet, if there is some.
+    /// Memory for so many bytes of a connection that uses no session yet, if there is some.
     pub(super) fn room_for(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let kibibytes = u32::try_from(bytes.div_ceil(1024)).ok()?;
         self.strangers.clone().try_acquire_many_owned(kibibytes).ok()
@@ -102,38 +87,31 @@ impl Sessions {
 
     /// The way into a session.
     pub(super) fn find(&self, id: &str) -> Option<Way> {
-        self.known().get(id).map(|known| known.way.clone())
+        self.sessions.get(&id.into())
     }
 
-    /// Begins a session, which is yet to hear the CONNECT.
-    pub(super) fn begin(&self, caller: &Caller, grant: &Grant, topic: TopicName) -> Result<(Box<str>, Way), Refusal> {
-        let Caller { gateway, peer } = caller;
-        let connection = gateway.connection(grant, &topic, peer.ip());
-        let counted =
-            gateway.count(grant, &Peer::At(*peer)).inspect_err(|refusal| connection.audit_refusal(refusal.code))?;
+    /// Begins a session, which is yet to receive the CONNECT.
+    pub(super) fn begin(&self, visitor: &Visitor, topic: &TopicName) -> Result<(Box<str>, Way), Refusal> {
+        let Visitor { gateway, grant, .. } = visitor;
         let id: Box<str> = auth::hex(&auth::random::<16>()).into();
         let expires = clock::instant(grant.expires);
-        let (carrier, way) = Lines::new(expires, unheard(gateway));
-        let began = Instant::now();
-        let options = Options {
-            me: grant.participant.clone(),
-            limits: gateway.config.limits.envelope(),
-            session: id.clone(),
-            linger: gateway.config.framed.linger,
-            version: env!("CARGO_PKG_VERSION"),
-        };
-        // Not the session's id: this stands in every envelope's.
-        let stamps = Stamps::new(uuid::Uuid::new_v4().simple().to_string(), began, clock::now());
-        let dialect = Framed::new(options, stamps, began);
-        let beginning = Beginning { dialect, carrier, patience: None, expires, connection: connection.clone() };
-        let session = Box::pin(Session::outside(entrance(gateway, grant, &topic), beginning));
-        self.known().insert(id.clone(), Known { way: way.clone(), _counted: counted });
-        let (owner, key) = (gateway.clone(), id.clone());
-        gateway.spawn(async move {
-            doors::run(session, &connection).await;
-            owner.framed.known().remove(&key);
+        let begun = self.sessions.find_or_begin(visitor, id.clone(), topic, |connection| {
+            let (carrier, way) = Lines::new(expires, unheard(gateway));
+            let options = Options {
+                me: grant.participant.clone(),
+                limits: gateway.config.limits.envelope(),
+                session: id.clone(),
+                linger: gateway.config.framed.linger,
+                version: env!("CARGO_PKG_VERSION"),
+            };
+            let now = Instant::now();
+            // Not the session's id: this stands in every envelope's.
+            let dialect = Framed::new(options, doors::stamps(now), now);
+            let beginning = Beginning { dialect, carrier, patience: None, expires, connection };
+            (Box::pin(Session::outside(entrance(gateway, grant, topic), beginning)), way)
         });
-        Ok((id, way))
+        let begun = begun.inspect_err(|refusal| visitor.audit_refusal(topic, refusal))?;
+        Ok((id, begun.handle))
     }
 }
 
