@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{Extension, Request, State};
+use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::get;
 use hyper::upgrade::OnUpgrade;
@@ -21,8 +21,8 @@ use crate::carriers::WebSocket;
 use crate::clock;
 use crate::connection::ConnectionContext;
 use crate::gateway::{Counts, Gateway, MAX_HISTORY};
-use crate::http::credentials::{Asking, SUBPROTOCOL};
-use crate::http::{Peer, Problem, Query, invalid};
+use crate::http::credentials::SUBPROTOCOL;
+use crate::http::{Incoming, Peer, Problem, Query, invalid};
 use crate::session::{Beginning, Session};
 
 /// The most MCP revisions one participant may name.
@@ -137,16 +137,12 @@ pub(super) fn router() -> Router<Arc<Gateway>> {
     ),
     security(("bearer" = []), ()),
 )]
-pub(crate) async fn connect(
-    State(gateway): State<Arc<Gateway>>,
-    Extension(peer): Extension<Peer>,
-    mut request: Request,
-) -> Result<Response, Problem> {
+pub(crate) async fn connect(incoming: Incoming, mut request: Request) -> Result<Response, Problem> {
     let upgrade = Upgrade::take(&mut request)?;
-    let query = Query::parse(request.uri().query())?;
-    let wish = Wish::read(&query)?;
-    let (headers, topic) = (request.headers(), Some(&wish.topic));
-    let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic }.for_stream().await?;
+    let wish = Wish::read(&incoming.query)?;
+    let headers = request.headers();
+    let grant = incoming.credentials(headers, Some(&wish.topic)).for_stream().await?;
+    let Incoming { gateway, peer, .. } = incoming;
     let connection = gateway.connection(&grant, &wish.topic, peer.ip());
     let entering = enter(&gateway, &peer, &grant, &wish).await;
     let (arrival, counted) = entering.inspect_err(|refusal| connection.audit_refusal(refusal.code))?;

@@ -18,7 +18,7 @@ use crate::carriers::{Carrier, Inbox, Way};
 use crate::connection::ConnectionContext;
 use crate::gateway::{Counts, Gateway, LimitReached};
 use crate::http::Peer;
-use crate::http::credentials::Asking;
+use crate::http::credentials::Credentials;
 use crate::session::Session;
 
 /// A participant whose token is verified, and where it comes from.
@@ -176,7 +176,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
         begin: impl FnOnce(ConnectionContext) -> (Pin<Box<Session<D, C>>>, H),
     ) -> Found<H> {
         let Visitor { gateway, peer, grant } = visitor;
-        Asking::note_entry(gateway, peer.ip(), grant, topic);
+        Credentials::audit_entry(gateway, peer.ip(), grant, topic);
         let connection = gateway.connection(grant, topic, peer.ip());
         let (session, handle) = begin(connection.clone());
         records.begun += 1;

@@ -4,6 +4,7 @@ pub(crate) mod body;
 pub(crate) mod credentials;
 mod guard;
 mod history;
+mod incoming;
 mod metadata;
 mod openapi;
 mod problem;
@@ -15,16 +16,16 @@ mod tickets;
 mod topics;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use axum::extract::Path;
 use axum::routing::{any, get, post};
 use axum::{Router, middleware};
-use salon_protocol::{Code, TopicName};
+use salon_protocol::{Code, ParticipantId, TopicName};
 
 use crate::doors;
 use crate::gateway::Gateway;
 
+pub(crate) use incoming::Incoming;
 pub(crate) use openapi::openapi;
 pub(crate) use problem::{Problem, ProblemBody, RefusedWith, invalid};
 pub(crate) use query::Query;
@@ -45,6 +46,21 @@ impl Peer {
             Self::At(address) => address.ip(),
             Self::Inside => Ipv4Addr::LOCALHOST.into(),
         }
+    }
+}
+
+/// Whose a request turned out to be, noted where its token is verified and read where a refusal is audited. Cloning shares it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Requester(Arc<Mutex<Option<(ParticipantId, Option<TopicName>)>>>);
+
+impl Requester {
+    pub(crate) fn set(&self, participant: &ParticipantId, topic: Option<&TopicName>) {
+        *self.0.lock().expect("no code panics while it holds a requester") =
+            Some((participant.clone(), topic.cloned()));
+    }
+
+    pub(crate) fn get(&self) -> Option<(ParticipantId, Option<TopicName>)> {
+        self.0.lock().expect("no code panics while it holds a requester").clone()
     }
 }
 
@@ -79,10 +95,4 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .layer(middleware::from_fn_with_state(gateway.clone(), metadata::point))
         .layer(middleware::from_fn_with_state(gateway.clone(), guard::guard))
         .with_state(gateway)
-}
-
-/// The topic in a path.
-fn topic(path: Result<Path<String>, axum::extract::rejection::PathRejection>) -> Result<TopicName, Problem> {
-    let Path(name) = path.map_err(|_| invalid("the topic in the path is not UTF-8"))?;
-    TopicName::new(name).map_err(|error| invalid(format!("the topic in the path is not acceptable: {error}")))
 }

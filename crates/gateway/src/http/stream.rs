@@ -1,11 +1,10 @@
 //! A topic as server-sent events. Reading it makes nobody a participant.
 
 use std::fmt::Write;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -15,11 +14,10 @@ use salon_rooms::{Cursor, Happening, Interest};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::credentials::Asking;
-use super::{Peer, Problem, Query, invalid};
+use super::{Incoming, Problem, invalid};
 use crate::clock;
 use crate::connection::ConnectionContext;
-use crate::gateway::{Counts, Gateway};
+use crate::gateway::Counts;
 use crate::meters::OpenConnection;
 use crate::nodes::Outage;
 
@@ -35,17 +33,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
         ("ticket" = Option<String>, Query, description = "A ticket from POST /v0/tickets in place of a token")),
     responses((status = 200, description = "One event an envelope", content_type = "text/event-stream", body = String), (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = [])))]
-pub(super) async fn follow(
-    State(gateway): State<Arc<Gateway>>,
-    Extension(peer): Extension<Peer>,
-    path: Result<Path<String>, axum::extract::rejection::PathRejection>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let topic = super::topic(path)?;
-    let query = Query::parse(request.uri().query())?;
-    let asking =
-        Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: Some(&topic) };
-    let grant = asking.for_stream().await?;
+pub(super) async fn follow(incoming: Incoming, request: Request) -> Result<Response, Problem> {
+    let topic = incoming.topic()?;
+    let grant = incoming.credentials(request.headers(), Some(&topic)).for_stream().await?;
+    let Incoming { gateway, peer, query, .. } = incoming;
     let after = match last_event_id(request.headers())? {
         Some(id) => Some(id),
         None => query.name("after")?,

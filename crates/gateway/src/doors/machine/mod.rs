@@ -12,12 +12,12 @@ mod terms;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Extension, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 
 use crate::gateway::Gateway;
-use crate::http::{Peer, Problem};
+use crate::http::{Incoming, Problem};
 use door::MachineDoor;
 use refusals::No;
 use requests::Arrived;
@@ -40,10 +40,10 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     security(("bearer" = []), ()))]
 pub(crate) async fn connect(
     State(door): State<MachineDoor>,
-    Extension(peer): Extension<Peer>,
+    incoming: Incoming,
     request: Request,
 ) -> Result<Response, Problem> {
-    socket::connect(&door, peer, request).await
+    socket::connect(&door, incoming, request).await
 }
 
 #[utoipa::path(post, path = "/context/v1/messages", operation_id = "machine_send", tag = "Machine Context Protocol", summary = "Send a message of the Machine Context Protocol",

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{Extension, FromRequestParts, Request};
+use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
@@ -20,8 +20,7 @@ use crate::auth::AuthError;
 use crate::carriers::{Asked, Outcome};
 use crate::clock;
 use crate::gateway::MAX_MESSAGE;
-use crate::http::credentials::Asking;
-use crate::http::{Peer, Problem, Query, body, invalid};
+use crate::http::{Incoming, Problem, body, invalid};
 
 /// How often a request is tried with another session, when the one there was has just ended.
 const MAX_TRIES: usize = 3;
@@ -39,17 +38,14 @@ impl FromRequestParts<MachineDoor> for Arrived {
     type Rejection = No;
 
     async fn from_request_parts(parts: &mut Parts, door: &MachineDoor) -> Result<Self, No> {
-        let gateway = &door.gateway;
-        let unmarked = |_| Problem::new(Code::Internal, "nobody knows where this request came from");
-        let Extension(peer) = Extension::<Peer>::from_request_parts(parts, door).await.map_err(unmarked)?;
-        let query = Query::parse(parts.uri.query())?;
-        let topic: Option<TopicName> = query.name("topic")?;
-        let asking = Asking { gateway, peer: peer.ip(), headers: &parts.headers, query: &query, topic: topic.as_ref() };
-        let grant = asking.in_signed_passing(parts.method == Method::GET).await?;
+        let incoming = Incoming::from_request_parts(parts, door).await?;
+        let topic: Option<TopicName> = incoming.query.name("topic")?;
+        let credentials = incoming.credentials(&parts.headers, topic.as_ref());
+        let grant = credentials.for_signed_request(parts.method == Method::GET).await?;
         let place = place(&grant, topic.clone())?;
-        let terms = terms::terms(gateway, &grant, &place.topic, asking.token());
+        let terms = terms::terms(&door.gateway, &grant, &place.topic, credentials.token());
         let expires = clock::instant(grant.expires);
-        let visitor = Visitor { gateway: gateway.clone(), peer, grant };
+        let visitor = Visitor { gateway: door.gateway.clone(), peer: incoming.peer, grant };
         Ok(Self { door: door.clone(), visitor, place, terms, expires })
     }
 }

@@ -24,8 +24,8 @@ use crate::carriers::{Carrier, Received, WebSocket};
 use crate::clock;
 use crate::connection::ConnectionContext;
 use crate::gateway::{Counted, Counts, Gateway};
-use crate::http::credentials::Asking;
-use crate::http::{Peer, Problem, Query};
+use crate::http::credentials::Credentials;
+use crate::http::{Incoming, Peer, Problem, Query};
 use crate::session::{Beginning, Session};
 
 /// What clients may offer, and what is echoed to those that do.
@@ -52,15 +52,13 @@ struct Known {
 }
 
 /// Makes the connection a WebSocket and its session.
-pub(super) async fn connect(door: &MachineDoor, peer: Peer, mut request: Request) -> Result<Response, Problem> {
+pub(super) async fn connect(door: &MachineDoor, incoming: Incoming, mut request: Request) -> Result<Response, Problem> {
     let gateway = &door.gateway;
     let upgrade = Upgrade::take(&mut request)?;
-    let (parts, _) = request.into_parts();
-    let query = Query::parse(parts.uri.query())?;
-    let topic: Option<TopicName> = query.name("topic")?;
-    let headers = &parts.headers;
-    let asking = Asking { gateway, peer: peer.ip(), headers, query: &query, topic: topic.as_ref() };
-    if !asking.shows_something() {
+    let topic: Option<TopicName> = incoming.query.name("topic")?;
+    let (headers, peer) = (request.headers(), incoming.peer);
+    let credentials = incoming.credentials(headers, topic.as_ref());
+    if !credentials.shows_something() {
         let counted = gateway.count_stranger(&peer)?;
         let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
         let door = door.clone();
@@ -71,8 +69,8 @@ pub(super) async fn connect(door: &MachineDoor, peer: Peer, mut request: Request
         });
         return Ok(response);
     }
-    let grant = asking.for_signed_stream().await?;
-    let token = asking.token().map(str::to_owned);
+    let grant = credentials.for_signed_stream().await?;
+    let token = credentials.token().map(str::to_owned);
     let known = admit(Visitor { gateway: gateway.clone(), peer, grant }, topic, token, None)?;
     let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
     let door = door.clone();
@@ -125,8 +123,15 @@ async fn hear_first(
     drop(counted);
     let judged = heard.and_then(|text| {
         let (headers, query) = (HeaderMap::new(), Query::none());
-        let asking =
-            Asking { gateway: &gateway, peer: peer.ip(), headers: &headers, query: &query, topic: topic.as_ref() };
+        let (gateway, peer_ip, topic_named) = (&*gateway, peer.ip(), topic.as_ref());
+        let credentials = Credentials {
+            gateway,
+            peer: peer_ip,
+            headers: &headers,
+            query: &query,
+            topic: topic_named,
+            requester: None,
+        };
         let about = machine::message_id(&text);
         let missing = || {
             Refusal::new(
@@ -137,7 +142,7 @@ async fn hear_first(
         let token = machine::token_in(&text).ok_or_else(missing);
         let told = |problem: Problem| Refusal::new(problem.code(), problem.message());
         let known = token.and_then(|token| {
-            let grant = asking.by_message(&token).map_err(told)?;
+            let grant = credentials.by_message(&token).map_err(told)?;
             admit(Visitor { gateway: gateway.clone(), peer, grant }, topic.clone(), Some(token), Some(text))
                 .map_err(told)
         });

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use axum::body::HttpBody as _;
-use axum::extract::{Extension, FromRequestParts, RawPathParams, Request};
+use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -11,7 +11,7 @@ use salon_dialects::mcp::door::{Route, Scope, route};
 use salon_dialects::mcp::draft::Interpreter;
 use salon_dialects::mcp::{Era, Revision};
 use salon_dialects::{Listen, Opening, Post};
-use salon_protocol::{Code, InvalidId, ParticipantId, Refusal, TopicName};
+use salon_protocol::{Code, ParticipantId, Refusal, TopicName};
 
 use super::super::sessions::Visitor;
 use super::super::{accepts_events, is_date, is_json};
@@ -21,8 +21,7 @@ use crate::auth::AuthError;
 use crate::carriers::{Asked, Inbox, Outcome};
 use crate::clock;
 use crate::gateway::{MAX_MESSAGE, public_path};
-use crate::http::credentials::Asking;
-use crate::http::{Peer, Query, body};
+use crate::http::{Incoming, Query, body};
 
 const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
@@ -42,17 +41,12 @@ struct Wanted {
 
 impl Wanted {
     /// From the path, or where that has no topic, from the query.
-    fn read(path: &RawPathParams, query: &Query) -> Result<Self, No> {
-        let named = |name: &str| path.iter().find(|(known, _)| *known == name).map(|(_, value)| value);
-        let Some(topic) = named("topic") else {
-            let participant: Option<ParticipantId> = query.name("participant")?;
-            return Ok(Self { topic: query.name("topic")?, scope: participant.map(Scope::One) });
+    fn read(incoming: &Incoming) -> Result<Self, No> {
+        let Some(topic) = incoming.path_topic()? else {
+            let participant: Option<ParticipantId> = incoming.query.name("participant")?;
+            return Ok(Self { topic: incoming.query.name("topic")?, scope: participant.map(Scope::One) });
         };
-        let wrong =
-            |what: &str, error: InvalidId| No::bad(format!("the {what} in the path is not acceptable: {error}"));
-        let topic = TopicName::new(topic).map_err(|error| wrong("topic", error))?;
-        let participant = named("participant").map(ParticipantId::new).transpose();
-        let scope = participant.map_err(|error| wrong("participant", error))?.map_or(Scope::Room, Scope::One);
+        let scope = incoming.path_participant()?.map_or(Scope::Room, Scope::One);
         Ok(Self { topic: Some(topic), scope: Some(scope) })
     }
 }
@@ -76,19 +70,13 @@ impl FromRequestParts<McpDoor> for Arrived {
     type Rejection = No;
 
     async fn from_request_parts(parts: &mut Parts, door: &McpDoor) -> Result<Self, No> {
-        let gateway = &door.gateway;
-        let path = RawPathParams::from_request_parts(parts, door).await;
-        let path = path.map_err(|_| No::bad("the path is not UTF-8"))?;
-        let unmarked = |_| No::from(Refusal::new(Code::Internal, "nobody knows where this request came from"));
-        let Extension(peer) = Extension::<Peer>::from_request_parts(parts, door).await.map_err(unmarked)?;
-        let query = Query::parse(parts.uri.query())?;
-        let wanted = Wanted::read(&path, &query)?;
-        let (headers, topic) = (&parts.headers, wanted.topic.as_ref());
-        let asking = Asking { gateway, peer: peer.ip(), headers, query: &query, topic };
-        let grant = asking.in_passing(parts.method == Method::GET).await.map_err(No::Problem)?;
+        let incoming = Incoming::from_request_parts(parts, door).await?;
+        let wanted = Wanted::read(&incoming)?;
+        let credentials = incoming.credentials(&parts.headers, wanted.topic.as_ref());
+        let grant = credentials.for_request(parts.method == Method::GET).await.map_err(No::Problem)?;
         let expires = clock::instant(grant.expires);
-        let visitor = Visitor { gateway: gateway.clone(), peer, grant };
-        Ok(Self { door: door.clone(), visitor, wanted, query, expires })
+        let Incoming { gateway, peer, query, .. } = incoming;
+        Ok(Self { door: door.clone(), visitor: Visitor { gateway, peer, grant }, wanted, query, expires })
     }
 }
 

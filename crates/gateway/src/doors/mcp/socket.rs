@@ -15,7 +15,7 @@ use super::refusals::No;
 use crate::carriers::WebSocket;
 use crate::clock;
 use crate::connection::ConnectionContext;
-use crate::http::credentials::Asking;
+use crate::http::credentials::Credentials;
 use crate::session::{Beginning, Session};
 
 /// What MCP clients offer, and what is echoed to those that do.
@@ -30,7 +30,7 @@ pub(super) fn connect(visitor: Visitor, place: Place, upgrade: Upgrade, headers:
     let connection = gateway.connection(&visitor.grant, &place.topic, visitor.peer.ip());
     let counted = gateway.count(&visitor.grant, &visitor.peer);
     let counted = counted.inspect_err(|refusal| connection.audit_refusal(refusal.code))?;
-    Asking::note_entry(&gateway, visitor.peer.ip(), &visitor.grant, &place.topic);
+    Credentials::audit_entry(&gateway, visitor.peer.ip(), &visitor.grant, &place.topic);
     let (mut response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
     let limit = gateway.config.limits.message;
     if limit > 0 {
