@@ -53,13 +53,8 @@ impl ConnectionContext {
 
     /// Counts and audits a refusal.
     pub(crate) fn refused(&self, code: Code) {
-        self.meters.refused(code);
-        self.audit_refusal(code);
-    }
-
-    /// Audits a refusal that is an HTTP answer, which is counted with all others.
-    pub(crate) fn audit_refusal(&self, code: Code) {
-        self.record(AuditKind::Refusal, |event| event.code(code));
+        let who = Some((&self.participant, Some(&self.topic)));
+        record_refusal(&self.meters, &self.audit, code, who, self.address);
     }
 
     /// Entries are on their way to the connection's socket.
@@ -79,4 +74,19 @@ impl ConnectionContext {
         let event = AuditEvent::new(kind, clock::now());
         self.audit.record(more(event.participant(&self.participant).topic(&self.topic).address(self.address)));
     }
+}
+
+/// What every refusal comes to, whichever door says it: it is counted, and audited once it is known whom it concerns. A request that is
+/// not let in is audited as such, where its credentials are verified.
+pub(crate) fn record_refusal(
+    meters: &Meters,
+    audit: &Audit,
+    code: Code,
+    who: Option<(&ParticipantId, Option<&TopicName>)>,
+    address: IpAddr,
+) {
+    meters.refused(code);
+    let Some((participant, topic)) = who else { return };
+    let event = AuditEvent::new(AuditKind::Refusal, clock::now()).participant(participant).address(address).code(code);
+    audit.record(topic.into_iter().fold(event, AuditEvent::topic));
 }

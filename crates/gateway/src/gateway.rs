@@ -14,9 +14,9 @@ use tokio::task::JoinSet;
 use crate::audit::Audit;
 use crate::auth::{Grant, Signer, Tickets, Verifier};
 use crate::config::Config;
-use crate::connection::ConnectionContext;
+use crate::connection::{ConnectionContext, record_refusal};
 use crate::host::Library;
-use crate::http::Peer;
+use crate::http::{Peer, Requester};
 use crate::is_loopback;
 use crate::meters::Meters;
 use crate::nodes::Nodes;
@@ -110,6 +110,13 @@ impl Gateway {
             visit: self.ui.as_ref().and_then(|ui| ui.visit(grant)).map(Arc::new),
             nodes: self.nodes.clone(),
         }
+    }
+
+    /// Counts a refusal outside of a session, and audits it where it is known whom it concerns.
+    pub(crate) fn refused(&self, code: Code, requester: &Requester, address: IpAddr) {
+        let who = requester.get();
+        let who = who.as_ref().map(|(participant, topic)| (participant, topic.as_ref()));
+        record_refusal(&self.meters, &self.audit, code, who, address);
     }
 
     /// Counts one more connection, until the returned value is dropped. What comes from inside has no address to be counted by.

@@ -144,8 +144,7 @@ pub(crate) async fn connect(incoming: Incoming, mut request: Request) -> Result<
     let grant = incoming.credentials(headers, Some(&wish.topic)).for_stream().await?;
     let Incoming { gateway, peer, .. } = incoming;
     let connection = gateway.connection(&grant, &wish.topic, peer.ip());
-    let entering = enter(&gateway, &peer, &grant, &wish).await;
-    let (arrival, counted) = entering.inspect_err(|refusal| connection.audit_refusal(refusal.code))?;
+    let (arrival, counted) = enter(&gateway, &peer, &grant, &wish).await?;
 
     let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
     gateway.spawn(hold(Held { gateway: gateway.clone(), arrival, wish, grant, connection, counted }, upgrade));

@@ -28,12 +28,6 @@ pub(super) struct Visitor {
     pub(super) grant: Grant,
 }
 
-impl Visitor {
-    pub(super) fn audit_refusal(&self, topic: &TopicName, refusal: &Refusal) {
-        self.gateway.connection(&self.grant, topic, self.peer.ip()).audit_refusal(refusal.code);
-    }
-}
-
 /// How a door reaches a session.
 pub(super) trait Handle: Clone + Send + 'static {
     /// Whether the session has ended.
@@ -149,7 +143,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
         begin: impl FnOnce(ConnectionContext) -> (Pin<Box<Session<D, C>>>, H),
     ) -> Result<H, Refusal> {
         let mut records = self.records();
-        let counted = records.make_room(visitor).inspect_err(|refusal| visitor.audit_refusal(topic, refusal))?;
+        let counted = records.make_room(visitor)?;
         Ok(self.insert(&mut records, visitor, key, topic, counted, begin).handle)
     }
 

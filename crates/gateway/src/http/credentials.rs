@@ -43,8 +43,8 @@ pub(crate) struct Credentials<'a> {
     pub(crate) query: &'a Query,
     /// The topic it is to open, where the request names one.
     pub(crate) topic: Option<&'a TopicName>,
-    /// Where the participant is noted once it is verified; `None` outside of HTTP requests.
-    pub(crate) requester: Option<&'a Requester>,
+    /// Where the participant is noted once it is verified.
+    pub(crate) requester: &'a Requester,
 }
 
 /// What somebody signs in with.
@@ -181,9 +181,7 @@ impl Credentials<'_> {
 
     /// Notes whose request it is, for a refusal that may follow.
     fn note(&self, grant: &Grant) {
-        if let Some(requester) = self.requester {
-            requester.set(&grant.participant, self.topic);
-        }
+        self.requester.set(&grant.participant, self.topic);
     }
 
     /// Writes to the audit trail how the attempt went.

@@ -12,6 +12,7 @@ use super::credentials::Credentials;
 use super::problem::{Problem, invalid};
 use super::query::Query;
 use super::{Peer, Requester};
+use crate::auth::Grant;
 use crate::gateway::Gateway;
 
 /// A request, before it is known whose it is.
@@ -67,9 +68,14 @@ impl Incoming {
         self.path_topic()?.ok_or_else(|| invalid("`topic` is missing in the path"))
     }
 
+    /// Notes where a participant goes whose request did not name the topic.
+    pub(crate) fn note(&self, grant: &Grant, topic: Option<&TopicName>) {
+        self.requester.set(&grant.participant, topic);
+    }
+
     /// What the request shows to be let in, to a topic where it names one.
     pub(crate) fn credentials<'a>(&'a self, headers: &'a HeaderMap, topic: Option<&'a TopicName>) -> Credentials<'a> {
         let Self { gateway, peer, query, requester, .. } = self;
-        Credentials { gateway, peer: peer.ip(), headers, query, topic, requester: Some(requester) }
+        Credentials { gateway, peer: peer.ip(), headers, query, topic, requester }
     }
 }

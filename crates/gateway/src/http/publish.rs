@@ -40,15 +40,11 @@ pub(super) async fn publish(incoming: Incoming, request: Request) -> Result<(Sta
 
     let limits = gateway.config.limits.envelope();
     let most = if limits.message > 0 { limits.message } else { MAX_MESSAGE };
-    let body =
-        body::read(request.into_body(), most).await.inspect_err(|refusal| connection.audit_refusal(refusal.code))?;
+    let body = body::read(request.into_body(), most).await?;
     let text = std::str::from_utf8(&body).map_err(|_| invalid("an envelope is UTF-8 text"))?;
-    let outcome = async {
-        let draft = Draft::parse(text, &limits)?;
-        connection.held.note(draft.envelope());
-        gateway.rooms.publish(&topic, &grant.participant, draft).await?.outcome().await
-    };
-    let appended = outcome.await.inspect_err(|refusal| connection.audit_refusal(refusal.code))?;
+    let draft = Draft::parse(text, &limits)?;
+    connection.held.note(draft.envelope());
+    let appended = gateway.rooms.publish(&topic, &grant.participant, draft).await?.outcome().await?;
     let status = if appended.repeated { StatusCode::OK } else { StatusCode::CREATED };
     let entry = appended.entry;
     let published =

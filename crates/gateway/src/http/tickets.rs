@@ -41,10 +41,9 @@ pub(super) struct TicketBody {
 pub(super) async fn issue(incoming: Incoming, request: Request) -> Result<(StatusCode, Json<TicketBody>), Problem> {
     let grant = incoming.credentials(request.headers(), None).for_ticket(request.method())?;
     let TicketRequest { topic } = read(request).await?;
-    let gateway = &incoming.gateway;
-    let connection = gateway.connection(&grant, &topic, incoming.ip());
-    grant.require(&topic).inspect_err(|error| connection.audit_refusal(error.code()))?;
-    let ticket = gateway.tickets.give(&grant, &topic, clock::now()).await?;
+    incoming.note(&grant, Some(&topic));
+    grant.require(&topic)?;
+    let ticket = incoming.gateway.tickets.give(&grant, &topic, clock::now()).await?;
     Ok((StatusCode::CREATED, Json(TicketBody { ticket, expires_in: 30 })))
 }
 

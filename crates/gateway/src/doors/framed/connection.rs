@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::SelectAll;
-use salon_dialects::framed::{self, Connect, Decoder, Route, refuse, refuse_header};
+use salon_dialects::framed::{self, Connect, Decoder, Route, refuse_header};
 use salon_protocol::{Code, Refusal};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
@@ -21,6 +21,7 @@ use super::door::{self, Caller, FramedDoor};
 use crate::carriers::{Answers, Line, MAX_LINES, NotOpened, Socket, Way};
 use crate::clock;
 use crate::gateway::MAX_MESSAGE;
+use crate::http::Requester;
 
 /// What is read at once.
 const READ_BUFFER: usize = 8 * 1024;
@@ -218,28 +219,32 @@ impl Reader {
     }
 
     fn ending(&self, code: Code, message: String) -> Ending {
-        self.caller.door.gateway.meters.refused(code);
+        self.record_refusal(code, &Requester::default());
         Ending::Because(refuse_header(self.decoder.header(), &Refusal::new(code, message), clock::now()))
     }
 
     /// Brings a frame to whoever answers it. An error is the connection's end.
     async fn dispatch(&mut self, frame: Box<[u8]>) -> Result<(), Gone> {
         if self.stopping {
-            return self.say(&frame, &Refusal::new(Code::Closing, "the gateway is shutting down")).await;
+            return self.refuse(&frame, &Refusal::new(Code::Closing, "the gateway is shutting down")).await;
         }
         match framed::route(&frame) {
-            Route::Refused(refusal) => self.say(&frame, &refusal).await,
-            Route::Connect(connect) => match self.connect(&connect) {
-                Ok((id, way)) => self.open(id, &way, frame).await,
-                Err(refusal) => self.say(&frame, &refusal).await,
-            },
+            Route::Refused(refusal) => self.refuse(&frame, &refusal).await,
+            Route::Connect(connect) => {
+                let requester = Requester::default();
+                match self.connect(&connect, &requester) {
+                    Ok((id, way)) => self.open(id, &way, frame).await,
+                    Err(refusal) => self.refuse_to(&requester, &frame, &refusal).await,
+                }
+            }
             Route::Session(id) => self.pass(id, frame).await,
         }
     }
 
-    fn connect(&mut self, connect: &Connect) -> Result<(Box<str>, Way), Refusal> {
+    fn connect(&mut self, connect: &Connect, requester: &Requester) -> Result<(Box<str>, Way), Refusal> {
         self.room_for_one()?;
         let (visitor, topic) = self.caller.verify(connect)?;
+        requester.set(&visitor.grant.participant, Some(&topic));
         self.caller.door.begin(&visitor, &topic)
     }
 
@@ -265,17 +270,17 @@ impl Reader {
         let found = self.room_for_one().and_then(|()| self.caller.door.find(&id).ok_or_else(door::unknown));
         match found {
             Ok(way) => self.open(id, &way, frame).await,
-            Err(refusal) => self.say(&frame, &refusal).await,
+            Err(refusal) => self.refuse(&frame, &refusal).await,
         }
     }
 
     async fn open(&mut self, id: Box<str>, way: &Way, frame: Box<[u8]>) -> Result<(), Gone> {
         let (line, answers) = match way.open().await {
             Ok(opened) => opened,
-            Err(NotOpened::Ended) => return self.say(&frame, &door::unknown()).await,
+            Err(NotOpened::Ended) => return self.refuse(&frame, &door::unknown()).await,
             Err(NotOpened::Full) => {
                 let message = format!("one session may be used over {MAX_LINES} connections at once");
-                return self.say(&frame, &Refusal::new(Code::RateLimited, message)).await;
+                return self.refuse(&frame, &Refusal::new(Code::RateLimited, message)).await;
             }
         };
         self.out.send(Outgoing::Hear(answers)).await.map_err(|_| Gone)?;
@@ -284,14 +289,22 @@ impl Reader {
                 self.lines.insert(id, line);
                 Ok(())
             }
-            Err(frame) => self.say(&frame, &door::unknown()).await,
+            Err(frame) => self.refuse(&frame, &door::unknown()).await,
         }
     }
 
-    /// Answers a frame that no session hears.
-    async fn say(&self, frame: &[u8], refusal: &Refusal) -> Result<(), Gone> {
-        self.caller.door.gateway.meters.refused(refusal.code);
-        self.out.send(Outgoing::Say(refuse(frame, refusal, clock::now()))).await.map_err(|_| Gone)
+    fn record_refusal(&self, code: Code, requester: &Requester) {
+        self.caller.door.gateway.refused(code, requester, self.caller.peer.ip());
+    }
+
+    /// Refuses a frame that reaches no session.
+    async fn refuse(&self, frame: &[u8], refusal: &Refusal) -> Result<(), Gone> {
+        self.refuse_to(&Requester::default(), frame, refusal).await
+    }
+
+    async fn refuse_to(&self, requester: &Requester, frame: &[u8], refusal: &Refusal) -> Result<(), Gone> {
+        self.record_refusal(refusal.code, requester);
+        self.out.send(Outgoing::Say(framed::refuse(frame, refusal, clock::now()))).await.map_err(|_| Gone)
     }
 }
 

@@ -110,8 +110,7 @@ impl FramedDoor {
             let beginning = Beginning { dialect, carrier, patience: None, expires, connection };
             (Box::pin(Session::outside(entrance(gateway, grant, topic), beginning)), way)
         });
-        let begun = begun.inspect_err(|refusal| visitor.audit_refusal(topic, refusal))?;
-        Ok((id, begun.handle))
+        Ok((id, begun?.handle))
     }
 }
 

@@ -43,6 +43,7 @@ impl FromRequestParts<MachineDoor> for Arrived {
         let credentials = incoming.credentials(&parts.headers, topic.as_ref());
         let grant = credentials.for_signed_request(parts.method == Method::GET).await?;
         let place = place(&grant, topic.clone())?;
+        incoming.note(&grant, Some(&place.topic));
         let terms = terms::terms(&door.gateway, &grant, &place.topic, credentials.token());
         let expires = clock::instant(grant.expires);
         let visitor = Visitor { gateway: door.gateway.clone(), peer: incoming.peer, grant };
@@ -66,11 +67,11 @@ impl Arrived {
     pub(super) async fn post(self, request: Request) -> Result<Response, No> {
         let Visitor { gateway, grant, .. } = &self.visitor;
         if let Some(wait) = self.door.paused(&grant.participant, Instant::now()) {
-            return Err(self.refused(gateway.rooms.too_many(wait)));
+            return Err(self.no(gateway.rooms.too_many(wait)));
         }
         if !is_json(request.headers()) {
             let told = "`Content-Type` must be application/json";
-            let mut no = self.refused(self.counted(Refusal::new(Code::InvalidParameters, told)));
+            let mut no = self.no(self.counted(Refusal::new(Code::InvalidParameters, told)));
             if let No::Message { status, refusal, .. } = &mut no
                 && refusal.code == Code::InvalidParameters
             {
@@ -78,7 +79,7 @@ impl Arrived {
             }
             return Err(no);
         }
-        let text = self.read(request.into_body()).await.map_err(|refusal| self.refused(self.counted(refusal)))?;
+        let text = self.read(request.into_body()).await.map_err(|refusal| self.no(self.counted(refusal)))?;
         self.ask(Opening::Post(Post::default()), Some(text)).await
     }
 
@@ -101,13 +102,6 @@ impl Arrived {
         gateway.rooms.too_many(wait).regarding(refusal.regarding)
     }
 
-    /// Keeps a no in the audit trail, where one that the session says is kept too.
-    fn refused(&self, refusal: Refusal) -> No {
-        let Visitor { gateway, peer, grant } = &self.visitor;
-        gateway.connection(grant, &self.place.topic, peer.ip()).audit_refusal(refusal.code);
-        self.no(refusal)
-    }
-
     /// `GET`: a stream of events.
     pub(super) async fn listen(self, headers: &HeaderMap) -> Result<Response, No> {
         if !accepts_events(headers) {
@@ -126,7 +120,7 @@ impl Arrived {
             let found = self.door.session(&self.visitor, &self.place);
             // A stream that reconnects by itself is no message.
             let counted = |refusal| if asked.text.is_some() { self.counted(refusal) } else { refusal };
-            let Found { handle, connection } = found.map_err(|refusal| self.refused(counted(refusal)))?;
+            let Found { handle, connection } = found.map_err(|refusal| self.no(counted(refusal)))?;
             // A call has the id of the message that makes it.
             let permissions = &self.visitor.grant.permissions;
             let _shown = request.clone().map(|request| connection.held.show(request, permissions));

@@ -25,20 +25,20 @@ use crate::clock;
 use crate::connection::ConnectionContext;
 use crate::gateway::{Counted, Counts, Gateway};
 use crate::http::credentials::Credentials;
-use crate::http::{Incoming, Peer, Problem, Query};
+use crate::http::{Incoming, Peer, Problem, Query, Requester};
 use crate::session::{Beginning, Session};
 
 /// What clients may offer, and what is echoed to those that do.
 const SUBPROTOCOL: &str = "machine-context.v1";
 
-/// How long somebody may take to show a token.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection may take to show a token.
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much is read of a message whose sender nobody knows, in bytes. A token has at most 8 KiB.
-const MAX_FIRST: usize = 64 * 1024;
+/// The most bytes of a first message, whose sender is not known. A token has at most 8 KiB.
+const MAX_FIRST_BYTES: usize = 64 * 1024;
 
-/// How long the last words to somebody may take.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a refusal and the closing handshake may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Somebody who has been let in.
 struct Known {
@@ -92,7 +92,7 @@ fn admit(
     let place = place(&visitor.grant, topic)?;
     let Visitor { gateway, peer, grant } = &visitor;
     let connection = gateway.connection(grant, &place.topic, peer.ip());
-    let counted = gateway.count(grant, peer).inspect_err(|refusal| connection.audit_refusal(refusal.code))?;
+    let counted = gateway.count(grant, peer)?;
     Ok(Known { place, counted, connection, token, first, visitor })
 }
 
@@ -104,12 +104,12 @@ async fn hear_first(
     upgrade: OnUpgrade,
     counted: Option<Counted<IpAddr>>,
 ) -> Option<(Known, WebSocket)> {
-    let most = upgrade::hard_limit(&gateway).min(MAX_FIRST);
+    let most = upgrade::hard_limit(&gateway).min(MAX_FIRST_BYTES);
     let mut carrier = upgrade::socket_within(most, upgrade).await?;
     let mut shutdown = gateway.shutdown.subscribe();
     let heard = tokio::select! { biased;
         _ = shutdown.wait_for(|stop| *stop) => Err(Refusal::new(Code::Closing, "the gateway is shutting down")),
-        heard = tokio::time::timeout(PATIENCE, first(&mut carrier)) => match heard {
+        heard = tokio::time::timeout(TOKEN_TIMEOUT, first(&mut carrier)) => match heard {
             Ok(First::Text(text)) => Ok(text),
             Ok(First::TooLong) => {
                 let told = format!("the message that shows the token may have at most {most} bytes");
@@ -119,59 +119,66 @@ async fn hear_first(
             Err(_) => Err(Refusal::new(Code::Unauthorized, "no message came with a token in `payload.security.token`")),
         },
     };
-    // Whoever is let in is counted by name, and not twice.
+    // A participant that is let in is counted by name, and not twice.
     drop(counted);
-    let judged = heard.and_then(|text| {
-        let (headers, query) = (HeaderMap::new(), Query::none());
-        let (gateway, peer_ip, topic_named) = (&*gateway, peer.ip(), topic.as_ref());
-        let credentials = Credentials {
-            gateway,
-            peer: peer_ip,
-            headers: &headers,
-            query: &query,
-            topic: topic_named,
-            requester: None,
-        };
-        let about = machine::message_id(&text);
-        let missing = || {
-            Refusal::new(
-                Code::Unauthorized,
-                "a token is required: `payload.security.token` in the first message, or a header",
-            )
-        };
-        let token = machine::token_in(&text).ok_or_else(missing);
-        let told = |problem: Problem| Refusal::new(problem.code(), problem.message());
-        let known = token.and_then(|token| {
-            let grant = credentials.by_message(&token).map_err(told)?;
-            admit(Visitor { gateway: gateway.clone(), peer, grant }, topic.clone(), Some(token), Some(text))
-                .map_err(told)
-        });
-        known.map_err(|refusal| refusal.regarding(about))
-    });
-    match judged {
+    let requester = Requester::default();
+    match heard.and_then(|text| admit_by_message(&gateway, peer, topic, text, &requester)) {
         Ok(known) => {
             carrier.set_hard_limit(upgrade::hard_limit(&gateway));
             Some((known, carrier))
         }
         Err(refusal) => {
-            gateway.meters.refused(refusal.code);
-            let id = uuid::Uuid::new_v4().to_string();
-            let text = machine::error_text(&refusal, &id, clock::now(), None);
-            carrier.send(StreamId::ONLY, Frame::Text(text.into()));
-            carrier.close(match refusal.code {
-                Code::Closing => CloseReason::Shutdown,
-                Code::TooLarge => CloseReason::FrameTooLarge,
-                _ => CloseReason::Bye,
-            });
-            let farewell = async {
-                // A peer that is gone needs no farewell.
-                let _ = poll_fn(|cx| carrier.poll_flush(cx)).await;
-                poll_fn(|cx| carrier.poll_farewell(cx)).await;
-            };
-            let _ = tokio::time::timeout(FAREWELL, farewell).await;
+            gateway.refused(refusal.code, &requester, peer.ip());
+            refuse(carrier, &refusal).await;
             None
         }
     }
+}
+
+/// Verifies the token in a first message, and admits its sender.
+fn admit_by_message(
+    gateway: &Arc<Gateway>,
+    peer: Peer,
+    topic: Option<TopicName>,
+    text: Box<str>,
+    requester: &Requester,
+) -> Result<Known, Refusal> {
+    let regarding = machine::message_id(&text);
+    let admitted = || {
+        let missing = "a token is required: `payload.security.token` in the first message, or a header";
+        let token = machine::token_in(&text).ok_or_else(|| Refusal::new(Code::Unauthorized, missing))?;
+        let (headers, query) = (HeaderMap::new(), Query::none());
+        let credentials = Credentials {
+            gateway,
+            peer: peer.ip(),
+            headers: &headers,
+            query: &query,
+            topic: topic.as_ref(),
+            requester,
+        };
+        let grant = credentials.by_message(&token)?;
+        let visitor = Visitor { gateway: gateway.clone(), peer, grant };
+        admit(visitor, topic.clone(), Some(token), Some(text.clone()))
+    };
+    admitted().map_err(|problem: Problem| Refusal::from(problem).regarding(regarding))
+}
+
+/// Answers a first message that is refused, and closes the connection.
+async fn refuse(mut carrier: WebSocket, refusal: &Refusal) {
+    let id = uuid::Uuid::new_v4().to_string();
+    let text = machine::error_text(refusal, &id, clock::now(), None);
+    carrier.send(StreamId::ONLY, Frame::Text(text.into()));
+    carrier.close(match refusal.code {
+        Code::Closing => CloseReason::Shutdown,
+        Code::TooLarge => CloseReason::FrameTooLarge,
+        _ => CloseReason::Bye,
+    });
+    let farewell = async {
+        // A peer that is gone needs no farewell.
+        let _ = poll_fn(|cx| carrier.poll_flush(cx)).await;
+        poll_fn(|cx| carrier.poll_farewell(cx)).await;
+    };
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, farewell).await;
 }
 
 /// What comes first from somebody nobody knows.

@@ -135,8 +135,7 @@ impl McpDoor {
         let found = self.sessions.find_or_begin(visitor, key, &place.topic, |connection| {
             session(visitor, place, None, SESSIONLESS_IDLE_TIMEOUT, connection)
         });
-        let found = found.inspect_err(|refusal| visitor.audit_refusal(&place.topic, refusal))?;
-        Ok(found.handle.inbox)
+        Ok(found?.handle.inbox)
     }
 
     /// Nobody finds the session any more.

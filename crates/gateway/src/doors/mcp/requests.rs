@@ -75,6 +75,7 @@ impl FromRequestParts<McpDoor> for Arrived {
         let credentials = incoming.credentials(&parts.headers, wanted.topic.as_ref());
         let grant = credentials.for_request(parts.method == Method::GET).await.map_err(No::Problem)?;
         let expires = clock::instant(grant.expires);
+        incoming.note(&grant, wanted.topic.as_ref().or(grant.only_topic()));
         let Incoming { gateway, peer, query, .. } = incoming;
         Ok(Self { door: door.clone(), visitor: Visitor { gateway, peer, grant }, wanted, query, expires })
     }

@@ -28,8 +28,7 @@ const LIMIT_HEADER: &str = "salon-message-limit";
 pub(super) fn connect(visitor: Visitor, place: Place, upgrade: Upgrade, headers: &HeaderMap) -> Result<Response, No> {
     let gateway = visitor.gateway.clone();
     let connection = gateway.connection(&visitor.grant, &place.topic, visitor.peer.ip());
-    let counted = gateway.count(&visitor.grant, &visitor.peer);
-    let counted = counted.inspect_err(|refusal| connection.audit_refusal(refusal.code))?;
+    let counted = gateway.count(&visitor.grant, &visitor.peer)?;
     Credentials::audit_entry(&gateway, visitor.peer.ip(), &visitor.grant, &place.topic);
     let (mut response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
     let limit = gateway.config.limits.message;
