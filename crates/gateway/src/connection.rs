@@ -2,10 +2,12 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::BoxFuture;
 use salon_protocol::{Code, EnvelopeId, ParticipantId, TopicName};
 use salon_rooms::Happening;
+use tracing::Span;
 
 use crate::audit::{Audit, AuditEvent, AuditKind};
 use crate::auth::Visit;
@@ -13,6 +15,14 @@ use crate::clock;
 use crate::meters::Meters;
 use crate::nodes::Nodes;
 use crate::permissions::Held;
+
+/// The span of one accepted connection. Its id is in every log line of the connection, and of the session that begins with it. An error's
+/// level, so that no filter takes the id from a line that it lets through.
+pub(crate) fn span(peer: impl std::fmt::Display) -> Span {
+    static LAST_ID: AtomicU64 = AtomicU64::new(0);
+    let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
+    tracing::error_span!("connection", id, %peer)
+}
 
 /// Cheap to clone: a session and the table it is found in share one.
 #[derive(Clone)]

@@ -10,6 +10,7 @@ use salon_protocol::{Code, ParticipantId, Refusal, TopicName};
 use salon_rooms::Rooms;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tracing::Instrument;
 
 use crate::audit::Audit;
 use crate::auth::{Grant, Signer, Tickets, Verifier};
@@ -89,7 +90,8 @@ impl Gateway {
     pub(crate) fn spawn(&self, session: impl Future<Output = ()> + Send + 'static) {
         let mut sessions = self.sessions();
         while sessions.try_join_next().is_some() {}
-        sessions.spawn(session);
+        // Its lines have the id of the connection that began it.
+        sessions.spawn(session.in_current_span());
     }
 
     /// Waits for all sessions to end.

@@ -17,6 +17,7 @@ use salon_dialects::{Dialect, History, Introduction, Joined, Stamps};
 use salon_log::Durability;
 use salon_protocol::{CloseReason, TopicName};
 use salon_rooms::{Admission, Arrival, Seat};
+use tracing::Instrument;
 
 use crate::audit::AuditKind;
 use crate::auth::Grant;
@@ -98,18 +99,23 @@ fn entrance(
     Entrance::new(enter, dismissed).with_catalogue(consult)
 }
 
-/// Runs a session to its end, and keeps the books.
-pub(crate) async fn run<D: Dialect + Unpin, C: Carrier>(
+/// Runs a session to its end, counted as an open connection and in a span of its own: a session over HTTP outlives the connection it
+/// began with.
+pub(crate) fn run<D: Dialect + Unpin, C: Carrier>(
     session: Pin<Box<Session<D, C>>>,
     connection: &ConnectionContext,
-) -> CloseReason {
-    tracing::debug!(topic = %connection.topic, participant = %connection.participant, "connected");
-    let open = connection.meters.open_connection();
-    let reason = session.await;
-    drop(open);
-    if reason == CloseReason::Replaced {
-        connection.record(AuditKind::Takeover, |event| event.reason(reason.word()));
+) -> impl Future<Output = CloseReason> + Send {
+    let span = tracing::error_span!("session", topic = %connection.topic, participant = %connection.participant);
+    async move {
+        tracing::debug!("session: started");
+        let open = connection.meters.open_connection();
+        let reason = session.await;
+        drop(open);
+        if reason == CloseReason::Replaced {
+            connection.record(AuditKind::Takeover, |event| event.reason(reason.word()));
+        }
+        tracing::debug!(reason = reason.word(), "session: ended");
+        reason
     }
-    tracing::debug!(topic = %connection.topic, participant = %connection.participant, reason = reason.word(), "disconnected");
-    reason
+    .instrument(span)
 }

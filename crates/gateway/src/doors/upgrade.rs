@@ -75,7 +75,7 @@ pub(super) async fn socket(gateway: &Gateway, upgrade: OnUpgrade) -> Option<WebS
 pub(super) async fn socket_within(hard_limit: usize, upgrade: OnUpgrade) -> Option<WebSocket> {
     let upgraded = upgrade.await.ok()?;
     let Ok(parts) = upgraded.downcast::<TokioIo<Socket>>() else {
-        tracing::error!("an upgraded connection is not one of ours");
+        tracing::error!("websocket: upgraded connection has an unknown transport, closing it");
         return None;
     };
     Some(WebSocket::new(parts.io.into_inner(), &parts.read_buf, hard_limit))

@@ -113,7 +113,7 @@ impl Follower {
                     Some(piece)
                 }
                 Err(reason) => {
-                    tracing::debug!(reason = CloseReason::word(reason), "a stream ends");
+                    tracing::debug!(reason = CloseReason::word(reason), "stream: ended");
                     None
                 }
             },

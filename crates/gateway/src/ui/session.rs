@@ -127,14 +127,14 @@ pub(crate) async fn end(State(gateway): State<Arc<Gateway>>, request: Request) -
             match (written, shared) {
                 (Ok(()), Ok(())) => return Ok(private(StatusCode::NO_CONTENT, Some(cleared), ())),
                 (Err(error), _) => {
-                    tracing::error!(%error, "a sign-out could not be written down");
+                    tracing::error!(%error, "sign-out: not written to disk, a restart forgets it");
                     Problem::new(
                         Code::Internal,
                         "signed out, but after a restart of the gateway the old session may count again",
                     )
                 }
                 (Ok(()), Err(error)) => {
-                    tracing::warn!(%error, "the other gateways could not be told of a sign-out; they are told later");
+                    tracing::warn!(%error, "sign-out: other gateways unreachable, retrying");
                     Problem::new(
                         Code::Closing,
                         "signed out here, but the other gateways cannot be told at the moment; they will be",

@@ -80,7 +80,7 @@ pub(super) async fn serve(door: Arc<FramedDoor>, socket: Socket, peer: SocketAdd
     let ending = tokio::select! { biased;
         written = &mut writing => match written {
             Ok(()) => return hang_up(&mut read).await,
-            Err(error) => return tracing::debug!(%peer, %error, "a connection ended badly"),
+            Err(error) => return tracing::debug!(%error, "connection: ended with an error"),
         },
         ending = reader.read(&mut read) => ending,
     };
