@@ -7,7 +7,7 @@
 
 mod deadlines;
 mod drafts;
-mod inquiries;
+mod lookups;
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,19 +16,20 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use salon_dialects::{Action, Dialect, Event, Frame, Introduction, Joined, Opening, StreamId};
+use salon_dialects::{Action, Dialect, Event, Frame, Introduction, Joined, StreamId};
 use salon_protocol::CloseReason;
 use salon_rooms::{Happening, Seat};
 use tokio::time::Sleep;
 
-use crate::carriers::{Carrier, Opened, Received};
+use crate::carriers::{Opened, Receive, Received};
 use crate::connection::ConnectionContext;
 use crate::entrance::{Entrance, Entry};
 use crate::nodes::Outage;
 use drafts::{Awaited, LookingUp};
-use inquiries::{Inquiries, NextOutage, next_outage};
+use lookups::{Lookups, NextOutage, next_outage};
 
 pub(crate) use deadlines::Patience;
+pub(crate) use lookups::{Lookup, Resolver};
 
 /// How many bytes of entries are taken from the room at once.
 const BATCH: usize = 64 * 1024;
@@ -40,8 +41,10 @@ const ROUNDS: usize = 16;
 const CLOSING_TIME: Duration = Duration::from_secs(2);
 
 /// What a session begins with, but for its seat.
-pub(crate) struct Beginning<D, C> {
+pub(crate) struct Beginning<D: Dialect, C> {
     pub(crate) dialect: D,
+    /// Answers what the dialect asks; `None` for one that asks nothing.
+    pub(crate) resolver: Option<Resolver<D>>,
     pub(crate) carrier: C,
     /// `None` for a carrier that cannot tell silence from absence.
     pub(crate) patience: Option<Patience>,
@@ -51,12 +54,12 @@ pub(crate) struct Beginning<D, C> {
 }
 
 /// What a session is made of.
-pub(crate) struct Session<D, C> {
+pub(crate) struct Session<D: Dialect, C> {
     seat: Option<Seat>,
     /// The way to a seat, until there is one.
     entrance: Option<Box<Entrance>>,
     /// For dialects that ask things.
-    inquiries: Option<Box<Inquiries>>,
+    lookups: Option<Box<Lookups<D>>>,
     dialect: D,
     carrier: C,
     connection: ConnectionContext,
@@ -79,7 +82,7 @@ pub(crate) struct Session<D, C> {
 }
 
 /// Runs until the connection is over, and says why it ended.
-impl<D: Dialect + Unpin, C: Carrier> Future for Session<D, C> {
+impl<D: Dialect + Unpin, C: Receive<D::Opening>> Future for Session<D, C> {
     type Output = CloseReason;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CloseReason> {
@@ -93,7 +96,7 @@ struct Acted {
     published: bool,
 }
 
-impl<D: Dialect, C: Carrier> Session<D, C> {
+impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
     /// A session for a peer that has its seat; it is welcomed first of all.
     pub(crate) fn seated(seat: Seat, joined: Joined, beginning: Beginning<D, C>) -> Self {
         let mut session = Self::new(beginning);
@@ -104,18 +107,15 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
     /// A session for a peer that is yet to introduce itself.
     pub(crate) fn outside(entrance: Entrance, beginning: Beginning<D, C>) -> Self {
         let mut session = Self::new(beginning);
-        let mut entrance = entrance;
-        let consult = entrance.take_catalogue();
-        session.inquiries = consult.map(|consult| Box::new(Inquiries::with(consult)));
         session.entrance = Some(Box::new(entrance));
         session
     }
 
     fn new(beginning: Beginning<D, C>) -> Self {
-        let Beginning { mut dialect, carrier, patience, expires, connection } = beginning;
+        let Beginning { mut dialect, resolver, carrier, patience, expires, connection } = beginning;
         let now = Instant::now();
         if C::DUPLEX {
-            dialect.handle_event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex), now);
+            dialect.handle_event(Event::StreamOpened(StreamId::ONLY, D::Opening::default()), now);
         }
         let next_ping = patience.map_or(expires, |patience| now + patience.ping);
         let first_deadline = next_ping.min(expires);
@@ -124,7 +124,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
         Self {
             seat: None,
             entrance: None,
-            inquiries: None,
+            lookups: resolver.map(|resolver| Box::new(Lookups::new(resolver))),
             dialect,
             carrier,
             connection,
@@ -164,7 +164,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             // The peer before the room: what it has to say must not wait for a quiet moment.
             progress |= self.poll_peer(cx, now);
             progress |= self.poll_room(cx, now);
-            progress |= self.poll_inquiries(cx, now);
+            progress |= self.poll_lookups(cx, now);
             progress |= self.poll_outage(cx, now);
             progress |= self.act(now).anything;
             match self.poll_write(cx) {
@@ -213,8 +213,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
                 Action::Begin(stream, head) => self.carrier.begin(stream, head),
                 Action::Finish(stream) => self.carrier.finish(stream),
                 Action::Join(introduction) => self.enter(*introduction),
-                Action::Consult(who, listing) => self.consult(who, listing, now),
-                Action::Permissions { who, request } => self.look_up_permissions(&who, request, now),
+                Action::Ask(query) => self.look_up(query, now),
                 Action::Farewell(reason) => {
                     if let Some(seat) = &mut self.seat {
                         seat.farewell(reason);
@@ -372,7 +371,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
         self.ending.is_none() && self.may_publish() && self.carrier.has_room() && self.paused.is_none()
     }
 
-    fn open(&mut self, opened: Opened, now: Instant) {
+    fn open(&mut self, opened: Opened<D::Opening>, now: Instant) {
         let Opened { stream, opening, text, expires } = opened;
         self.expires = self.expires.max(expires);
         self.dialect.handle_event(Event::StreamOpened(stream, opening), now);

@@ -12,13 +12,14 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::message::{Destination, Spoken, read, wrong};
+use super::opening::Action;
 use super::speech::{Answered, Failure, Message, code_of, read_result, status};
 use super::streams::Answer;
-use super::{Due, Machine, Purpose, raw};
+use super::{Due, Machine, MachineQuery, Purpose, raw};
+use crate::StreamId;
 use crate::mcp::handshake::Hello;
-use crate::mcp::listing::{Item, Listing};
+use crate::mcp::listing::Item;
 use crate::mcp::{Era, Head, Revision, meta};
-use crate::{Action, StreamId};
 
 /// Requests of the client that may be open.
 const MAX_CALLS: usize = 256;
@@ -183,7 +184,7 @@ impl Machine {
         if is_known {
             self.go_on(&to, now);
         } else {
-            self.actions.push_back(Action::Consult(to, Listing::Tools));
+            self.actions.push_back(Action::Ask(MachineQuery::Tools(to)));
         }
         Ok(())
     }

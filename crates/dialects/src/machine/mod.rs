@@ -13,6 +13,7 @@ mod canonical;
 mod integrity;
 mod message;
 mod news;
+mod opening;
 mod registering;
 mod registry;
 mod schema;
@@ -32,10 +33,11 @@ use salon_protocol::{
 };
 use serde_json::value::RawValue;
 
-use crate::{Action, Dialect, Event, Frame, Listen, Opening, Stamps, StreamId, Ticket};
+use crate::{Dialect, Frame, Stamps, StreamId, Ticket};
 use asides::{Aside, Asides};
 use calls::{Call, Peer};
 use message::{Kind, Spoken, malformed};
+use opening::{Action, Event};
 use registering::{Allowance, Registered};
 use registry::Registry;
 use service::{Asked, Judged, MAX_JUDGED, MAX_REPLIES, Reply};
@@ -44,6 +46,7 @@ use streams::{Answer, Streams};
 
 pub use canonical::{NoForm, canonical};
 pub use integrity::{Algorithm, Seal, SignedForm, Terms, Verify, Vouch, signed_form};
+pub use opening::{MachineAnswer, MachineOpening, MachineQuery};
 pub use speech::{error_text, status};
 
 /// Messages that may wait for the seat.
@@ -380,14 +383,14 @@ impl Machine {
     }
 
     /// Somebody listens, and is told if there is less to hear than there was.
-    fn listen(&mut self, stream: StreamId, listen: &Listen, now: Instant) {
+    fn listen(&mut self, stream: StreamId, after: Option<&str>, now: Instant) {
         let (id, at) = self.stamps.next(now);
         let gateway = ParticipantId::host();
         let gone = |missing: u64| {
             let message = Message::new("notification", &id, at, &gateway, Some(&self.options.me));
             message.with("gap", &serde_json::json!({ "messages": missing })).text()
         };
-        self.streams.listen(stream, listen, gone);
+        self.streams.listen(stream, after, gone);
     }
 
     fn idle(&mut self, now: Instant) {
@@ -403,6 +406,10 @@ impl Machine {
 }
 
 impl Dialect for Machine {
+    type Opening = MachineOpening;
+    type Query = MachineQuery;
+    type Answer = MachineAnswer;
+
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         self.heard = now;
         self.hear(stream, frame, now);
@@ -427,13 +434,15 @@ impl Dialect for Machine {
             Event::Outage => self.outage(true, now),
             Event::Recovered => self.outage(false, now),
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
-            Event::Consulted { who, items, .. } => self.consulted(&who, items, now),
-            Event::Permissions { request, granted } => self.permitted(&request, &granted, now),
+            Event::Answered(MachineAnswer::Tools(who, items)) => self.consulted(&who, items, now),
+            Event::Answered(MachineAnswer::Permissions { request, granted }) => {
+                self.permitted(&request, &granted, now);
+            }
             Event::StreamOpened(stream, opening) => {
                 match opening {
-                    Opening::Duplex => self.streams.duplex(stream),
-                    Opening::Post(_) | Opening::Poll(_) => self.streams.post(stream),
-                    Opening::Listen(listen) => self.listen(stream, &listen, now),
+                    MachineOpening::Duplex => self.streams.duplex(stream),
+                    MachineOpening::Post => self.streams.post(stream),
+                    MachineOpening::Listen(after) => self.listen(stream, after.as_deref(), now),
                 }
                 self.heard = now;
                 self.join();

@@ -14,10 +14,11 @@ use serde_json::value::RawValue;
 
 use super::calls::PATIENCE;
 use super::message::{Destination, Kind, Spoken, read, wrong};
+use super::opening::Action;
 use super::speech::{Message, write_failure, write_result};
-use super::{Due, Machine, Purpose, raw};
+use super::{Due, Machine, MachineQuery, Purpose, raw};
+use crate::StreamId;
 use crate::mcp::meta;
-use crate::{Action, StreamId};
 
 /// Requests that may wait for the client's answers, in all and of one caller.
 const MAX_ASKED: usize = 1024;
@@ -193,7 +194,7 @@ impl Machine {
         }
         let (who, request) = called.origin(entry);
         self.judged.push_back(Judged { request: request.clone(), call: Some((entry.clone(), id.clone())) });
-        self.actions.push_back(Action::Permissions { who, request });
+        self.actions.push_back(Action::Ask(MachineQuery::Permissions { who, request }));
     }
 
     /// It is known what a request is permitted. Every question is answered once, so that of several with the same request the first is

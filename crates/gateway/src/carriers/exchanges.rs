@@ -12,12 +12,12 @@ use std::time::Instant;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use salon_dialects::{EventFrame, Form, Frame, Head, Opening, StreamId};
+use salon_dialects::{EventFrame, Form, Frame, Head, StreamId};
 use salon_protocol::CloseReason;
 use tokio::sync::{mpsc, oneshot};
 
 use super::pipe::{Common, EventBody, Pipe};
-use super::{Carrier, Opened, Received, events};
+use super::{Carrier, Opened, Receive, Received, events};
 
 /// How many requests may wait to be heard.
 const INBOX: usize = 64;
@@ -27,18 +27,18 @@ const MAX_STREAMS: usize = 1024;
 
 /// What a request asks for.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    pub(crate) opening: Opening,
+pub(crate) struct Asked<O> {
+    pub(crate) opening: O,
     /// The body, where there is one.
     pub(crate) text: Option<Box<str>>,
 }
 
 /// What became of a request.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum Outcome<O> {
     Answered(Response),
     /// The session had ended before it heard the request.
-    Unheard(Asked),
+    Unheard(Asked<O>),
     /// The session ended and left it unanswered.
     Ended,
     /// The token it came with expired before it was answered.
@@ -47,37 +47,42 @@ pub(crate) enum Outcome {
     Busy,
 }
 
-enum Call {
-    Request(Request),
+enum Call<O> {
+    Request(Request<O>),
     Goodbye,
 }
 
-struct Request {
-    asked: Asked,
+struct Request<O> {
+    asked: Asked<O>,
     expires: Instant,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<Answer<O>>,
     pipe: Arc<Pipe>,
 }
 
-enum Answer {
+enum Answer<O> {
     Whole(Head, Bytes),
     Events(Head),
-    Unheard(Asked),
+    Unheard(Asked<O>),
     Busy,
 }
 
 /// The way into a session. Cloning shares it.
-#[derive(Clone)]
-pub(crate) struct Inbox {
-    calls: mpsc::Sender<Call>,
+pub(crate) struct Inbox<O> {
+    calls: mpsc::Sender<Call<O>>,
     common: Arc<Common>,
     used: Arc<Mutex<Instant>>,
 }
 
-impl Inbox {
+impl<O> Clone for Inbox<O> {
+    fn clone(&self) -> Self {
+        Self { calls: self.calls.clone(), common: self.common.clone(), used: self.used.clone() }
+    }
+}
+
+impl<O> Inbox<O> {
     /// Sends a request and waits until its answer begins. The answer lasts no longer than the token the request came with, even
     /// where the session does. Dropping this, or the answer's body, hangs up.
-    pub(crate) async fn ask(&self, asked: Asked, expires: Instant) -> Outcome {
+    pub(crate) async fn ask(&self, asked: Asked<O>, expires: Instant) -> Outcome<O> {
         match tokio::time::timeout_at(expires.into(), self.ask_unbounded(asked, expires)).await {
             // A session that ends with the last of its tokens ends with this one.
             Ok(Outcome::Ended) if Instant::now() >= expires => Outcome::Expired,
@@ -86,7 +91,7 @@ impl Inbox {
         }
     }
 
-    async fn ask_unbounded(&self, asked: Asked, expires: Instant) -> Outcome {
+    async fn ask_unbounded(&self, asked: Asked<O>, expires: Instant) -> Outcome<O> {
         let (pipe, listener) = Pipe::new(self.common.clone());
         let (answer, answered) = oneshot::channel();
         *self.used.lock().expect("no code panics while it holds a moment") = Instant::now();
@@ -150,24 +155,24 @@ fn respond(head: Head, body: Body) -> Response {
 }
 
 /// The requests of one session.
-pub(crate) struct Exchanges {
-    calls: mpsc::Receiver<Call>,
+pub(crate) struct Exchanges<O> {
+    calls: mpsc::Receiver<Call<O>>,
     common: Arc<Common>,
-    streams: HashMap<StreamId, Stream>,
+    streams: HashMap<StreamId, Stream<O>>,
     last: StreamId,
     /// A stream that was cut off, whose end is to be told.
     cut: Vec<StreamId>,
 }
 
-enum Stream {
+enum Stream<O> {
     Waiting {
-        answer: oneshot::Sender<Answer>,
+        answer: oneshot::Sender<Answer<O>>,
         pipe: Arc<Pipe>,
     },
     /// The head waits for the one frame there will be, so that the answer's length is known.
     Json {
         head: Head,
-        answer: oneshot::Sender<Answer>,
+        answer: oneshot::Sender<Answer<O>>,
         pipe: Arc<Pipe>,
     },
     Events {
@@ -175,16 +180,16 @@ enum Stream {
     },
 }
 
-impl Exchanges {
+impl<O> Exchanges<O> {
     /// A session's requests, and the way to make them.
-    pub(crate) fn new() -> (Self, Inbox) {
+    pub(crate) fn new() -> (Self, Inbox<O>) {
         let (sender, calls) = mpsc::channel(INBOX);
         let common = Arc::<Common>::default();
         let inbox = Inbox { calls: sender, common: common.clone(), used: Arc::new(Mutex::new(Instant::now())) };
         (Self { calls, common, streams: HashMap::new(), last: StreamId::ONLY, cut: Vec::new() }, inbox)
     }
 
-    fn open(&mut self, request: Request) -> Option<Received> {
+    fn open(&mut self, request: Request<O>) -> Option<Received<O>> {
         let Request { asked, expires, answer, pipe } = request;
         if self.streams.len() >= MAX_STREAMS {
             // Whoever does not wait any more needs no answer.
@@ -223,7 +228,7 @@ impl Exchanges {
     }
 }
 
-impl Drop for Exchanges {
+impl<O> Drop for Exchanges<O> {
     fn drop(&mut self) {
         self.turn_away();
         // A session that was cut short finishes nothing, but its readers must not wait for more.
@@ -235,10 +240,8 @@ impl Drop for Exchanges {
     }
 }
 
-impl Carrier for Exchanges {
-    const DUPLEX: bool = false;
-
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
+impl<O: Send> Receive<O> for Exchanges<O> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received<O>> {
         if let Some(stream) = self.cut.pop() {
             return Poll::Ready(Received::HungUp(stream));
         }
@@ -260,6 +263,10 @@ impl Carrier for Exchanges {
             };
         }
     }
+}
+
+impl<O: Send> Carrier for Exchanges<O> {
+    const DUPLEX: bool = false;
 
     fn begin(&mut self, stream: StreamId, head: Head) {
         let Some(state) = self.streams.remove(&stream) else { return };

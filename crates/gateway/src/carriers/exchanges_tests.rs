@@ -2,7 +2,6 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use salon_dialects::Listen;
 use tokio::task::JoinHandle;
 
 use super::super::pipe::MAX_WAITING;
@@ -12,8 +11,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// A session's requests, and those who make them.
 struct Wire {
-    exchanges: Exchanges,
-    inbox: Inbox,
+    exchanges: Exchanges<()>,
+    inbox: Inbox<()>,
 }
 
 impl Wire {
@@ -23,9 +22,9 @@ impl Wire {
     }
 
     /// Makes a request, and has the session hear it.
-    async fn ask(&mut self, text: &str) -> (StreamId, JoinHandle<Outcome>) {
+    async fn ask(&mut self, text: &str) -> (StreamId, JoinHandle<Outcome<()>>) {
         let inbox = self.inbox.clone();
-        let asked = Asked { opening: Opening::Listen(Listen::default()), text: Some(text.into()) };
+        let asked = Asked { opening: (), text: Some(text.into()) };
         let asking = tokio::spawn(async move { inbox.ask(asked, Instant::now() + HOUR).await });
         match self.next().await {
             Received::Opened(opened) => {
@@ -43,7 +42,7 @@ impl Wire {
         (stream, answered(asking).await)
     }
 
-    async fn next(&mut self) -> Received {
+    async fn next(&mut self) -> Received<()> {
         let next = poll_fn(|cx| self.exchanges.poll_receive(cx));
         tokio::time::timeout(Duration::from_secs(60), next).await.expect("something comes")
     }
@@ -63,7 +62,7 @@ fn head(status: u16, form: Form) -> Head {
     Head { status, form, headers: vec![("mcp-session-id", "abc".into())] }
 }
 
-async fn answered(asking: JoinHandle<Outcome>) -> Response {
+async fn answered(asking: JoinHandle<Outcome<()>>) -> Response {
     match asking.await.expect("it does not panic") {
         Outcome::Answered(response) => response,
         other => panic!("expected an answer, came {other:?}"),
@@ -145,7 +144,7 @@ async fn who_hangs_up_is_told_of_once() {
 #[tokio::test]
 async fn who_hung_up_before_being_heard_is_heard_all_the_same() {
     let mut wire = Wire::new();
-    let asked = Asked { opening: Opening::Listen(Listen::default()), text: Some("{}".into()) };
+    let asked = Asked { opening: (), text: Some("{}".into()) };
     let mut asking = Box::pin(wire.inbox.ask(asked, Instant::now()));
     assert!(poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await);
     drop(asking);
@@ -198,7 +197,7 @@ async fn the_end_finishes_what_is_open_and_hands_back_what_was_not_heard() {
     let mut wire = Wire::new();
     let (stream, mut response) = wire.stream().await;
     let (_, unanswered) = wire.ask("unanswered").await;
-    let ask = |text: &str| Asked { opening: Opening::Listen(Listen::default()), text: Some(text.into()) };
+    let ask = |text: &str| Asked { opening: (), text: Some(text.into()) };
     let inbox = wire.inbox.clone();
     let mut unheard = Box::pin(inbox.ask(ask("unheard"), Instant::now()));
     assert!(poll_fn(|cx| Poll::Ready(unheard.as_mut().poll(cx).is_pending())).await);
@@ -242,9 +241,9 @@ async fn a_reader_hears_something_every_fifteen_seconds() {
 }
 
 /// Makes a request with a token that expires as soon as the session has received it.
-async fn ask_briefly(wire: &mut Wire) -> (StreamId, JoinHandle<Outcome>) {
+async fn ask_briefly(wire: &mut Wire) -> (StreamId, JoinHandle<Outcome<()>>) {
     let (inbox, expires) = (wire.inbox.clone(), Instant::now() + Duration::from_millis(50));
-    let asked = Asked { opening: Opening::Listen(Listen::default()), text: None };
+    let asked = Asked { opening: (), text: None };
     let asking = tokio::spawn(async move { inbox.ask(asked, expires).await });
     match wire.next().await {
         Received::Opened(opened) => (opened.stream, asking),

@@ -14,12 +14,12 @@ use std::time::Instant;
 
 use axum::body::Bytes;
 use futures_util::Stream;
-use salon_dialects::{Frame, Head, Opening, StreamId};
+use salon_dialects::{Frame, Head, StreamId};
 use salon_protocol::CloseReason;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::pipe::{Common, Listener, Pipe};
-use super::{Carrier, Opened, Received};
+use super::{Carrier, Opened, Receive, Received};
 
 /// How many frames may wait to be heard.
 const INBOX: usize = 8;
@@ -161,15 +161,13 @@ impl Drop for Lines {
     }
 }
 
-impl Carrier for Lines {
-    const DUPLEX: bool = false;
-
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
+impl<O: Default> Receive<O> for Lines {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received<O>> {
         match self.calls.poll_recv(cx) {
             Poll::Ready(Some(Call::Open(stream, pipe))) => {
                 pipe.adopt(stream);
                 self.pipes.insert(stream, pipe);
-                let opened = Opened { stream, opening: Opening::Duplex, text: None, expires: self.expires };
+                let opened = Opened { stream, opening: O::default(), text: None, expires: self.expires };
                 return Poll::Ready(Received::Opened(Box::new(opened)));
             }
             Poll::Ready(Some(Call::Frame(stream, frame))) => {
@@ -189,6 +187,10 @@ impl Carrier for Lines {
         }
         Poll::Pending
     }
+}
+
+impl Carrier for Lines {
+    const DUPLEX: bool = false;
 
     /// Both sides speak when they like: there is nothing to begin.
     fn begin(&mut self, _: StreamId, _: Head) {}
@@ -225,7 +227,7 @@ mod tests {
     }
 
     async fn next(lines: &mut Lines) -> String {
-        match poll_fn(|cx| lines.poll_receive(cx)).await {
+        match poll_fn(|cx| Receive::<()>::poll_receive(lines, cx)).await {
             Received::Opened(opened) => format!("opened {}", opened.stream.0),
             Received::Frame(stream, Frame::Binary(frame)) => {
                 format!("{} {}", stream.0, String::from_utf8_lossy(&frame))

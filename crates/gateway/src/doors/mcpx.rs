@@ -197,7 +197,8 @@ async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx, 
     let patience = Some(upgrade::patience(&gateway));
     let (seat, joined) = super::welcome(&gateway, wish.topic, arrival);
     let expires = clock::instant(grant.expires);
-    let session = Session::seated(seat, joined, Beginning { dialect, carrier, patience, expires, connection });
+    let session =
+        Session::seated(seat, joined, Beginning { dialect, resolver: None, carrier, patience, expires, connection });
     Some((Box::pin(session), counted))
 }
 

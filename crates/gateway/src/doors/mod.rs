@@ -20,11 +20,10 @@ use salon_rooms::{Admission, Arrival, Seat};
 use tracing::Instrument;
 
 use crate::audit::AuditKind;
-use crate::auth::Grant;
-use crate::carriers::Carrier;
+use crate::carriers::Receive;
 use crate::clock;
 use crate::connection::ConnectionContext;
-use crate::entrance::{Consult, Entering, Entrance};
+use crate::entrance::{Entering, Entrance};
 use crate::gateway::{Gateway, MAX_HISTORY};
 use crate::session::Session;
 
@@ -80,13 +79,10 @@ fn welcome(gateway: &Gateway, topic: TopicName, arrival: Arrival) -> (Seat, Join
 fn entrance(
     gateway: &Arc<Gateway>,
     topic: &TopicName,
-    grant: &Grant,
     admit: impl Fn(Introduction) -> Admission + Send + 'static,
 ) -> Entrance {
     let (gateway, topic) = (gateway.clone(), topic.clone());
     let mut shutdown = gateway.shutdown.subscribe();
-    let (library, room, asker) = (gateway.library.clone(), topic.clone(), grant.participant.clone());
-    let consult: Consult = Box::new(move |who, listing| library.consult(&room, &asker, who, listing));
     let enter = move |introduction: Introduction| -> Entering {
         let admission = admit(introduction);
         let (gateway, topic) = (gateway.clone(), topic.clone());
@@ -96,12 +92,12 @@ fn entrance(
         })
     };
     let dismissed = async move { drop(shutdown.wait_for(|stop| *stop).await) };
-    Entrance::new(enter, dismissed).with_catalogue(consult)
+    Entrance::new(enter, dismissed)
 }
 
 /// Runs a session to its end, counted as an open connection and in a span of its own: a session over HTTP outlives the connection it
 /// began with.
-pub(crate) fn run<D: Dialect + Unpin, C: Carrier>(
+pub(crate) fn run<D: Dialect + Unpin, C: Receive<D::Opening>>(
     session: Pin<Box<Session<D, C>>>,
     connection: &ConnectionContext,
 ) -> impl Future<Output = CloseReason> + Send {

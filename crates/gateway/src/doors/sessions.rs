@@ -14,7 +14,7 @@ use salon_dialects::Dialect;
 use salon_protocol::{Refusal, TopicName};
 
 use crate::auth::Grant;
-use crate::carriers::{Carrier, Inbox, Way};
+use crate::carriers::{Inbox, Receive, Way};
 use crate::connection::ConnectionContext;
 use crate::gateway::{Counts, Gateway, LimitReached};
 use crate::http::Peer;
@@ -37,7 +37,7 @@ pub(super) trait Handle: Clone + Send + 'static {
     fn idle_since(&self) -> Option<Instant>;
 }
 
-impl Handle for Inbox {
+impl<O: Send + 'static> Handle for Inbox<O> {
     fn is_closed(&self) -> bool {
         Inbox::is_closed(self)
     }
@@ -117,7 +117,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
     }
 
     /// The session under a key that its visitors share, which is begun where there is none or where it has just ended.
-    pub(super) fn find_or_begin<D: Dialect + Unpin + 'static, C: Carrier + 'static>(
+    pub(super) fn find_or_begin<D: Dialect + Unpin + 'static, C: Receive<D::Opening> + 'static>(
         self: &Arc<Self>,
         visitor: &Visitor,
         key: K,
@@ -135,7 +135,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
     }
 
     /// Begins a session under a key of its own. At a limit it takes the place of the participant's idlest.
-    pub(super) fn begin_evicting<D: Dialect + Unpin + 'static, C: Carrier + 'static>(
+    pub(super) fn begin_evicting<D: Dialect + Unpin + 'static, C: Receive<D::Opening> + 'static>(
         self: &Arc<Self>,
         visitor: &Visitor,
         key: K,
@@ -160,7 +160,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
     }
 
     /// Runs a session that is counted, for as long as it lasts.
-    fn insert<D: Dialect + Unpin + 'static, C: Carrier + 'static>(
+    fn insert<D: Dialect + Unpin + 'static, C: Receive<D::Opening> + 'static>(
         self: &Arc<Self>,
         records: &mut Records<K, H>,
         visitor: &Visitor,

@@ -8,7 +8,7 @@ use salon_protocol::CloseReason;
 use salon_rooms::Seat;
 
 use super::Session;
-use crate::carriers::Carrier;
+use crate::carriers::Receive;
 
 /// How long reading pauses, at the most, for one message too many.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
@@ -22,7 +22,7 @@ pub(crate) struct Patience {
     pub(crate) silence: Duration,
 }
 
-impl<D: Dialect, C: Carrier> Session<D, C> {
+impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
     /// Reads nothing for a while: whoever sends too much is slowed down rather than answered ever faster.
     pub(super) fn pause(&mut self, wait: Duration, now: Instant) {
         let until = now + wait.min(LONGEST_PAUSE);

@@ -12,7 +12,7 @@ use salon_protocol::{Code, Draft, Refusal};
 use salon_rooms::{Publishing, Seat, Submission};
 
 use super::Session;
-use crate::carriers::Carrier;
+use crate::carriers::Receive;
 
 /// How many drafts of one session may be on their way into the log.
 const MAX_IN_FLIGHT: usize = 256;
@@ -38,7 +38,7 @@ pub(super) struct LookingUp {
 /// How a draft is given to the room.
 type Way = fn(&Seat, Draft) -> Publishing;
 
-impl<D: Dialect, C: Carrier> Session<D, C> {
+impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
     /// Whether more drafts may be made of what the peer says.
     pub(super) fn may_publish(&self) -> bool {
         self.in_flight.len() < MAX_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT && self.looking_up.is_none()

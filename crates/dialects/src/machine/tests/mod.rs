@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::mcp::listing::{Listing, read_page};
-use crate::{Form, Head, History, Joined, Listen, Post};
+use crate::{Form, Head, History, Joined};
 use insta::assert_snapshot;
 use salon_protocol::{Entry, Members, Message, Participant, Position};
 
@@ -88,7 +88,7 @@ impl Play {
 
     fn seated_with(change: impl FnOnce(&mut Options)) -> Self {
         let mut play = Self::new(change);
-        play.event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex));
+        play.event(Event::StreamOpened(StreamId::ONLY, MachineOpening::Duplex));
         play.after("seat")
     }
 
@@ -124,7 +124,7 @@ impl Play {
 
     fn frame(&mut self, stream: Option<StreamId>, text: &str) {
         if let Some(stream) = stream {
-            self.event(Event::StreamOpened(stream, Opening::Post(Post::default())));
+            self.event(Event::StreamOpened(stream, MachineOpening::Post));
         }
         self.door.handle_frame(stream.unwrap_or(StreamId::ONLY), Frame::Text(text.into()), self.now);
         self.collect();
@@ -209,7 +209,7 @@ impl Play {
             "list" => {
                 let items = RawValue::from_string(more.into()).ok().and_then(|page| read_page(Listing::Tools, &page));
                 let items = items.map(|(items, _)| items.into());
-                self.event(Event::Consulted { who: id(second), listing: Listing::Tools, items });
+                self.event(Event::Answered(MachineAnswer::Tools(id(second), items)));
             }
             "permit" => {
                 let granted: Vec<String> = more.split_whitespace().map(Into::into).collect();
@@ -265,8 +265,7 @@ impl Play {
             "closing" => self.event(Event::Closing(CloseReason::Shutdown)),
             "get" => {
                 let after = Some(more).filter(|after| !after.is_empty()).map(Into::into);
-                let listen = Listen { after, endpoint: None };
-                self.event(Event::StreamOpened(StreamId(second.parse().unwrap()), Opening::Listen(listen)));
+                self.event(Event::StreamOpened(StreamId(second.parse().unwrap()), MachineOpening::Listen(after)));
             }
             "hangup" => self.event(Event::StreamClosed(StreamId(second.parse().unwrap()))),
             _ => return false,
@@ -296,8 +295,8 @@ impl Play {
                 }
                 Action::Finish(stream) => self.note(&format!("{} ends", stream.0)),
                 Action::Join(_) => self.note("join"),
-                Action::Consult(who, listing) => self.note(&format!("consult {who} {}", listing.key())),
-                Action::Permissions { who, request } => match &mut self.unjudged {
+                Action::Ask(MachineQuery::Tools(who)) => self.note(&format!("consult {who} tools")),
+                Action::Ask(MachineQuery::Permissions { who, request }) => match &mut self.unjudged {
                     Some(unjudged) => unjudged.push((who, request)),
                     None => self.judge(&who, request),
                 },
@@ -311,7 +310,7 @@ impl Play {
         let known = self.permitted.iter().rev().find(|(known, _)| known == who.as_str());
         let granted = known.map_or_else(|| [].into(), |(_, granted)| granted.clone());
         self.note(&format!("permissions of {who} by {request}: {granted:?}"));
-        self.door.handle_event(Event::Permissions { request, granted }, self.now);
+        self.door.handle_event(Event::Answered(MachineAnswer::Permissions { request, granted }), self.now);
     }
 
     fn published(&mut self, mark: &str, ticket: Ticket, draft: Draft) {

@@ -5,8 +5,7 @@
 use salon_protocol::{Code, RpcError};
 use serde::Deserialize;
 
-use super::{Door, Request};
-use crate::Action;
+use super::{Action, Door, Request};
 
 impl Door {
     /// Says no to a request of the client's.

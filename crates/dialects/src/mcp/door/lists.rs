@@ -13,8 +13,7 @@ use serde_json::value::RawValue;
 use super::calls::Errand;
 use super::incoming::text_of;
 use super::merge;
-use super::{Door, Due, Manner, Request};
-use crate::Action;
+use super::{Action, CatalogueQuery, Door, Due, Manner, Request};
 use crate::mcp::listing::{self, Item, Listing};
 use crate::mcp::{Era, downgrade, handshake, upgrade};
 
@@ -193,7 +192,7 @@ impl Door {
         // Whoever has met the client and may ask it things may offer it more than the room knows of, and so may who told it so.
         let offers_more = peer.lists_apart || (peer.is_met() && handshake::can_be_asked(&manner.capabilities));
         if self.is_room() && !offers_more {
-            return self.actions.push_back(Action::Consult(who.clone(), listing));
+            return self.actions.push_back(Action::Ask(CatalogueQuery { who: who.clone(), listing }));
         }
         let reading = Reading { listing, items: Vec::new(), pages: 0 };
         self.run(who, Errand::List(Box::new(reading)), listing.method(), None, manner, now);

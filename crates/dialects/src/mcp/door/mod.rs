@@ -19,6 +19,7 @@ mod lists;
 mod merge;
 mod modern;
 mod news;
+mod opening;
 pub(super) mod outlets;
 mod parting;
 mod peers;
@@ -46,7 +47,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::handshake::Hello;
 use super::listing::Listing;
 use super::{Era, Revision, code};
-use crate::{Action, Dialect, Event, Frame, Introduction, Opening, Post, Stamps, StreamId, Ticket};
+use crate::{Dialect, Frame, Introduction, Stamps, StreamId, Ticket};
 use asks::Ask;
 use calls::{Call, Errand};
 use kept::Kept;
@@ -59,6 +60,7 @@ use siblings::Siblings;
 use timers::Timers;
 
 pub(in crate::mcp) use counted::code_of as refusal_code;
+pub use opening::{Action, CatalogueAnswer, CatalogueQuery, Event, Listen, McpOpening, Post};
 pub use route::{Fault, Route, route};
 
 /// Requests of the client that may be open.
@@ -430,6 +432,10 @@ impl Door {
 }
 
 impl Dialect for Door {
+    type Opening = McpOpening;
+    type Query = CatalogueQuery;
+    type Answer = CatalogueAnswer;
+
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         self.heard = now;
         self.hear(stream, frame, now);
@@ -475,18 +481,16 @@ impl Dialect for Door {
                 self.ask_again();
             }
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
-            Event::Consulted { who, listing, items } => self.consulted(&who, listing, items, now),
-            // Nothing here is asked of others that the client would have to be permitted.
-            Event::Permissions { .. } => {}
+            Event::Answered(CatalogueAnswer { query, items }) => self.consulted(&query.who, query.listing, items, now),
             Event::StreamOpened(stream, opening) => match opening {
-                Opening::Duplex => {
+                McpOpening::Duplex => {
                     self.duplex = Some(stream);
                     self.outlets.duplex(stream);
                 }
-                Opening::Post(post) => drop(self.posts.insert(stream, post)),
+                McpOpening::Post(post) => drop(self.posts.insert(stream, post)),
                 // Only a dialect of MCP has this, and its interpreter sees to it.
-                Opening::Poll(_) => {}
-                Opening::Listen(listen) => {
+                McpOpening::Poll(_) => {}
+                McpOpening::Listen(listen) => {
                     self.heard = now;
                     self.listener = Listener::Open(stream);
                     self.outlets.listen(stream, &listen, true);

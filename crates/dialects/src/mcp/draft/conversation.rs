@@ -13,8 +13,8 @@ use super::client::{Client, Deed};
 use super::polls::{Polls, TooMuch};
 use crate::mcp::Head;
 use crate::mcp::door::outlets::{Channel, Outlets, Style};
-use crate::mcp::door::{Door, Options, Route, refusal_code, route};
-use crate::{Action, Dialect, Event, Frame, Opening, Post, StreamId};
+use crate::mcp::door::{Action, Door, Event, McpOpening, Options, Post, Route, refusal_code, route};
+use crate::{Dialect, Frame, StreamId};
 
 /// Messages one poll may bring.
 const MAX_IN_POLL: usize = 64;
@@ -118,13 +118,13 @@ impl Conversation {
     }
 
     /// Something happens to one of the client's streams.
-    pub(super) fn stream(&mut self, stream: StreamId, opening: Option<Opening>, now: Instant) {
+    pub(super) fn stream(&mut self, stream: StreamId, opening: Option<McpOpening>, now: Instant) {
         self.heard = now;
         match opening {
-            Some(Opening::Duplex) => {}
-            Some(Opening::Post(post)) => drop(self.arrivals.insert(stream, Arrival::Post(post))),
-            Some(Opening::Poll(wait)) => drop(self.arrivals.insert(stream, Arrival::Poll(wait))),
-            Some(Opening::Listen(listen)) => self.outlets.listen(stream, &listen, true),
+            Some(McpOpening::Duplex) => {}
+            Some(McpOpening::Post(post)) => drop(self.arrivals.insert(stream, Arrival::Post(post))),
+            Some(McpOpening::Poll(wait)) => drop(self.arrivals.insert(stream, Arrival::Poll(wait))),
+            Some(McpOpening::Listen(listen)) => self.outlets.listen(stream, &listen, true),
             None => {
                 self.arrivals.remove(&stream);
                 if !self.polls.hang_up(stream) {

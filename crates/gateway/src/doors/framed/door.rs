@@ -107,7 +107,7 @@ impl FramedDoor {
             let now = Instant::now();
             // Not the session's id: this stands in every envelope's.
             let dialect = Framed::new(options, doors::stamps(now), now);
-            let beginning = Beginning { dialect, carrier, patience: None, expires, connection };
+            let beginning = Beginning { dialect, resolver: None, carrier, patience: None, expires, connection };
             (Box::pin(Session::outside(entrance(gateway, grant, topic), beginning)), way)
         });
         Ok((id, begun?.handle))
@@ -134,7 +134,7 @@ fn unheard(gateway: &Gateway) -> Unheard {
 /// The way into the room. A participant is there once: two of them would both do what one was asked.
 fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entrance {
     let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
-    doors::entrance(gateway, topic, grant, move |Introduction { mcp, capabilities, .. }| Admission {
+    doors::entrance(gateway, topic, move |Introduction { mcp, capabilities, .. }| Admission {
         participant: Participant { id: id.clone(), name: name.clone(), kind, mcp, capabilities },
         claim: Claim::Exclusive,
         after: None,

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRef;
-use salon_dialects::machine::{Machine, Options, Terms};
+use salon_dialects::machine::{Machine, MachineAnswer, MachineOpening, MachineQuery, Options, Terms};
+use salon_dialects::mcp::listing::Listing;
 use salon_log::Claim;
 use salon_protocol::{Code, Participant, ParticipantId, Refusal, TopicName};
 use salon_rooms::{Admission, Deliver};
@@ -18,9 +19,10 @@ use super::super::sessions::{Found, SessionTable, Visitor};
 use crate::auth::Grant;
 use crate::carriers::{Exchanges, Inbox};
 use crate::clock;
+use crate::connection::ConnectionContext;
 use crate::entrance::Entrance;
 use crate::gateway::Gateway;
-use crate::session::{Beginning, Session};
+use crate::session::{Beginning, Lookup, Resolver, Session};
 
 /// How long a participant stays that has no connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -36,7 +38,7 @@ pub(super) struct Place {
 #[derive(Clone)]
 pub(crate) struct MachineDoor {
     pub(super) gateway: Arc<Gateway>,
-    sessions: Arc<SessionTable<Place, Inbox>>,
+    sessions: Arc<SessionTable<Place, Inbox<MachineOpening>>>,
     state: Arc<Mutex<State>>,
 }
 
@@ -67,7 +69,7 @@ impl MachineDoor {
     }
 
     /// The participant's session, which is begun where there is none.
-    pub(super) fn session(&self, visitor: &Visitor, place: &Place) -> Result<Found<Inbox>, Refusal> {
+    pub(super) fn session(&self, visitor: &Visitor, place: &Place) -> Result<Found<Inbox<MachineOpening>>, Refusal> {
         // Held until the session is in its table, so that no WebSocket comes between.
         let state = self.state();
         if state.sockets.contains_key(place) {
@@ -79,7 +81,8 @@ impl MachineDoor {
             let (carrier, inbox) = Exchanges::new();
             let dialect = dialect(gateway, place, None, Some(IDLE_TIMEOUT));
             let expires = clock::instant(grant.expires);
-            let beginning = Beginning { dialect, carrier, patience: None, expires, connection };
+            let resolver = Some(resolver(gateway, &connection));
+            let beginning = Beginning { dialect, resolver, carrier, patience: None, expires, connection };
             (Box::pin(Session::outside(entrance(gateway, grant, &place.topic), beginning)), inbox)
         })
     }
@@ -137,10 +140,28 @@ pub(super) fn dialect(gateway: &Gateway, place: &Place, terms: Option<Terms>, id
     Machine::new(options, doors::stamps(now), now)
 }
 
+/// Answers what the grammar asks: from the room's catalogue, and from what is noted of calls.
+pub(super) fn resolver(gateway: &Gateway, connection: &ConnectionContext) -> Resolver<Machine> {
+    let (library, connection) = (gateway.library.clone(), connection.clone());
+    Box::new(move |query| match query {
+        MachineQuery::Tools(who) => {
+            let found = library.consult(&connection.topic, &connection.participant, &who, Listing::Tools);
+            Lookup::Pending(Box::pin(async move { MachineAnswer::Tools(who, found.await) }))
+        }
+        // In the order of the calls, because the one that is called must get them in that order.
+        MachineQuery::Permissions { who, request } => match connection.granted(&who, &request) {
+            Ok(granted) => Lookup::Known(MachineAnswer::Permissions { request, granted }),
+            Err(granted) => {
+                Lookup::InOrder(Box::pin(async move { MachineAnswer::Permissions { request, granted: granted.await } }))
+            }
+        },
+    })
+}
+
 /// The way into the room. A participant is there once: two of them would both do what one was asked.
 pub(super) fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entrance {
     let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
-    doors::entrance(gateway, topic, grant, move |introduction| Admission {
+    doors::entrance(gateway, topic, move |introduction| Admission {
         participant: Participant { name: name.clone(), kind, mcp: introduction.mcp, ..Participant::new(id.clone()) },
         claim: Claim::Exclusive,
         after: None,

@@ -7,8 +7,7 @@ use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
-use salon_dialects::machine::{self, Terms};
-use salon_dialects::{Listen, Opening, Post};
+use salon_dialects::machine::{self, MachineOpening, Terms};
 use salon_protocol::{Code, Refusal, TopicName};
 
 use super::super::sessions::{Found, Visitor};
@@ -80,7 +79,7 @@ impl Arrived {
             return Err(no);
         }
         let text = self.read(request.into_body()).await.map_err(|refusal| self.no(self.counted(refusal)))?;
-        self.ask(Opening::Post(Post::default()), Some(text)).await
+        self.ask(MachineOpening::Post, Some(text)).await
     }
 
     /// The message, held to what its sender came with.
@@ -110,10 +109,10 @@ impl Arrived {
             return Err(No::Message { status, refusal, to: self.place.participant });
         }
         let after = headers.get("last-event-id").and_then(|value| value.to_str().ok()).map(Into::into);
-        self.ask(Opening::Listen(Listen { after, endpoint: None }), None).await
+        self.ask(MachineOpening::Listen(after), None).await
     }
 
-    async fn ask(&self, opening: Opening, text: Option<Box<str>>) -> Result<Response, No> {
+    async fn ask(&self, opening: MachineOpening, text: Option<Box<str>>) -> Result<Response, No> {
         let request = text.as_deref().and_then(machine::message_id);
         let mut asked = Asked { opening, text };
         for _ in 0..MAX_TRIES {

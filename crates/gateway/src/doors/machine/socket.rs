@@ -10,8 +10,8 @@ use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use hyper::upgrade::OnUpgrade;
-use salon_dialects::machine::{self, Machine};
-use salon_dialects::{Dialect, Event, Frame, Opening, StreamId};
+use salon_dialects::machine::{self, Machine, MachineOpening};
+use salon_dialects::{Dialect, Event, Frame, StreamId};
 use salon_protocol::{CloseReason, Code, Refusal, TopicName};
 
 use super::super::sessions::Visitor;
@@ -20,7 +20,7 @@ use super::super::{self as doors};
 use super::door::{self, MachineDoor, Place};
 use super::requests::place;
 use super::terms;
-use crate::carriers::{Carrier, Received, WebSocket};
+use crate::carriers::{Carrier, Receive, Received, WebSocket};
 use crate::clock;
 use crate::connection::ConnectionContext;
 use crate::gateway::{Counted, Counts, Gateway};
@@ -192,7 +192,7 @@ enum First {
 
 async fn first(carrier: &mut WebSocket) -> First {
     loop {
-        match poll_fn(|cx| carrier.poll_receive(cx)).await {
+        match poll_fn(|cx| Receive::<MachineOpening>::poll_receive(carrier, cx)).await {
             Received::Frame(_, Frame::Text(text)) => return First::Text(text),
             // What is no text has no token in it.
             Received::Frame(..) => return First::Text("".into()),
@@ -220,12 +220,13 @@ fn begin(known: Known, carrier: WebSocket) -> (Pin<Box<Session<Machine, WebSocke
     let mut dialect = door::dialect(&gateway, &place, Some(terms), None);
     if let Some(first) = first {
         let now = Instant::now();
-        dialect.handle_event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex), now);
+        dialect.handle_event(Event::StreamOpened(StreamId::ONLY, MachineOpening::Duplex), now);
         dialect.handle_frame(StreamId::ONLY, Frame::Text(first), now);
     }
     let patience = Some(upgrade::patience(&gateway));
     let expires = clock::instant(grant.expires);
     let entrance = door::entrance(&gateway, &grant, &place.topic);
-    let beginning = Beginning { dialect, carrier, patience, expires, connection };
+    let resolver = Some(door::resolver(&gateway, &connection));
+    let beginning = Beginning { dialect, resolver, carrier, patience, expires, connection };
     (Box::pin(Session::outside(entrance, beginning)), counted)
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRef;
-use salon_dialects::mcp::door::{Options, Scope};
+use salon_dialects::mcp::door::{CatalogueAnswer, McpOpening, Options, Scope};
 use salon_dialects::mcp::draft::Interpreter;
 use salon_log::Claim;
 use salon_protocol::{Participant, ParticipantId, ParticipantKind, Refusal, TopicName};
@@ -19,9 +19,10 @@ use super::super::{self as doors, MAX_NAME_CHARS};
 use crate::auth::{self, Grant};
 use crate::carriers::{Exchanges, Inbox};
 use crate::clock;
+use crate::connection::ConnectionContext;
 use crate::entrance::Entrance;
 use crate::gateway::Gateway;
-use crate::session::{Beginning, Session};
+use crate::session::{Beginning, Lookup, Resolver, Session};
 
 /// In rooms with at most this many others, a client that can be asked things gets everybody's lists in its own name.
 const MAX_OTHERS_LISTED: usize = 16;
@@ -63,7 +64,7 @@ pub(super) enum SessionKey {
 #[derive(Clone)]
 pub(super) struct McpSession {
     scope: Scope,
-    pub(super) inbox: Inbox,
+    pub(super) inbox: Inbox<McpOpening>,
 }
 
 impl Handle for McpSession {
@@ -101,7 +102,7 @@ impl McpDoor {
         grant: &Grant,
         topic: Option<&TopicName>,
         scope: Option<&Scope>,
-    ) -> Option<Inbox> {
+    ) -> Option<Inbox<McpOpening>> {
         let found = self.sessions.find(&SessionKey::Id(id.into()), grant, |session, at| {
             topic.is_none_or(|topic| topic == at) && scope.is_none_or(|scope| *scope == session.scope)
         });
@@ -114,7 +115,7 @@ impl McpDoor {
         visitor: &Visitor,
         place: &Place,
         lifetime: Lifetime,
-    ) -> Result<(Box<str>, Inbox), Refusal> {
+    ) -> Result<(Box<str>, Inbox<McpOpening>), Refusal> {
         let id: Box<str> = auth::hex(&auth::random::<24>()).into();
         let idle = match lifetime {
             Lifetime::Session => IDLE_TIMEOUT,
@@ -129,7 +130,7 @@ impl McpDoor {
     }
 
     /// The session that requests share which belong to none.
-    pub(super) fn shared(&self, visitor: &Visitor, place: &Place) -> Result<Inbox, Refusal> {
+    pub(super) fn shared(&self, visitor: &Visitor, place: &Place) -> Result<Inbox<McpOpening>, Refusal> {
         let permissions = visitor.grant.permissions.iter().cloned().collect();
         let key = SessionKey::Shared(place.clone(), permissions);
         let found = self.sessions.find_or_begin(visitor, key, &place.topic, |connection| {
@@ -144,7 +145,7 @@ impl McpDoor {
     }
 }
 
-type HttpSession = std::pin::Pin<Box<Session<Interpreter, Exchanges>>>;
+type HttpSession = std::pin::Pin<Box<Session<Interpreter, Exchanges<McpOpening>>>>;
 
 /// A session over HTTP that is yet to join.
 fn session(
@@ -152,12 +153,13 @@ fn session(
     place: &Place,
     id: Option<Box<str>>,
     idle: Duration,
-    connection: crate::connection::ConnectionContext,
+    connection: ConnectionContext,
 ) -> (HttpSession, McpSession) {
     let (carrier, inbox) = Exchanges::new();
     let dialect = dialect(gateway, place, id, Some(idle));
     let expires = clock::instant(grant.expires);
-    let beginning = Beginning { dialect, carrier, patience: None, expires, connection };
+    let resolver = Some(resolver(gateway, &connection));
+    let beginning = Beginning { dialect, resolver, carrier, patience: None, expires, connection };
     let session = Box::pin(Session::outside(entrance(gateway, grant, &place.topic), beginning));
     (session, McpSession { scope: place.scope.clone(), inbox })
 }
@@ -186,12 +188,22 @@ pub(super) fn dialect(
     Interpreter::new(options, doors::stamps(now), now)
 }
 
+/// Answers what the grammar asks from the room's catalogue.
+pub(super) fn resolver(gateway: &Gateway, connection: &ConnectionContext) -> Resolver<Interpreter> {
+    let library = gateway.library.clone();
+    let (topic, asker) = (connection.topic.clone(), connection.participant.clone());
+    Box::new(move |query| {
+        let found = library.consult(&topic, &asker, &query.who, query.listing);
+        Lookup::Pending(Box::pin(async move { CatalogueAnswer { query, items: found.await } }))
+    })
+}
+
 /// The way into the room for a client that is yet to introduce itself. It sits beside its participant's other sessions.
 pub(super) fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entrance {
     let (id, name) = (grant.participant.clone(), grant.name.clone());
     // A program that speaks MCP acts for a model, unless the token says otherwise.
     let kind = grant.kind.or(Some(ParticipantKind::Agent));
-    doors::entrance(gateway, topic, grant, move |introduction| {
+    doors::entrance(gateway, topic, move |introduction| {
         let own_name = || introduction.name.as_deref().and_then(display_name);
         let name = name.clone().or_else(own_name);
         Admission {

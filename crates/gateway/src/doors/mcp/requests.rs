@@ -7,10 +7,9 @@ use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use salon_dialects::mcp::door::{Route, Scope, route};
+use salon_dialects::mcp::door::{Listen, McpOpening, Post, Route, Scope, route};
 use salon_dialects::mcp::draft::Interpreter;
 use salon_dialects::mcp::{Era, Revision};
-use salon_dialects::{Listen, Opening, Post};
 use salon_protocol::{Code, ParticipantId, Refusal, TopicName};
 
 use super::super::sessions::Visitor;
@@ -63,7 +62,7 @@ pub(crate) struct Arrived {
 /// A session that exists.
 struct Found {
     id: Box<str>,
-    inbox: Inbox,
+    inbox: Inbox<McpOpening>,
 }
 
 impl FromRequestParts<McpDoor> for Arrived {
@@ -132,7 +131,7 @@ impl Arrived {
                 (inbox, Listen { after: None, endpoint })
             }
         };
-        self.ask(&inbox, Asked { opening: Opening::Listen(listen), text: None }).await
+        self.ask(&inbox, Asked { opening: McpOpening::Listen(listen), text: None }).await
     }
 
     /// `POST`: messages, of a session that exists, of a new one, or of none.
@@ -183,7 +182,7 @@ impl Arrived {
             }
             None => return Err(No::no_poll()),
         };
-        self.ask(&inbox, Asked { opening: Opening::Poll(wait), text: Some(text) }).await
+        self.ask(&inbox, Asked { opening: McpOpening::Poll(wait), text: Some(text) }).await
     }
 
     /// How many seconds a poll waits.
@@ -234,7 +233,7 @@ impl Arrived {
         }
     }
 
-    async fn ask(&self, inbox: &Inbox, asked: Asked) -> Result<Response, No> {
+    async fn ask(&self, inbox: &Inbox<McpOpening>, asked: Asked<McpOpening>) -> Result<Response, No> {
         match inbox.ask(asked, self.expires).await {
             Outcome::Answered(response) => Ok(response),
             Outcome::Unheard(_) | Outcome::Ended => Err(self.ended()),
@@ -244,7 +243,7 @@ impl Arrived {
     }
 
     /// A request of the stateless revision: whichever session hears it.
-    async fn ask_shared(&self, opening: Opening, text: Box<str>) -> Result<Response, No> {
+    async fn ask_shared(&self, opening: McpOpening, text: Box<str>) -> Result<Response, No> {
         let place = self.place()?;
         let mut asked = Asked { opening, text: Some(text) };
         for _ in 0..MAX_TRIES {
@@ -283,8 +282,8 @@ fn version(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// A POST as the grammar sees it.
-fn post(headers: &HeaderMap, apart: bool) -> Opening {
+fn post(headers: &HeaderMap, apart: bool) -> McpOpening {
     let own = headers.iter().filter(|(name, _)| name.as_str().starts_with("mcp-"));
     let told = own.map(|(name, value)| (name.as_str().into(), String::from_utf8_lossy(value.as_bytes()).into()));
-    Opening::Post(Post { headers: told.collect(), apart })
+    McpOpening::Post(Post { headers: told.collect(), apart })
 }

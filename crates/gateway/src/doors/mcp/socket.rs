@@ -57,5 +57,7 @@ async fn begin(
     let patience = Some(upgrade::patience(&gateway));
     let expires = clock::instant(grant.expires);
     let entrance = door::entrance(&gateway, &grant, &place.topic);
-    Some(Box::pin(Session::outside(entrance, Beginning { dialect, carrier, patience, expires, connection })))
+    let resolver = Some(door::resolver(&gateway, &connection));
+    let beginning = Beginning { dialect, resolver, carrier, patience, expires, connection };
+    Some(Box::pin(Session::outside(entrance, beginning)))
 }
