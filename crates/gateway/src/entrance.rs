@@ -8,14 +8,14 @@ use salon_protocol::Refusal;
 use salon_rooms::Seat;
 
 /// A seat, and what its holder is told of the room.
-pub(crate) type Arrived = (Seat, Joined);
+pub(crate) type Seated = (Seat, Joined);
 
 /// Somebody on the way in.
-pub(crate) type Entering = BoxFuture<'static, Result<Arrived, Refusal>>;
+pub(crate) type Entering = BoxFuture<'static, Result<Seated, Refusal>>;
 
 /// What became of somebody outside.
 pub(crate) enum Entry {
-    Joined(Box<Arrived>),
+    Joined(Box<Seated>),
     NotJoined(Refusal),
     /// The gateway stops. Who has a seat hears it from the room.
     Dismissed,

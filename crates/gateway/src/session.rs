@@ -25,10 +25,10 @@ use crate::carriers::{Opened, Receive, Received};
 use crate::connection::ConnectionContext;
 use crate::entrance::{Entrance, Entry};
 use crate::nodes::Outage;
-use drafts::{Awaited, LookingUp};
+use drafts::{PendingAppend, PendingLookup};
 use lookups::{Lookups, NextOutage, next_outage};
 
-pub(crate) use deadlines::Patience;
+pub(crate) use deadlines::KeepAlive;
 pub(crate) use lookups::{Lookup, Resolver};
 
 /// How many bytes of entries are taken from the room at once.
@@ -47,7 +47,7 @@ pub(crate) struct Beginning<D: Dialect, C> {
     pub(crate) resolver: Option<Resolver<D>>,
     pub(crate) carrier: C,
     /// `None` for a carrier that cannot tell silence from absence.
-    pub(crate) patience: Option<Patience>,
+    pub(crate) keep_alive: Option<KeepAlive>,
     /// When the token's time is over.
     pub(crate) expires: Instant,
     pub(crate) connection: ConnectionContext,
@@ -64,10 +64,10 @@ pub(crate) struct Session<D: Dialect, C> {
     carrier: C,
     connection: ConnectionContext,
     happenings: Vec<Happening>,
-    in_flight: VecDeque<Awaited>,
+    in_flight: VecDeque<PendingAppend>,
     bytes_in_flight: usize,
-    looking_up: Option<Box<LookingUp>>,
-    patience: Option<Patience>,
+    pending_lookup: Option<Box<PendingLookup>>,
+    keep_alive: Option<KeepAlive>,
     next_ping: Instant,
     heard: Instant,
     expires: Instant,
@@ -112,12 +112,12 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
     }
 
     fn new(beginning: Beginning<D, C>) -> Self {
-        let Beginning { mut dialect, resolver, carrier, patience, expires, connection } = beginning;
+        let Beginning { mut dialect, resolver, carrier, keep_alive, expires, connection } = beginning;
         let now = Instant::now();
         if C::DUPLEX {
             dialect.handle_event(Event::StreamOpened(StreamId::ONLY, D::Opening::default()), now);
         }
-        let next_ping = patience.map_or(expires, |patience| now + patience.ping);
+        let next_ping = keep_alive.map_or(expires, |keep_alive| now + keep_alive.ping);
         let first_deadline = next_ping.min(expires);
         let signed_out = connection.visit.as_ref().map(|visit| -> BoxFuture<'static, ()> { Box::pin(visit.ended()) });
         let outage = connection.nodes.as_ref().map(|nodes| next_outage(Outage::new(nodes)));
@@ -131,8 +131,8 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
             happenings: Vec::new(),
             in_flight: VecDeque::new(),
             bytes_in_flight: 0,
-            looking_up: None,
-            patience,
+            pending_lookup: None,
+            keep_alive,
             next_ping,
             heard: now,
             expires,
@@ -271,7 +271,7 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
     fn poll_room(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let Some(seat) = &mut self.seat else { return self.poll_entrance(cx, now) };
         // Drafts that wait their turn may come from what happened in the room: no more of those for now.
-        let backed_up = self.looking_up.as_ref().is_some_and(|looking_up| !looking_up.behind.is_empty());
+        let backed_up = self.pending_lookup.as_ref().is_some_and(|pending_lookup| !pending_lookup.behind.is_empty());
         if backed_up || !self.carrier.has_room() {
             return false;
         }

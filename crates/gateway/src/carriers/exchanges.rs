@@ -16,7 +16,7 @@ use salon_dialects::{EventFrame, Form, Frame, Head, StreamId};
 use salon_protocol::CloseReason;
 use tokio::sync::{mpsc, oneshot};
 
-use super::pipe::{Common, EventBody, Pipe};
+use super::pipe::{EventBody, Pipe, SharedPipes};
 use super::{Carrier, Opened, Receive, Received, events};
 
 /// How many requests may wait to be heard.
@@ -27,7 +27,7 @@ const MAX_STREAMS: usize = 1024;
 
 /// What a request asks for.
 #[derive(Debug)]
-pub(crate) struct Asked<O> {
+pub(crate) struct StreamRequest<O> {
     pub(crate) opening: O,
     /// The body, where there is one.
     pub(crate) text: Option<Box<str>>,
@@ -38,7 +38,7 @@ pub(crate) struct Asked<O> {
 pub(crate) enum Outcome<O> {
     Answered(Response),
     /// The session had ended before it heard the request.
-    Unheard(Asked<O>),
+    Undelivered(StreamRequest<O>),
     /// The session ended and left it unanswered.
     Ended,
     /// The token it came with expired before it was answered.
@@ -53,7 +53,7 @@ enum Call<O> {
 }
 
 struct Request<O> {
-    asked: Asked<O>,
+    asked: StreamRequest<O>,
     expires: Instant,
     answer: oneshot::Sender<Answer<O>>,
     pipe: Arc<Pipe>,
@@ -62,14 +62,14 @@ struct Request<O> {
 enum Answer<O> {
     Whole(Head, Bytes),
     Events(Head),
-    Unheard(Asked<O>),
+    Undelivered(StreamRequest<O>),
     Busy,
 }
 
 /// The way into a session. Cloning shares it.
 pub(crate) struct Inbox<O> {
     calls: mpsc::Sender<Call<O>>,
-    common: Arc<Common>,
+    common: Arc<SharedPipes>,
     used: Arc<Mutex<Instant>>,
 }
 
@@ -82,7 +82,7 @@ impl<O> Clone for Inbox<O> {
 impl<O> Inbox<O> {
     /// Sends a request and waits until its answer begins. The answer lasts no longer than the token the request came with, even
     /// where the session does. Dropping this, or the answer's body, hangs up.
-    pub(crate) async fn ask(&self, asked: Asked<O>, expires: Instant) -> Outcome<O> {
+    pub(crate) async fn ask(&self, asked: StreamRequest<O>, expires: Instant) -> Outcome<O> {
         match tokio::time::timeout_at(expires.into(), self.ask_unbounded(asked, expires)).await {
             // A session that ends with the last of its tokens ends with this one.
             Ok(Outcome::Ended) if Instant::now() >= expires => Outcome::Expired,
@@ -91,21 +91,21 @@ impl<O> Inbox<O> {
         }
     }
 
-    async fn ask_unbounded(&self, asked: Asked<O>, expires: Instant) -> Outcome<O> {
+    async fn ask_unbounded(&self, asked: StreamRequest<O>, expires: Instant) -> Outcome<O> {
         let (pipe, listener) = Pipe::new(self.common.clone());
         let (answer, answered) = oneshot::channel();
         *self.used.lock().expect("no code panics while it holds a moment") = Instant::now();
         let request = Request { asked, expires, answer, pipe };
         if let Err(mpsc::error::SendError(call)) = self.calls.send(Call::Request(request)).await {
             return match call {
-                Call::Request(request) => Outcome::Unheard(request.asked),
+                Call::Request(request) => Outcome::Undelivered(request.asked),
                 Call::Goodbye => Outcome::Ended,
             };
         }
         match answered.await {
             Ok(Answer::Whole(head, body)) => Outcome::Answered(respond(head, Body::from(body))),
             Ok(Answer::Events(head)) => Outcome::Answered(respond(head, Body::new(EventBody::new(listener, expires)))),
-            Ok(Answer::Unheard(asked)) => Outcome::Unheard(asked),
+            Ok(Answer::Undelivered(asked)) => Outcome::Undelivered(asked),
             Ok(Answer::Busy) => Outcome::Busy,
             Err(_) => Outcome::Ended,
         }
@@ -157,7 +157,7 @@ fn respond(head: Head, body: Body) -> Response {
 /// The requests of one session.
 pub(crate) struct Exchanges<O> {
     calls: mpsc::Receiver<Call<O>>,
-    common: Arc<Common>,
+    common: Arc<SharedPipes>,
     streams: HashMap<StreamId, Stream<O>>,
     last: StreamId,
     /// A stream that was cut off, whose end is to be told.
@@ -184,7 +184,7 @@ impl<O> Exchanges<O> {
     /// A session's requests, and the way to make them.
     pub(crate) fn new() -> (Self, Inbox<O>) {
         let (sender, calls) = mpsc::channel(INBOX);
-        let common = Arc::<Common>::default();
+        let common = Arc::<SharedPipes>::default();
         let inbox = Inbox { calls: sender, common: common.clone(), used: Arc::new(Mutex::new(Instant::now())) };
         (Self { calls, common, streams: HashMap::new(), last: StreamId::ONLY, cut: Vec::new() }, inbox)
     }
@@ -205,7 +205,7 @@ impl<O> Exchanges<O> {
         let stream = self.last;
         self.streams.insert(stream, Stream::Waiting { answer, pipe: pipe.clone() });
         pipe.adopt(stream);
-        let Asked { opening, text } = asked;
+        let StreamRequest { opening, text } = asked;
         Some(Received::Opened(Box::new(Opened { stream, opening, text, expires })))
     }
 
@@ -222,7 +222,7 @@ impl<O> Exchanges<O> {
         self.calls.close();
         while let Ok(call) = self.calls.try_recv() {
             if let Call::Request(Request { asked, answer, .. }) = call {
-                let _ = answer.send(Answer::Unheard(asked));
+                let _ = answer.send(Answer::Undelivered(asked));
             }
         }
     }

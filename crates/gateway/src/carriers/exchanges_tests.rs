@@ -24,7 +24,7 @@ impl Wire {
     /// Makes a request, and has the session hear it.
     async fn ask(&mut self, text: &str) -> (StreamId, JoinHandle<Outcome<()>>) {
         let inbox = self.inbox.clone();
-        let asked = Asked { opening: (), text: Some(text.into()) };
+        let asked = StreamRequest { opening: (), text: Some(text.into()) };
         let asking = tokio::spawn(async move { inbox.ask(asked, Instant::now() + HOUR).await });
         match self.next().await {
             Received::Opened(opened) => {
@@ -144,7 +144,7 @@ async fn who_hangs_up_is_told_of_once() {
 #[tokio::test]
 async fn who_hung_up_before_being_heard_is_heard_all_the_same() {
     let mut wire = Wire::new();
-    let asked = Asked { opening: (), text: Some("{}".into()) };
+    let asked = StreamRequest { opening: (), text: Some("{}".into()) };
     let mut asking = Box::pin(wire.inbox.ask(asked, Instant::now()));
     assert!(poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await);
     drop(asking);
@@ -197,19 +197,20 @@ async fn the_end_finishes_what_is_open_and_hands_back_what_was_not_heard() {
     let mut wire = Wire::new();
     let (stream, mut response) = wire.stream().await;
     let (_, unanswered) = wire.ask("unanswered").await;
-    let ask = |text: &str| Asked { opening: (), text: Some(text.into()) };
+    let ask = |text: &str| StreamRequest { opening: (), text: Some(text.into()) };
     let inbox = wire.inbox.clone();
-    let mut unheard = Box::pin(inbox.ask(ask("unheard"), Instant::now()));
-    assert!(poll_fn(|cx| Poll::Ready(unheard.as_mut().poll(cx).is_pending())).await);
+    let mut undelivered = Box::pin(inbox.ask(ask("undelivered"), Instant::now()));
+    assert!(poll_fn(|cx| Poll::Ready(undelivered.as_mut().poll(cx).is_pending())).await);
     wire.say(stream, "last");
     wire.exchanges.close(CloseReason::Bye);
     assert_eq!(piece(&mut response).await.expect("more").expect("whole"), "data: last\n\n");
     assert!(piece(&mut response).await.is_none());
     assert!(matches!(unanswered.await, Ok(Outcome::Ended)));
-    let handed_back = |outcome| matches!(outcome, Outcome::Unheard(asked) if asked.text.as_deref() == Some("unheard"));
-    assert!(handed_back(unheard.await));
+    let handed_back =
+        |outcome| matches!(outcome, Outcome::Undelivered(asked) if asked.text.as_deref() == Some("undelivered"));
+    assert!(handed_back(undelivered.await));
     assert!(wire.inbox.is_closed());
-    assert!(handed_back(wire.inbox.ask(ask("unheard"), Instant::now()).await));
+    assert!(handed_back(wire.inbox.ask(ask("undelivered"), Instant::now()).await));
 }
 
 #[tokio::test]
@@ -243,7 +244,7 @@ async fn a_reader_hears_something_every_fifteen_seconds() {
 /// Makes a request with a token that expires as soon as the session has received it.
 async fn ask_briefly(wire: &mut Wire) -> (StreamId, JoinHandle<Outcome<()>>) {
     let (inbox, expires) = (wire.inbox.clone(), Instant::now() + Duration::from_millis(50));
-    let asked = Asked { opening: (), text: None };
+    let asked = StreamRequest { opening: (), text: None };
     let asking = tokio::spawn(async move { inbox.ask(asked, expires).await });
     match wire.next().await {
         Received::Opened(opened) => (opened.stream, asking),

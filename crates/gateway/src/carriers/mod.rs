@@ -19,8 +19,8 @@ use salon_rooms::{Batch, Outlet};
 
 use crate::meters::Meters;
 
-pub(crate) use exchanges::{Asked, Exchanges, Inbox, Outcome};
-pub(crate) use lines::{Answers, Line, Lines, MAX_LINES, NotOpened, Unheard, Way};
+pub(crate) use exchanges::{Exchanges, Inbox, Outcome, StreamRequest};
+pub(crate) use lines::{Answers, Line, Lines, MAX_LINES, NotOpened, SessionLines, Undelivered};
 pub(crate) use socket::Socket;
 pub(crate) use websocket::WebSocket;
 

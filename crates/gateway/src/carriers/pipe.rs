@@ -28,7 +28,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// What the answers of one session have in common.
 #[derive(Debug, Default)]
-pub(super) struct Common {
+pub(super) struct SharedPipes {
     hung_up: Mutex<HungUp>,
     /// How many bytes wait for readers.
     waiting: AtomicUsize,
@@ -42,7 +42,7 @@ struct HungUp {
     session: Option<Waker>,
 }
 
-impl Common {
+impl SharedPipes {
     fn hung_up(&self) -> MutexGuard<'_, HungUp> {
         self.hung_up.lock().expect("no code panics while it holds the streams that hung up")
     }
@@ -78,7 +78,7 @@ impl Common {
 /// Between the session that answers and the connection that carries the answer.
 #[derive(Debug)]
 pub(super) struct Pipe {
-    common: Arc<Common>,
+    common: Arc<SharedPipes>,
     state: Mutex<State>,
 }
 
@@ -101,7 +101,7 @@ enum End {
 
 impl Pipe {
     /// A pipe with somebody at its far end.
-    pub(super) fn new(common: Arc<Common>) -> (Arc<Self>, Listener) {
+    pub(super) fn new(common: Arc<SharedPipes>) -> (Arc<Self>, Listener) {
         common.open.fetch_add(1, Ordering::AcqRel);
         let pipe = Arc::new(Self { common, state: Mutex::default() });
         (pipe.clone(), Listener(pipe))

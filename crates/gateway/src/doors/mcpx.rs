@@ -32,7 +32,7 @@ const MAX_REVISIONS: usize = 8;
 const FIRST_WITHOUT_HANDSHAKE: &str = "2026-07-28";
 
 /// What the query of a connection asks for.
-struct Wish {
+struct ConnectQuery {
     topic: TopicName,
     name: Option<String>,
     kind: Option<ParticipantKind>,
@@ -44,7 +44,7 @@ struct Wish {
     mcp: McpVersion,
 }
 
-impl Wish {
+impl ConnectQuery {
     fn read(query: &Query) -> Result<Self, Problem> {
         if query.get("protocol").is_some_and(|protocol| protocol != PROTOCOL) {
             return Err(Refusal::new(Code::UnsupportedProtocol, format!("`protocol` must be {PROTOCOL}")).into());
@@ -139,38 +139,46 @@ pub(super) fn router() -> Router<Arc<Gateway>> {
 )]
 pub(crate) async fn connect(incoming: Incoming, mut request: Request) -> Result<Response, Problem> {
     let upgrade = Upgrade::take(&mut request)?;
-    let wish = Wish::read(&incoming.query)?;
+    let wanted = ConnectQuery::read(&incoming.query)?;
     let headers = request.headers();
-    let grant = incoming.credentials(headers, Some(&wish.topic)).for_stream().await?;
+    let grant = incoming.credentials(headers, Some(&wanted.topic)).for_stream().await?;
     let Incoming { gateway, peer, .. } = incoming;
-    let connection = gateway.connection(&grant, &wish.topic, peer.ip());
-    let (arrival, counted) = enter(&gateway, &peer, &grant, &wish).await?;
+    let connection = gateway.connection(&grant, &wanted.topic, peer.ip());
+    let (arrival, counted) = enter(&gateway, &peer, &grant, &wanted).await?;
 
     let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
-    gateway.spawn(hold(Held { gateway: gateway.clone(), arrival, wish, grant, connection, counted }, upgrade));
+    gateway.spawn(hold(
+        PendingConnection { gateway: gateway.clone(), arrival, wanted, grant, connection, counted },
+        upgrade,
+    ));
     Ok(response)
 }
 
 /// Takes a seat, if there is room for one more.
-async fn enter(gateway: &Gateway, peer: &Peer, grant: &Grant, wish: &Wish) -> Result<(Arrival, Counts), Refusal> {
+async fn enter(
+    gateway: &Gateway,
+    peer: &Peer,
+    grant: &Grant,
+    wanted: &ConnectQuery,
+) -> Result<(Arrival, Counts), Refusal> {
     let counted = gateway.count(grant, peer)?;
     let admission = Admission {
-        participant: wish.participant(grant),
-        claim: wish.claim,
-        after: wish.after.clone(),
-        recent: wish.recent.filter(|_| gateway.has_history(&wish.topic)),
-        deliver: wish.deliver,
-        echo: wish.echo,
+        participant: wanted.participant(grant),
+        claim: wanted.claim,
+        after: wanted.after.clone(),
+        recent: wanted.recent.filter(|_| gateway.has_history(&wanted.topic)),
+        deliver: wanted.deliver,
+        echo: wanted.echo,
     };
-    let arrival = gateway.rooms.enter(&wish.topic, admission).await?;
+    let arrival = gateway.rooms.enter(&wanted.topic, admission).await?;
     Ok((arrival, counted))
 }
 
 /// A connection that has its seat and waits for its upgrade.
-struct Held {
+struct PendingConnection {
     gateway: Arc<Gateway>,
     arrival: Arrival,
-    wish: Wish,
+    wanted: ConnectQuery,
     grant: Grant,
     connection: ConnectionContext,
     counted: Counts,
@@ -178,27 +186,27 @@ struct Held {
 
 /// Holds one connection from its upgrade to its end. What only the beginning needs is let go of before the long wait: most
 /// connections are idle most of the time, and this is what each of them costs.
-fn hold(held: Held, upgrade: OnUpgrade) -> impl Future<Output = ()> + Send {
-    let connection = held.connection.clone();
-    let beginning = Box::pin(begin(held, upgrade));
+fn hold(pending: PendingConnection, upgrade: OnUpgrade) -> impl Future<Output = ()> + Send {
+    let connection = pending.connection.clone();
+    let beginning = Box::pin(begin(pending, upgrade));
     async move {
         let Some((session, _counted)) = beginning.await else { return };
         super::run(session, &connection).await;
     }
 }
 
-async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx, WebSocket>>>, Counts)> {
-    let Held { gateway, arrival, wish, grant, connection, counted } = held;
+async fn begin(pending: PendingConnection, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx, WebSocket>>>, Counts)> {
+    let PendingConnection { gateway, arrival, wanted, grant, connection, counted } = pending;
     let carrier = upgrade::socket(&gateway, upgrade).await?;
     let heartbeat = gateway.config.times.heartbeat;
     let limits = gateway.config.limits.envelope();
-    let options = Options { limits, echo: wish.echo, heartbeat: (!heartbeat.is_zero()).then_some(heartbeat) };
+    let options = Options { limits, echo: wanted.echo, heartbeat: (!heartbeat.is_zero()).then_some(heartbeat) };
     let dialect = Mcpx::new(options, super::stamps(Instant::now()));
-    let patience = Some(upgrade::patience(&gateway));
-    let (seat, joined) = super::welcome(&gateway, wish.topic, arrival);
+    let keep_alive = Some(upgrade::keep_alive(&gateway));
+    let (seat, joined) = super::welcome(&gateway, wanted.topic, arrival);
     let expires = clock::instant(grant.expires);
     let session =
-        Session::seated(seat, joined, Beginning { dialect, resolver: None, carrier, patience, expires, connection });
+        Session::seated(seat, joined, Beginning { dialect, resolver: None, carrier, keep_alive, expires, connection });
     Some((Box::pin(session), counted))
 }
 

@@ -14,7 +14,7 @@ use salon_dialects::Dialect;
 use salon_protocol::{Refusal, TopicName};
 
 use crate::auth::Grant;
-use crate::carriers::{Inbox, Receive, Way};
+use crate::carriers::{Inbox, Receive, SessionLines};
 use crate::connection::ConnectionContext;
 use crate::gateway::{Counts, Gateway, LimitReached};
 use crate::http::Peer;
@@ -47,9 +47,9 @@ impl<O: Send + 'static> Handle for Inbox<O> {
     }
 }
 
-impl Handle for Way {
+impl Handle for SessionLines {
     fn is_closed(&self) -> bool {
-        Way::is_closed(self)
+        SessionLines::is_closed(self)
     }
 
     /// Such a session lingers on purpose, so that its peer can come back.

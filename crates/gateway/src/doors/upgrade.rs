@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use crate::carriers::{Socket, WebSocket};
 use crate::gateway::{Gateway, MAX_MESSAGE};
 use crate::http::{Problem, credentials, invalid};
-use crate::session::Patience;
+use crate::session::KeepAlive;
 
 /// A request that may become a WebSocket.
 pub(super) struct Upgrade {
@@ -82,7 +82,7 @@ pub(super) async fn socket_within(hard_limit: usize, upgrade: OnUpgrade) -> Opti
 }
 
 /// The times a WebSocket is held to.
-pub(super) fn patience(gateway: &Gateway) -> Patience {
+pub(super) fn keep_alive(gateway: &Gateway) -> KeepAlive {
     let times = gateway.config.times;
-    Patience { ping: times.ping_interval, silence: times.silence_limit }
+    KeepAlive { ping: times.ping_interval, silence: times.silence_limit }
 }

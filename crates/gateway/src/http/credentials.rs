@@ -48,7 +48,7 @@ pub(crate) struct Credentials<'a> {
 }
 
 /// What somebody signs in with.
-pub(crate) enum Shown<'a> {
+pub(crate) enum SignIn<'a> {
     Token(&'a str),
     /// Of a one-time link.
     Code(&'a str),
@@ -83,12 +83,12 @@ impl Credentials<'_> {
     }
 
     /// Verifies a sign-in of a browser.
-    pub(crate) fn by_sign_in(&self, shown: Shown<'_>) -> Result<Grant, Problem> {
+    pub(crate) fn by_sign_in(&self, shown: SignIn<'_>) -> Result<Grant, Problem> {
         self.audited(refuse_tokens_in_url(self.gateway, self.query).and_then(|()| {
             let found = match (shown, &self.gateway.ui) {
-                (Shown::Token(token), _) => self.gateway.verifier.verify(token, clock::now()),
-                (Shown::Code(code), Some(ui)) => ui.redeem(code, clock::now()),
-                (Shown::Code(_), None) => Err(AuthError::CodeUnknown),
+                (SignIn::Token(token), _) => self.gateway.verifier.verify(token, clock::now()),
+                (SignIn::Code(code), Some(ui)) => ui.redeem(code, clock::now()),
+                (SignIn::Code(_), None) => Err(AuthError::CodeUnknown),
             };
             Ok(found.and_then(|grant| Signing::No.judge(grant))?)
         }))

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::audit::Audit;
-use crate::carriers::{Asked, Exchanges, Inbox, Outcome};
+use crate::carriers::{Exchanges, Inbox, Outcome, StreamRequest};
 use crate::meters::Meters;
 use crate::scratch::Scratch;
 
@@ -163,7 +163,7 @@ impl Stage {
         let expires = Instant::now() + expires;
         let meters = connection.meters.clone();
         let beginning =
-            Beginning { dialect, resolver: None, carrier, patience: None, expires, connection: connection.clone() };
+            Beginning { dialect, resolver: None, carrier, keep_alive: None, expires, connection: connection.clone() };
         let session = Box::pin(Session::outside(entrance, beginning));
         let running = tokio::spawn(async move { crate::doors::run(session, &connection).await });
         Self { inbox, noted, dismiss: Some(dismiss), running, rooms, meters, _scratch: scratch }
@@ -171,7 +171,7 @@ impl Stage {
 
     /// Says a word and hears it back.
     async fn say(&self, word: &str) {
-        let asked = Asked { opening: false, text: Some(word.into()) };
+        let asked = StreamRequest { opening: false, text: Some(word.into()) };
         match within(self.inbox.ask(asked, Instant::now() + HOUR)).await {
             Outcome::Answered(_) => {}
             other => panic!("expected an answer to `{word}`, came {other:?}"),
@@ -267,7 +267,7 @@ async fn a_farewell_ends_a_session_and_so_does_the_dialect() {
     stage.inbox.dismiss().await;
     assert_eq!(stage.ends().await, (CloseReason::Bye, "closing: bye".into()));
     let stage = Stage::new(10, HOUR);
-    let asked = Asked { opening: false, text: Some("close".into()) };
+    let asked = StreamRequest { opening: false, text: Some("close".into()) };
     assert!(matches!(within(stage.inbox.ask(asked, Instant::now() + HOUR)).await, Outcome::Ended));
     assert_eq!(stage.ends().await, (CloseReason::Bye, String::new()));
 }
@@ -281,7 +281,7 @@ async fn the_last_token_seen_decides_when_a_session_ends() {
 #[tokio::test]
 async fn a_listener_that_hangs_up_is_told_of() {
     let stage = Stage::new(10, HOUR);
-    let asked = Asked { opening: true, text: None };
+    let asked = StreamRequest { opening: true, text: None };
     let mut listening = Box::pin(stage.inbox.ask(asked, Instant::now() + HOUR));
     assert!(std::future::poll_fn(|cx| Poll::Ready(listening.as_mut().poll(cx).is_pending())).await);
     stage.noted(1).await;
@@ -294,7 +294,7 @@ async fn a_session_that_panics_is_not_counted_as_open_for_ever() {
     let stage = Stage::new(10, HOUR);
     stage.say("hello").await;
     assert!(stage.meters.render().contains("\nsalon_connections 1\n"), "{}", stage.meters.render());
-    let asked = Asked { opening: false, text: Some("panic".into()) };
+    let asked = StreamRequest { opening: false, text: Some("panic".into()) };
     assert!(matches!(within(stage.inbox.ask(asked, Instant::now() + HOUR)).await, Outcome::Ended));
     assert!(within(stage.running).await.expect_err("it panicked").is_panic());
     assert!(stage.meters.render().contains("\nsalon_connections 0\n"), "{}", stage.meters.render());

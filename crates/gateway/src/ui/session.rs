@@ -15,7 +15,7 @@ use crate::audit::{AuditEvent, AuditKind};
 use crate::auth::{AuthError, Grant, MAX_TOKEN_BYTES, SignedIn, SignedOut};
 use crate::clock;
 use crate::gateway::Gateway;
-use crate::http::credentials::Shown;
+use crate::http::credentials::SignIn;
 use crate::http::{Incoming, Problem, body, invalid};
 
 /// A token of the longest, and what stands around it.
@@ -78,8 +78,8 @@ pub(crate) async fn begin(incoming: Incoming, request: Request) -> Result<Respon
     let unfit = || invalid(r#"the body must be {"token":"…"} or {"code":"…"}"#);
     let given: SignInRequest = serde_json::from_slice(&body).map_err(|_| unfit())?;
     let shown = match (&given.token, &given.code) {
-        (Some(token), None) => Shown::Token(token.trim()),
-        (None, Some(code)) => Shown::Code(code),
+        (Some(token), None) => SignIn::Token(token.trim()),
+        (None, Some(code)) => SignIn::Code(code),
         _ => return Err(unfit()),
     };
     let now = clock::now();

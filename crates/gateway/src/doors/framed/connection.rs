@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 
 use super::door::{self, Caller, FramedDoor};
-use crate::carriers::{Answers, Line, MAX_LINES, NotOpened, Socket, Way};
+use crate::carriers::{Answers, Line, MAX_LINES, NotOpened, SessionLines, Socket};
 use crate::clock;
 use crate::gateway::MAX_MESSAGE;
 use crate::http::Requester;
@@ -241,7 +241,7 @@ impl Reader {
         }
     }
 
-    fn connect(&mut self, connect: &Connect, requester: &Requester) -> Result<(Box<str>, Way), Refusal> {
+    fn connect(&mut self, connect: &Connect, requester: &Requester) -> Result<(Box<str>, SessionLines), Refusal> {
         self.room_for_one()?;
         let (visitor, topic) = self.caller.verify(connect)?;
         requester.set(&visitor.grant.participant, Some(&topic));
@@ -274,7 +274,7 @@ impl Reader {
         }
     }
 
-    async fn open(&mut self, id: Box<str>, way: &Way, frame: Box<[u8]>) -> Result<(), Gone> {
+    async fn open(&mut self, id: Box<str>, way: &SessionLines, frame: Box<[u8]>) -> Result<(), Gone> {
         let (line, answers) = match way.open().await {
             Ok(opened) => opened,
             Err(NotOpened::Ended) => return self.refuse(&frame, &door::unknown()).await,

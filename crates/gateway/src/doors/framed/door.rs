@@ -17,7 +17,7 @@ use super::super as doors;
 use super::super::sessions::{SessionTable, Visitor};
 use crate::audit::{AuditEvent, AuditKind};
 use crate::auth::{self, Grant};
-use crate::carriers::{Lines, Unheard, Way};
+use crate::carriers::{Lines, SessionLines, Undelivered};
 use crate::clock;
 use crate::entrance::Entrance;
 use crate::gateway::Gateway;
@@ -70,7 +70,7 @@ const MAX_STRANGERS_KIB: usize = 64 << 10;
 /// What all connections of the door share.
 pub(crate) struct FramedDoor {
     pub(super) gateway: Arc<Gateway>,
-    sessions: Arc<SessionTable<Box<str>, Way>>,
+    sessions: Arc<SessionTable<Box<str>, SessionLines>>,
     strangers: Arc<Semaphore>,
 }
 
@@ -86,17 +86,17 @@ impl FramedDoor {
     }
 
     /// The way into a session.
-    pub(super) fn find(&self, id: &str) -> Option<Way> {
+    pub(super) fn find(&self, id: &str) -> Option<SessionLines> {
         self.sessions.get(&id.into())
     }
 
     /// Begins a session, which is yet to receive the CONNECT.
-    pub(super) fn begin(&self, visitor: &Visitor, topic: &TopicName) -> Result<(Box<str>, Way), Refusal> {
+    pub(super) fn begin(&self, visitor: &Visitor, topic: &TopicName) -> Result<(Box<str>, SessionLines), Refusal> {
         let Visitor { gateway, grant, .. } = visitor;
         let id: Box<str> = auth::hex(&auth::random::<16>()).into();
         let expires = clock::instant(grant.expires);
         let begun = self.sessions.find_or_begin(visitor, id.clone(), topic, |connection| {
-            let (carrier, way) = Lines::new(expires, unheard(gateway));
+            let (carrier, way) = Lines::new(expires, undelivered(gateway));
             let options = Options {
                 me: grant.participant.clone(),
                 limits: gateway.config.limits.envelope(),
@@ -107,7 +107,7 @@ impl FramedDoor {
             let now = Instant::now();
             // Not the session's id: this stands in every envelope's.
             let dialect = Framed::new(options, doors::stamps(now), now);
-            let beginning = Beginning { dialect, resolver: None, carrier, patience: None, expires, connection };
+            let beginning = Beginning { dialect, resolver: None, carrier, keep_alive: None, expires, connection };
             (Box::pin(Session::outside(entrance(gateway, grant, topic), beginning)), way)
         });
         Ok((id, begun?.handle))
@@ -120,7 +120,7 @@ pub(super) fn unknown() -> Refusal {
 }
 
 /// What is said to frames that a session had not heard when it ended.
-fn unheard(gateway: &Gateway) -> Unheard {
+fn undelivered(gateway: &Gateway) -> Undelivered {
     let shutdown = gateway.shutdown.subscribe();
     Box::new(move |frame| {
         let refusal = match *shutdown.borrow() {

@@ -29,7 +29,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Who is where.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct MachinePlace {
     pub(super) participant: ParticipantId,
     pub(super) topic: TopicName,
 }
@@ -38,14 +38,14 @@ pub(super) struct Place {
 #[derive(Clone)]
 pub(crate) struct MachineDoor {
     pub(super) gateway: Arc<Gateway>,
-    sessions: Arc<SessionTable<Place, Inbox<MachineOpening>>>,
-    state: Arc<Mutex<State>>,
+    sessions: Arc<SessionTable<MachinePlace, Inbox<MachineOpening>>>,
+    state: Arc<Mutex<DoorState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct DoorState {
     /// How many WebSockets there are.
-    sockets: HashMap<Place, usize>,
+    sockets: HashMap<MachinePlace, usize>,
     /// Participants whose messages are not read, because too many were refused, and until when.
     paused: HashMap<ParticipantId, Instant>,
 }
@@ -64,12 +64,16 @@ impl MachineDoor {
         Self { gateway: gateway.clone(), sessions: Arc::default(), state: Arc::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DoorState> {
         self.state.lock().expect("no code panics while it holds the state of a door")
     }
 
     /// The participant's session, which is begun where there is none.
-    pub(super) fn session(&self, visitor: &Visitor, place: &Place) -> Result<Found<Inbox<MachineOpening>>, Refusal> {
+    pub(super) fn session(
+        &self,
+        visitor: &Visitor,
+        place: &MachinePlace,
+    ) -> Result<Found<Inbox<MachineOpening>>, Refusal> {
         // Held until the session is in its table, so that no WebSocket comes between.
         let state = self.state();
         if state.sockets.contains_key(place) {
@@ -82,7 +86,7 @@ impl MachineDoor {
             let dialect = dialect(gateway, place, None, Some(IDLE_TIMEOUT));
             let expires = clock::instant(grant.expires);
             let resolver = Some(resolver(gateway, &connection));
-            let beginning = Beginning { dialect, resolver, carrier, patience: None, expires, connection };
+            let beginning = Beginning { dialect, resolver, carrier, keep_alive: None, expires, connection };
             (Box::pin(Session::outside(entrance(gateway, grant, &place.topic), beginning)), inbox)
         })
     }
@@ -102,7 +106,7 @@ impl MachineDoor {
     }
 
     /// Counts a WebSocket, until the returned value is dropped.
-    pub(super) fn open_socket(&self, place: &Place) -> OpenSocket {
+    pub(super) fn open_socket(&self, place: &MachinePlace) -> OpenSocket {
         *self.state().sockets.entry(place.clone()).or_default() += 1;
         OpenSocket { state: self.state.clone(), place: place.clone() }
     }
@@ -110,8 +114,8 @@ impl MachineDoor {
 
 /// A WebSocket that is open.
 pub(super) struct OpenSocket {
-    state: Arc<Mutex<State>>,
-    place: Place,
+    state: Arc<Mutex<DoorState>>,
+    place: MachinePlace,
 }
 
 impl Drop for OpenSocket {
@@ -127,7 +131,12 @@ impl Drop for OpenSocket {
 }
 
 /// The grammar of one session.
-pub(super) fn dialect(gateway: &Gateway, place: &Place, terms: Option<Terms>, idle: Option<Duration>) -> Machine {
+pub(super) fn dialect(
+    gateway: &Gateway,
+    place: &MachinePlace,
+    terms: Option<Terms>,
+    idle: Option<Duration>,
+) -> Machine {
     let options = Options {
         me: place.participant.clone(),
         topic: place.topic.clone(),

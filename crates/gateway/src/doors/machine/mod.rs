@@ -19,15 +19,15 @@ use axum::routing::{get, post};
 use crate::gateway::Gateway;
 use crate::http::{Incoming, Problem};
 use door::MachineDoor;
-use refusals::No;
-use requests::Arrived;
+use refusals::MachineRejection;
+use requests::MachineRequest;
 
 /// Every address of the Machine Context Protocol.
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     Router::new()
         .route("/context/v1/ws", get(connect))
         .route("/context/v1/messages", post(send))
-        .route("/context/v1/stream", get(listen).head(|| async { No::Method("GET") }))
+        .route("/context/v1/stream", get(listen).head(|| async { MachineRejection::Method("GET") }))
         .with_state(MachineDoor::new(gateway))
 }
 
@@ -54,7 +54,7 @@ pub(crate) async fn connect(
     responses((status = 200, description = "The response", body = Object), (status = 202, description = "Taken; nothing is to be answered"),
         (status = "4XX", description = "Refused, as an error message of the protocol", body = Object), (status = "5XX", description = "Not now", body = Object)),
     security(("bearer" = [])))]
-pub(crate) async fn send(arrived: Arrived, request: Request) -> Result<Response, No> {
+pub(crate) async fn send(arrived: MachineRequest, request: Request) -> Result<Response, MachineRejection> {
     arrived.post(request).await
 }
 
@@ -66,6 +66,6 @@ pub(crate) async fn send(arrived: Arrived, request: Request) -> Result<Response,
     responses((status = 200, description = "One event a message", content_type = "text/event-stream", body = String),
         (status = "4XX", description = "Refused", body = Object)),
     security(("bearer" = []), ()))]
-pub(crate) async fn listen(arrived: Arrived, request: Request) -> Result<Response, No> {
+pub(crate) async fn listen(arrived: MachineRequest, request: Request) -> Result<Response, MachineRejection> {
     arrived.listen(request.headers()).await
 }

@@ -12,11 +12,11 @@ use salon_protocol::{Code, Refusal, TopicName};
 
 use super::super::sessions::{Found, Visitor};
 use super::super::{accepts_events, is_json};
-use super::door::{MachineDoor, Place};
-use super::refusals::No;
+use super::door::{MachineDoor, MachinePlace};
+use super::refusals::MachineRejection;
 use super::terms;
 use crate::auth::AuthError;
-use crate::carriers::{Asked, Outcome};
+use crate::carriers::{Outcome, StreamRequest};
 use crate::clock;
 use crate::gateway::MAX_MESSAGE;
 use crate::http::{Incoming, Problem, body, invalid};
@@ -25,18 +25,18 @@ use crate::http::{Incoming, Problem, body, invalid};
 const MAX_TRIES: usize = 3;
 
 /// A request whose token is good.
-pub(crate) struct Arrived {
+pub(crate) struct MachineRequest {
     door: MachineDoor,
     visitor: Visitor,
-    place: Place,
+    place: MachinePlace,
     terms: Terms,
     expires: Instant,
 }
 
-impl FromRequestParts<MachineDoor> for Arrived {
-    type Rejection = No;
+impl FromRequestParts<MachineDoor> for MachineRequest {
+    type Rejection = MachineRejection;
 
-    async fn from_request_parts(parts: &mut Parts, door: &MachineDoor) -> Result<Self, No> {
+    async fn from_request_parts(parts: &mut Parts, door: &MachineDoor) -> Result<Self, MachineRejection> {
         let incoming = Incoming::from_request_parts(parts, door).await?;
         let topic: Option<TopicName> = incoming.query.name("topic")?;
         let credentials = incoming.credentials(&parts.headers, topic.as_ref());
@@ -51,19 +51,19 @@ impl FromRequestParts<MachineDoor> for Arrived {
 }
 
 /// Where somebody goes.
-pub(super) fn place(grant: &crate::auth::Grant, topic: Option<TopicName>) -> Result<Place, Problem> {
+pub(super) fn place(grant: &crate::auth::Grant, topic: Option<TopicName>) -> Result<MachinePlace, Problem> {
     let topic = topic.or_else(|| grant.only_topic().cloned());
     let topic = topic.ok_or_else(|| invalid("`topic` is missing, and the token opens more than one"))?;
-    Ok(Place { participant: grant.participant.clone(), topic })
+    Ok(MachinePlace { participant: grant.participant.clone(), topic })
 }
 
-impl Arrived {
-    fn no(&self, refusal: Refusal) -> No {
-        No::Message { status: machine::status(refusal.code), refusal, to: self.place.participant.clone() }
+impl MachineRequest {
+    fn no(&self, refusal: Refusal) -> MachineRejection {
+        MachineRejection::Message { status: machine::status(refusal.code), refusal, to: self.place.participant.clone() }
     }
 
     /// `POST`: a message.
-    pub(super) async fn post(self, request: Request) -> Result<Response, No> {
+    pub(super) async fn post(self, request: Request) -> Result<Response, MachineRejection> {
         let Visitor { gateway, grant, .. } = &self.visitor;
         if let Some(wait) = self.door.paused(&grant.participant, Instant::now()) {
             return Err(self.no(gateway.rooms.too_many(wait)));
@@ -71,7 +71,7 @@ impl Arrived {
         if !is_json(request.headers()) {
             let told = "`Content-Type` must be application/json";
             let mut no = self.no(self.counted(Refusal::new(Code::InvalidParameters, told)));
-            if let No::Message { status, refusal, .. } = &mut no
+            if let MachineRejection::Message { status, refusal, .. } = &mut no
                 && refusal.code == Code::InvalidParameters
             {
                 *status = StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16();
@@ -102,19 +102,19 @@ impl Arrived {
     }
 
     /// `GET`: a stream of events.
-    pub(super) async fn listen(self, headers: &HeaderMap) -> Result<Response, No> {
+    pub(super) async fn listen(self, headers: &HeaderMap) -> Result<Response, MachineRejection> {
         if !accepts_events(headers) {
             let refusal = Refusal::new(Code::InvalidParameters, "`Accept` must allow text/event-stream");
             let status = StatusCode::NOT_ACCEPTABLE.as_u16();
-            return Err(No::Message { status, refusal, to: self.place.participant });
+            return Err(MachineRejection::Message { status, refusal, to: self.place.participant });
         }
         let after = headers.get("last-event-id").and_then(|value| value.to_str().ok()).map(Into::into);
         self.ask(MachineOpening::Listen(after), None).await
     }
 
-    async fn ask(&self, opening: MachineOpening, text: Option<Box<str>>) -> Result<Response, No> {
+    async fn ask(&self, opening: MachineOpening, text: Option<Box<str>>) -> Result<Response, MachineRejection> {
         let request = text.as_deref().and_then(machine::message_id);
-        let mut asked = Asked { opening, text };
+        let mut asked = StreamRequest { opening, text };
         for _ in 0..MAX_TRIES {
             let found = self.door.session(&self.visitor, &self.place);
             // A stream that reconnects by itself is no message.
@@ -125,7 +125,7 @@ impl Arrived {
             let _shown = request.clone().map(|request| connection.held.show(request, permissions));
             asked = match handle.ask(asked, self.expires).await {
                 Outcome::Answered(response) => return Ok(response),
-                Outcome::Unheard(asked) => asked,
+                Outcome::Undelivered(asked) => asked,
                 Outcome::Ended => break,
                 Outcome::Expired => return Err(Problem::from(AuthError::Expired).into()),
                 Outcome::Busy => {

@@ -17,7 +17,7 @@ use salon_protocol::{CloseReason, Code, Refusal, TopicName};
 use super::super::sessions::Visitor;
 use super::super::upgrade::{self, Upgrade};
 use super::super::{self as doors};
-use super::door::{self, MachineDoor, Place};
+use super::door::{self, MachineDoor, MachinePlace};
 use super::requests::place;
 use super::terms;
 use crate::carriers::{Carrier, Receive, Received, WebSocket};
@@ -41,9 +41,9 @@ const MAX_FIRST_BYTES: usize = 64 * 1024;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Somebody who has been let in.
-struct Known {
+struct Admitted {
     visitor: Visitor,
-    place: Place,
+    place: MachinePlace,
     counted: Counts,
     connection: ConnectionContext,
     token: Option<String>,
@@ -88,12 +88,12 @@ fn admit(
     topic: Option<TopicName>,
     token: Option<String>,
     first: Option<Box<str>>,
-) -> Result<Known, Problem> {
+) -> Result<Admitted, Problem> {
     let place = place(&visitor.grant, topic)?;
     let Visitor { gateway, peer, grant } = &visitor;
     let connection = gateway.connection(grant, &place.topic, peer.ip());
     let counted = gateway.count(grant, peer)?;
-    Ok(Known { place, counted, connection, token, first, visitor })
+    Ok(Admitted { place, counted, connection, token, first, visitor })
 }
 
 /// Waits for the first message, and for the token in it.
@@ -103,19 +103,19 @@ async fn hear_first(
     topic: Option<TopicName>,
     upgrade: OnUpgrade,
     counted: Option<Counted<IpAddr>>,
-) -> Option<(Known, WebSocket)> {
+) -> Option<(Admitted, WebSocket)> {
     let most = upgrade::hard_limit(&gateway).min(MAX_FIRST_BYTES);
     let mut carrier = upgrade::socket_within(most, upgrade).await?;
     let mut shutdown = gateway.shutdown.subscribe();
     let heard = tokio::select! { biased;
         _ = shutdown.wait_for(|stop| *stop) => Err(Refusal::new(Code::Closing, "the gateway is shutting down")),
         heard = tokio::time::timeout(TOKEN_TIMEOUT, first(&mut carrier)) => match heard {
-            Ok(First::Text(text)) => Ok(text),
-            Ok(First::TooLong) => {
+            Ok(FirstMessage::Text(text)) => Ok(text),
+            Ok(FirstMessage::TooLong) => {
                 let told = format!("the message that shows the token may have at most {most} bytes");
                 Err(Refusal::new(Code::TooLarge, told))
             }
-            Ok(First::Nothing) => return None,
+            Ok(FirstMessage::Nothing) => return None,
             Err(_) => Err(Refusal::new(Code::Unauthorized, "no message came with a token in `payload.security.token`")),
         },
     };
@@ -142,7 +142,7 @@ fn admit_by_message(
     topic: Option<TopicName>,
     text: Box<str>,
     requester: &Requester,
-) -> Result<Known, Refusal> {
+) -> Result<Admitted, Refusal> {
     let regarding = machine::message_id(&text);
     let admitted = || {
         let missing = "a token is required: `payload.security.token` in the first message, or a header";
@@ -182,7 +182,7 @@ async fn refuse(mut carrier: WebSocket, refusal: &Refusal) {
 }
 
 /// What comes first from somebody nobody knows.
-enum First {
+enum FirstMessage {
     Text(Box<str>),
     /// More than is read of a stranger.
     TooLong,
@@ -190,32 +190,32 @@ enum First {
     Nothing,
 }
 
-async fn first(carrier: &mut WebSocket) -> First {
+async fn first(carrier: &mut WebSocket) -> FirstMessage {
     loop {
         match poll_fn(|cx| Receive::<MachineOpening>::poll_receive(carrier, cx)).await {
-            Received::Frame(_, Frame::Text(text)) => return First::Text(text),
+            Received::Frame(_, Frame::Text(text)) => return FirstMessage::Text(text),
             // What is no text has no token in it.
-            Received::Frame(..) => return First::Text("".into()),
+            Received::Frame(..) => return FirstMessage::Text("".into()),
             Received::Control => {
                 if poll_fn(|cx| carrier.poll_flush(cx)).await.is_err() {
-                    return First::Nothing;
+                    return FirstMessage::Nothing;
                 }
             }
-            Received::End(CloseReason::FrameTooLarge) => return First::TooLong,
-            _ => return First::Nothing,
+            Received::End(CloseReason::FrameTooLarge) => return FirstMessage::TooLong,
+            _ => return FirstMessage::Nothing,
         }
     }
 }
 
-async fn run(door: &MachineDoor, known: Known, carrier: WebSocket) {
+async fn run(door: &MachineDoor, known: Admitted, carrier: WebSocket) {
     let connection = known.connection.clone();
     let _open = door.open_socket(&known.place);
     let (session, _counted) = begin(known, carrier);
     doors::run(session, &connection).await;
 }
 
-fn begin(known: Known, carrier: WebSocket) -> (Pin<Box<Session<Machine, WebSocket>>>, Counts) {
-    let Known { visitor: Visitor { gateway, grant, .. }, place, counted, connection, token, first } = known;
+fn begin(known: Admitted, carrier: WebSocket) -> (Pin<Box<Session<Machine, WebSocket>>>, Counts) {
+    let Admitted { visitor: Visitor { gateway, grant, .. }, place, counted, connection, token, first } = known;
     let terms = terms::terms(&gateway, &grant, &place.topic, token.as_deref());
     let mut dialect = door::dialect(&gateway, &place, Some(terms), None);
     if let Some(first) = first {
@@ -223,10 +223,10 @@ fn begin(known: Known, carrier: WebSocket) -> (Pin<Box<Session<Machine, WebSocke
         dialect.handle_event(Event::StreamOpened(StreamId::ONLY, MachineOpening::Duplex), now);
         dialect.handle_frame(StreamId::ONLY, Frame::Text(first), now);
     }
-    let patience = Some(upgrade::patience(&gateway));
+    let keep_alive = Some(upgrade::keep_alive(&gateway));
     let expires = clock::instant(grant.expires);
     let entrance = door::entrance(&gateway, &grant, &place.topic);
     let resolver = Some(door::resolver(&gateway, &connection));
-    let beginning = Beginning { dialect, resolver, carrier, patience, expires, connection };
+    let beginning = Beginning { dialect, resolver, carrier, keep_alive, expires, connection };
     (Box::pin(Session::outside(entrance, beginning)), counted)
 }

@@ -35,7 +35,7 @@ const SESSIONLESS_IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Where a session belongs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct McpPlace {
     pub(super) participant: ParticipantId,
     pub(super) topic: TopicName,
     pub(super) scope: Scope,
@@ -57,7 +57,7 @@ pub(super) enum SessionKey {
     Id(Box<str>),
     /// The requests of the stateless revision: one session for all of a participant's at one address whose tokens permit this. A
     /// request with another token cannot begin a session of its own, and must neither gain nor lose by tokens shown before.
-    Shared(Place, BTreeSet<String>),
+    Shared(McpPlace, BTreeSet<String>),
 }
 
 /// A session and what it is the server of.
@@ -113,7 +113,7 @@ impl McpDoor {
     pub(super) fn begin(
         &self,
         visitor: &Visitor,
-        place: &Place,
+        place: &McpPlace,
         lifetime: Lifetime,
     ) -> Result<(Box<str>, Inbox<McpOpening>), Refusal> {
         let id: Box<str> = auth::hex(&auth::random::<24>()).into();
@@ -130,7 +130,7 @@ impl McpDoor {
     }
 
     /// The session that requests share which belong to none.
-    pub(super) fn shared(&self, visitor: &Visitor, place: &Place) -> Result<Inbox<McpOpening>, Refusal> {
+    pub(super) fn shared(&self, visitor: &Visitor, place: &McpPlace) -> Result<Inbox<McpOpening>, Refusal> {
         let permissions = visitor.grant.permissions.iter().cloned().collect();
         let key = SessionKey::Shared(place.clone(), permissions);
         let found = self.sessions.find_or_begin(visitor, key, &place.topic, |connection| {
@@ -150,7 +150,7 @@ type HttpSession = std::pin::Pin<Box<Session<Interpreter, Exchanges<McpOpening>>
 /// A session over HTTP that is yet to join.
 fn session(
     Visitor { gateway, grant, .. }: &Visitor,
-    place: &Place,
+    place: &McpPlace,
     id: Option<Box<str>>,
     idle: Duration,
     connection: ConnectionContext,
@@ -159,7 +159,7 @@ fn session(
     let dialect = dialect(gateway, place, id, Some(idle));
     let expires = clock::instant(grant.expires);
     let resolver = Some(resolver(gateway, &connection));
-    let beginning = Beginning { dialect, resolver, carrier, patience: None, expires, connection };
+    let beginning = Beginning { dialect, resolver, carrier, keep_alive: None, expires, connection };
     let session = Box::pin(Session::outside(entrance(gateway, grant, &place.topic), beginning));
     (session, McpSession { scope: place.scope.clone(), inbox })
 }
@@ -167,7 +167,7 @@ fn session(
 /// The grammar of one session.
 pub(super) fn dialect(
     gateway: &Gateway,
-    place: &Place,
+    place: &McpPlace,
     session: Option<Box<str>>,
     idle: Option<Duration>,
 ) -> Interpreter {

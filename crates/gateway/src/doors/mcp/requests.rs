@@ -14,10 +14,10 @@ use salon_protocol::{Code, ParticipantId, Refusal, TopicName};
 
 use super::super::sessions::Visitor;
 use super::super::{accepts_events, is_date, is_json};
-use super::door::{Lifetime, McpDoor, Place};
-use super::refusals::No;
+use super::door::{Lifetime, McpDoor, McpPlace};
+use super::refusals::McpRejection;
 use crate::auth::AuthError;
-use crate::carriers::{Asked, Inbox, Outcome};
+use crate::carriers::{Inbox, Outcome, StreamRequest};
 use crate::clock;
 use crate::gateway::{MAX_MESSAGE, public_path};
 use crate::http::{Incoming, Query, body};
@@ -33,14 +33,14 @@ const WAIT: u64 = 25;
 const LONGEST_WAIT: u64 = 60;
 
 /// What an address names, which may be nothing: a session knows where it belongs.
-struct Wanted {
+struct AddressedRoom {
     topic: Option<TopicName>,
     scope: Option<Scope>,
 }
 
-impl Wanted {
+impl AddressedRoom {
     /// From the path, or where that has no topic, from the query.
-    fn read(incoming: &Incoming) -> Result<Self, No> {
+    fn read(incoming: &Incoming) -> Result<Self, McpRejection> {
         let Some(topic) = incoming.path_topic()? else {
             let participant: Option<ParticipantId> = incoming.query.name("participant")?;
             return Ok(Self { topic: incoming.query.name("topic")?, scope: participant.map(Scope::One) });
@@ -51,73 +51,73 @@ impl Wanted {
 }
 
 /// A request whose token is good.
-pub(crate) struct Arrived {
+pub(crate) struct McpRequest {
     door: McpDoor,
     visitor: Visitor,
-    wanted: Wanted,
+    addressed: AddressedRoom,
     query: Query,
     expires: Instant,
 }
 
 /// A session that exists.
-struct Found {
+struct SessionRef {
     id: Box<str>,
     inbox: Inbox<McpOpening>,
 }
 
-impl FromRequestParts<McpDoor> for Arrived {
-    type Rejection = No;
+impl FromRequestParts<McpDoor> for McpRequest {
+    type Rejection = McpRejection;
 
-    async fn from_request_parts(parts: &mut Parts, door: &McpDoor) -> Result<Self, No> {
+    async fn from_request_parts(parts: &mut Parts, door: &McpDoor) -> Result<Self, McpRejection> {
         let incoming = Incoming::from_request_parts(parts, door).await?;
-        let wanted = Wanted::read(&incoming)?;
-        let credentials = incoming.credentials(&parts.headers, wanted.topic.as_ref());
-        let grant = credentials.for_request(parts.method == Method::GET).await.map_err(No::Problem)?;
+        let addressed = AddressedRoom::read(&incoming)?;
+        let credentials = incoming.credentials(&parts.headers, addressed.topic.as_ref());
+        let grant = credentials.for_request(parts.method == Method::GET).await.map_err(McpRejection::Problem)?;
         let expires = clock::instant(grant.expires);
-        incoming.note(&grant, wanted.topic.as_ref().or(grant.only_topic()));
+        incoming.note(&grant, addressed.topic.as_ref().or(grant.only_topic()));
         let Incoming { gateway, peer, query, .. } = incoming;
-        Ok(Self { door: door.clone(), visitor: Visitor { gateway, peer, grant }, wanted, query, expires })
+        Ok(Self { door: door.clone(), visitor: Visitor { gateway, peer, grant }, addressed, query, expires })
     }
 }
 
-impl Arrived {
+impl McpRequest {
     /// Where somebody belongs who has no session.
-    fn place(&self) -> Result<Place, No> {
+    fn place(&self) -> Result<McpPlace, McpRejection> {
         let Visitor { grant, .. } = &self.visitor;
-        let topic = self.wanted.topic.as_ref().or(grant.only_topic());
-        let topic = topic.ok_or_else(|| No::bad("`topic` is missing, and the token opens more than one"))?;
-        let scope = self.wanted.scope.clone().unwrap_or(Scope::Room);
-        Ok(Place { participant: grant.participant.clone(), topic: topic.clone(), scope })
+        let topic = self.addressed.topic.as_ref().or(grant.only_topic());
+        let topic = topic.ok_or_else(|| McpRejection::bad("`topic` is missing, and the token opens more than one"))?;
+        let scope = self.addressed.scope.clone().unwrap_or(Scope::Room);
+        Ok(McpPlace { participant: grant.participant.clone(), topic: topic.clone(), scope })
     }
 
     /// Who has come, and where to.
-    pub(super) fn newcomer(self) -> Result<(Visitor, Place), No> {
+    pub(super) fn newcomer(self) -> Result<(Visitor, McpPlace), McpRejection> {
         let place = self.place()?;
         Ok((self.visitor, place))
     }
 
     /// The id of the session the request says it belongs to.
-    fn session_id(&self, headers: &HeaderMap) -> Result<Option<Box<str>>, No> {
+    fn session_id(&self, headers: &HeaderMap) -> Result<Option<Box<str>>, McpRejection> {
         match headers.get(SESSION) {
             // An id that is no text is none of ours.
-            Some(value) => value.to_str().map(|id| Some(id.into())).map_err(|_| No::no_session()),
+            Some(value) => value.to_str().map(|id| Some(id.into())).map_err(|_| McpRejection::no_session()),
             None => Ok(self.query.get("sessionId").map(Into::into)),
         }
     }
 
     /// The session of an id, if it is this participant's and this address is its own. All else is as if there were none.
-    fn find(&self, id: Box<str>) -> Result<Found, No> {
-        let Wanted { topic, scope } = &self.wanted;
+    fn find(&self, id: Box<str>) -> Result<SessionRef, McpRejection> {
+        let AddressedRoom { topic, scope } = &self.addressed;
         let found = self.door.find(&id, &self.visitor.grant, topic.as_ref(), scope.as_ref());
-        let inbox = found.ok_or_else(No::no_session)?;
-        Ok(Found { id, inbox })
+        let inbox = found.ok_or_else(McpRejection::no_session)?;
+        Ok(SessionRef { id, inbox })
     }
 
     /// `GET`: a stream of events, of a session that exists or of a new one.
-    pub(super) async fn listen(self, headers: &HeaderMap) -> Result<Response, No> {
+    pub(super) async fn listen(self, headers: &HeaderMap) -> Result<Response, McpRejection> {
         self.check_version(headers)?;
         if !accepts_events(headers) {
-            return Err(No::wrong(StatusCode::NOT_ACCEPTABLE, "`Accept` must allow text/event-stream"));
+            return Err(McpRejection::wrong(StatusCode::NOT_ACCEPTABLE, "`Accept` must allow text/event-stream"));
         }
         let (inbox, listen) = match self.session_id(headers)? {
             Some(id) => {
@@ -131,44 +131,44 @@ impl Arrived {
                 (inbox, Listen { after: None, endpoint })
             }
         };
-        self.ask(&inbox, Asked { opening: McpOpening::Listen(listen), text: None }).await
+        self.ask(&inbox, StreamRequest { opening: McpOpening::Listen(listen), text: None }).await
     }
 
     /// `POST`: messages, of a session that exists, of a new one, or of none.
-    pub(super) async fn post(self, request: Request) -> Result<Response, No> {
+    pub(super) async fn post(self, request: Request) -> Result<Response, McpRejection> {
         let (headers, text) = self.read(request).await?;
         let opening = post(&headers, false);
         match route(version(&headers), &text) {
-            Route::Refused(fault) => Err(No::Fault(fault)),
+            Route::Refused(fault) => Err(McpRejection::Fault(fault)),
             Route::Modern => self.ask_shared(opening, text).await,
             Route::Initialize => {
                 let inbox = match self.session_id(&headers)? {
                     Some(id) => self.find(id)?.inbox,
                     None => self.door.begin(&self.visitor, &self.place()?, Lifetime::Session)?.1,
                 };
-                self.ask(&inbox, Asked { opening, text: Some(text) }).await
+                self.ask(&inbox, StreamRequest { opening, text: Some(text) }).await
             }
             Route::Legacy => {
                 self.check_version(&headers)?;
                 let id = self.session_id(&headers)?.ok_or_else(missing_session)?;
-                self.ask(&self.find(id)?.inbox, Asked { opening, text: Some(text) }).await
+                self.ask(&self.find(id)?.inbox, StreamRequest { opening, text: Some(text) }).await
             }
         }
     }
 
     /// `POST /message`: messages that are answered on the session's stream.
-    pub(super) async fn message(self, request: Request) -> Result<Response, No> {
+    pub(super) async fn message(self, request: Request) -> Result<Response, McpRejection> {
         let id = self.session_id(request.headers())?.ok_or_else(missing_session)?;
         let inbox = self.find(id)?.inbox;
         let (headers, text) = self.read(request).await?;
         if let Route::Refused(fault) = route(version(&headers), &text) {
-            return Err(No::Fault(fault));
+            return Err(McpRejection::Fault(fault));
         }
-        self.ask(&inbox, Asked { opening: post(&headers, true), text: Some(text) }).await
+        self.ask(&inbox, StreamRequest { opening: post(&headers, true), text: Some(text) }).await
     }
 
     /// `POST …/poll`: messages or none, answered with what there is to be said, or will be in a while.
-    pub(super) async fn poll(self, request: Request) -> Result<Response, No> {
+    pub(super) async fn poll(self, request: Request) -> Result<Response, McpRejection> {
         let wait = Duration::from_secs(self.wait()?);
         let id = self.session_id(request.headers())?;
         let found = id.map(|id| self.find(id)).transpose()?;
@@ -180,79 +180,84 @@ impl Arrived {
             None if Interpreter::begins_by_poll(&text) => {
                 self.door.begin(&self.visitor, &self.place()?, Lifetime::Polls)?.1
             }
-            None => return Err(No::no_poll()),
+            None => return Err(McpRejection::no_poll()),
         };
-        self.ask(&inbox, Asked { opening: McpOpening::Poll(wait), text: Some(text) }).await
+        self.ask(&inbox, StreamRequest { opening: McpOpening::Poll(wait), text: Some(text) }).await
     }
 
     /// How many seconds a poll waits.
-    fn wait(&self) -> Result<u64, No> {
+    fn wait(&self) -> Result<u64, McpRejection> {
         let Some(wait) = self.query.get("wait") else { return Ok(WAIT) };
         let is_number = !wait.is_empty() && wait.bytes().all(|byte| byte.is_ascii_digit());
-        let wrong = || No::bad(format!("`wait` must be a whole number of seconds; at most {LONGEST_WAIT} are waited"));
+        let wrong = || {
+            McpRejection::bad(format!("`wait` must be a whole number of seconds; at most {LONGEST_WAIT} are waited"))
+        };
         // What is too long to be read is longer than is waited.
         let seconds = is_number.then(|| wait.parse().unwrap_or(LONGEST_WAIT)).ok_or_else(wrong)?;
         Ok(seconds.min(LONGEST_WAIT))
     }
 
     /// `DELETE`: the end of a session.
-    pub(super) async fn delete(self, headers: &HeaderMap) -> Result<Response, No> {
+    pub(super) async fn delete(self, headers: &HeaderMap) -> Result<Response, McpRejection> {
         self.check_version(headers)?;
         let id = self.session_id(headers)?.ok_or_else(missing_session)?;
-        let Found { id, inbox } = self.find(id)?;
+        let SessionRef { id, inbox } = self.find(id)?;
         self.door.remove(&id);
         inbox.dismiss().await;
         Ok(StatusCode::NO_CONTENT.into_response())
     }
 
     /// The headers and the body, which is text in JSON.
-    async fn read(&self, request: Request) -> Result<(HeaderMap, Box<str>), No> {
+    async fn read(&self, request: Request) -> Result<(HeaderMap, Box<str>), McpRejection> {
         if !is_json(request.headers()) {
-            return Err(No::wrong(StatusCode::UNSUPPORTED_MEDIA_TYPE, "`Content-Type` must be application/json"));
+            return Err(McpRejection::wrong(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "`Content-Type` must be application/json",
+            ));
         }
         self.read_text(request).await
     }
 
-    async fn read_text(&self, request: Request) -> Result<(HeaderMap, Box<str>), No> {
+    async fn read_text(&self, request: Request) -> Result<(HeaderMap, Box<str>), McpRejection> {
         let limit = self.visitor.gateway.config.limits.message;
         let most = if limit > 0 { limit } else { MAX_MESSAGE };
         let (parts, body) = request.into_parts();
         let bytes = body::read(body, most).await?;
-        let text = String::from_utf8(bytes.into()).map_err(|_| No::not_json("the body is not UTF-8"))?;
+        let text = String::from_utf8(bytes.into()).map_err(|_| McpRejection::not_json("the body is not UTF-8"))?;
         Ok((parts.headers, text.into()))
     }
 
     /// Sessions are for the revisions that have them.
-    fn check_version(&self, headers: &HeaderMap) -> Result<(), No> {
+    fn check_version(&self, headers: &HeaderMap) -> Result<(), McpRejection> {
         let Some(version) = version(headers) else { return Ok(()) };
         match Revision::parse(version).map(Revision::era) {
             Some(Era::Legacy) => Ok(()),
-            Some(Era::Modern) => Err(No::Method("POST")),
-            None if is_date(version) && version > Revision::MODERN.date() => Err(No::Method("POST")),
-            None => Err(No::bad("`MCP-Protocol-Version` names no revision that is known here")),
+            Some(Era::Modern) => Err(McpRejection::Method("POST")),
+            None if is_date(version) && version > Revision::MODERN.date() => Err(McpRejection::Method("POST")),
+            None => Err(McpRejection::bad("`MCP-Protocol-Version` names no revision that is known here")),
         }
     }
 
-    async fn ask(&self, inbox: &Inbox<McpOpening>, asked: Asked<McpOpening>) -> Result<Response, No> {
+    async fn ask(&self, inbox: &Inbox<McpOpening>, asked: StreamRequest<McpOpening>) -> Result<Response, McpRejection> {
         match inbox.ask(asked, self.expires).await {
             Outcome::Answered(response) => Ok(response),
-            Outcome::Unheard(_) | Outcome::Ended => Err(self.ended()),
-            Outcome::Expired => Err(No::Problem(AuthError::Expired.into())),
+            Outcome::Undelivered(_) | Outcome::Ended => Err(self.ended()),
+            Outcome::Expired => Err(McpRejection::Problem(AuthError::Expired.into())),
             Outcome::Busy => Err(busy()),
         }
     }
 
     /// A request of the stateless revision: whichever session hears it.
-    async fn ask_shared(&self, opening: McpOpening, text: Box<str>) -> Result<Response, No> {
+    async fn ask_shared(&self, opening: McpOpening, text: Box<str>) -> Result<Response, McpRejection> {
         let place = self.place()?;
-        let mut asked = Asked { opening, text: Some(text) };
+        let mut asked = StreamRequest { opening, text: Some(text) };
         for _ in 0..MAX_TRIES {
             let inbox = self.door.shared(&self.visitor, &place)?;
             asked = match inbox.ask(asked, self.expires).await {
                 Outcome::Answered(response) => return Ok(response),
-                Outcome::Unheard(asked) => asked,
+                Outcome::Undelivered(asked) => asked,
                 Outcome::Ended => break,
-                Outcome::Expired => return Err(No::Problem(AuthError::Expired.into())),
+                Outcome::Expired => return Err(McpRejection::Problem(AuthError::Expired.into())),
                 Outcome::Busy => return Err(busy()),
             };
         }
@@ -260,20 +265,20 @@ impl Arrived {
     }
 
     /// What to say when a session has ended without an answer.
-    fn ended(&self) -> No {
+    fn ended(&self) -> McpRejection {
         if *self.visitor.gateway.shutdown.borrow() {
             return Refusal::new(Code::Closing, "the gateway is shutting down").into();
         }
-        No::no_session()
+        McpRejection::no_session()
     }
 }
 
-fn busy() -> No {
+fn busy() -> McpRejection {
     Refusal::new(Code::RateLimited, "too many requests of this session wait for their answers").into()
 }
 
-fn missing_session() -> No {
-    No::bad("`Mcp-Session-Id` is missing; begin with `initialize`")
+fn missing_session() -> McpRejection {
+    McpRejection::bad("`Mcp-Session-Id` is missing; begin with `initialize`")
 }
 
 fn version(headers: &HeaderMap) -> Option<&str> {

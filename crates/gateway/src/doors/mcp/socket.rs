@@ -10,8 +10,8 @@ use salon_dialects::mcp::draft::Interpreter;
 use super::super::sessions::Visitor;
 use super::super::upgrade::{self, Upgrade};
 use super::super::{self as doors};
-use super::door::{self, Place};
-use super::refusals::No;
+use super::door::{self, McpPlace};
+use super::refusals::McpRejection;
 use crate::carriers::WebSocket;
 use crate::clock;
 use crate::connection::ConnectionContext;
@@ -25,7 +25,12 @@ const SUBPROTOCOL: &str = "mcp";
 const LIMIT_HEADER: &str = "salon-message-limit";
 
 /// Makes the connection a WebSocket and its session.
-pub(super) fn connect(visitor: Visitor, place: Place, upgrade: Upgrade, headers: &HeaderMap) -> Result<Response, No> {
+pub(super) fn connect(
+    visitor: Visitor,
+    place: McpPlace,
+    upgrade: Upgrade,
+    headers: &HeaderMap,
+) -> Result<Response, McpRejection> {
     let gateway = visitor.gateway.clone();
     let connection = gateway.connection(&visitor.grant, &place.topic, visitor.peer.ip());
     let counted = gateway.count(&visitor.grant, &visitor.peer)?;
@@ -47,17 +52,17 @@ pub(super) fn connect(visitor: Visitor, place: Place, upgrade: Upgrade, headers:
 
 async fn begin(
     visitor: Visitor,
-    place: Place,
+    place: McpPlace,
     connection: ConnectionContext,
     upgrade: OnUpgrade,
 ) -> Option<Pin<Box<Session<Interpreter, WebSocket>>>> {
     let Visitor { gateway, grant, .. } = visitor;
     let carrier = upgrade::socket(&gateway, upgrade).await?;
     let dialect = door::dialect(&gateway, &place, None, None);
-    let patience = Some(upgrade::patience(&gateway));
+    let keep_alive = Some(upgrade::keep_alive(&gateway));
     let expires = clock::instant(grant.expires);
     let entrance = door::entrance(&gateway, &grant, &place.topic);
     let resolver = Some(door::resolver(&gateway, &connection));
-    let beginning = Beginning { dialect, resolver, carrier, patience, expires, connection };
+    let beginning = Beginning { dialect, resolver, carrier, keep_alive, expires, connection };
     Some(Box::pin(Session::outside(entrance, beginning)))
 }
