@@ -144,6 +144,14 @@ impl Gateway {
         }
     }
 
+    /// The most bytes of a message.
+    pub(crate) fn max_message(&self) -> usize {
+        match self.config.limits.message {
+            0 => MAX_MESSAGE,
+            limit => limit.min(MAX_MESSAGE),
+        }
+    }
+
     /// Whether a topic's history can be had in pages.
     pub(crate) fn has_history(&self, topic: &TopicName) -> bool {
         !self.config.history_off.contains(topic)

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
+use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use salon_dialects::{Dialect, History, Introduction, Joined, Stamps};
 use salon_log::Durability;
-use salon_protocol::{CloseReason, TopicName};
+use salon_protocol::{CloseReason, Code, Refusal, TopicName};
 use salon_rooms::{Admission, Arrival, Seat};
 use tracing::Instrument;
 
@@ -25,6 +26,7 @@ use crate::clock;
 use crate::connection::ConnectionContext;
 use crate::entrance::{Entering, Entrance};
 use crate::gateway::{Gateway, MAX_HISTORY};
+use crate::http::body;
 use crate::session::Session;
 
 /// The longest display name.
@@ -51,6 +53,18 @@ fn accepts_events(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
     let mut kinds = values.flat_map(|value| value.split(',')).filter_map(|range| range.split(';').next());
     kinds.any(|kind| ["text/event-stream", "text/*", "*/*"].iter().any(|fits| kind.trim().eq_ignore_ascii_case(fits)))
+}
+
+/// The last event that a reader which reconnects has seen.
+fn last_event_id(headers: &HeaderMap) -> Option<Box<str>> {
+    headers.get("last-event-id").and_then(|value| value.to_str().ok()).map(Into::into)
+}
+
+/// A whole body, which must be text.
+async fn read_text(gateway: &Gateway, body: Body) -> Result<Box<str>, Refusal> {
+    let bytes = body::read(body, gateway.max_message()).await?;
+    let text = String::from_utf8(bytes.into()).map_err(|_| Refusal::new(Code::InvalidJson, "the body is not UTF-8"))?;
+    Ok(text.into())
 }
 
 /// Whether a text could be a revision of MCP.

@@ -8,7 +8,6 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::{Incoming, Problem, body, invalid};
-use crate::gateway::MAX_MESSAGE;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Published {
@@ -39,8 +38,7 @@ pub(super) async fn publish(incoming: Incoming, request: Request) -> Result<(Sta
     let connection = gateway.connection(&grant, &topic, incoming.ip());
 
     let limits = gateway.config.limits.envelope();
-    let most = if limits.message > 0 { limits.message } else { MAX_MESSAGE };
-    let body = body::read(request.into_body(), most).await?;
+    let body = body::read(request.into_body(), gateway.max_message()).await?;
     let text = std::str::from_utf8(&body).map_err(|_| invalid("an envelope is UTF-8 text"))?;
     let draft = Draft::parse(text, &limits)?;
     connection.held.note(draft.envelope());

@@ -20,7 +20,6 @@ use tokio::time::Instant;
 use super::door::{self, Caller, FramedDoor};
 use crate::carriers::{Answers, Line, MAX_LINES, NotOpened, SessionLines, Socket};
 use crate::clock;
-use crate::gateway::MAX_MESSAGE;
 use crate::http::Requester;
 
 /// What is read at once.
@@ -59,18 +58,16 @@ enum Ending {
 
 pub(super) async fn serve(door: Arc<FramedDoor>, socket: Socket, peer: SocketAddr, stop: watch::Receiver<bool>) {
     let gateway = &door.gateway;
-    let limit = gateway.config.limits.message;
-    let most_body = if limit > 0 { limit.min(MAX_MESSAGE) } else { MAX_MESSAGE };
     let (mut read, write) = tokio::io::split(socket);
     let (out, outgoing) = mpsc::channel(OUTGOING);
-    let stall = gateway.config.framed.stall;
+    let (stall, max_body) = (gateway.config.framed.stall, gateway.max_message());
     let caller = Caller { door, peer };
     let mut reader = Reader {
         caller,
         stop,
         stopping: false,
         stall,
-        decoder: Decoder::new(most_body),
+        decoder: Decoder::new(max_body),
         lines: HashMap::new(),
         room: None,
         out,

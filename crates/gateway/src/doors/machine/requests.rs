@@ -11,15 +11,14 @@ use salon_dialects::machine::{self, MachineOpening, Terms};
 use salon_protocol::{Code, Refusal, TopicName};
 
 use super::super::sessions::{Found, Visitor};
-use super::super::{accepts_events, is_json};
+use super::super::{accepts_events, is_json, last_event_id, read_text};
 use super::door::{MachineDoor, MachinePlace};
 use super::refusals::MachineRejection;
 use super::terms;
 use crate::auth::AuthError;
 use crate::carriers::{Outcome, StreamRequest};
 use crate::clock;
-use crate::gateway::MAX_MESSAGE;
-use crate::http::{Incoming, Problem, body, invalid};
+use crate::http::{Incoming, Problem, invalid};
 
 /// How often a request is tried with another session, when the one there was has just ended.
 const MAX_TRIES: usize = 3;
@@ -85,12 +84,9 @@ impl MachineRequest {
     /// The message, held to what its sender came with.
     async fn read(&self, body: Body) -> Result<Box<str>, Refusal> {
         let limits = self.visitor.gateway.config.limits.envelope();
-        let most = if limits.message > 0 { limits.message } else { MAX_MESSAGE };
-        let bytes = body::read(body, most).await?;
-        let text =
-            String::from_utf8(bytes.into()).map_err(|_| Refusal::new(Code::InvalidJson, "the body is not UTF-8"))?;
+        let text = read_text(&self.visitor.gateway, body).await?;
         self.terms.check(&text, &limits, &self.place.participant)?;
-        Ok(text.into())
+        Ok(text)
     }
 
     /// What is refused counts like what is published: what is said instead, where there was too much.
@@ -108,8 +104,7 @@ impl MachineRequest {
             let status = StatusCode::NOT_ACCEPTABLE.as_u16();
             return Err(MachineRejection::Message { status, refusal, to: self.place.participant });
         }
-        let after = headers.get("last-event-id").and_then(|value| value.to_str().ok()).map(Into::into);
-        self.ask(MachineOpening::Listen(after), None).await
+        self.ask(MachineOpening::Listen(last_event_id(headers)), None).await
     }
 
     async fn ask(&self, opening: MachineOpening, text: Option<Box<str>>) -> Result<Response, MachineRejection> {

@@ -73,6 +73,7 @@ impl McpRejection {
 impl From<Problem> for McpRejection {
     fn from(problem: Problem) -> Self {
         let status = match problem.code() {
+            Code::InvalidJson => return Self::not_json(problem.message()),
             Code::InvalidParameters => StatusCode::BAD_REQUEST,
             Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Code::Timeout => StatusCode::REQUEST_TIMEOUT,

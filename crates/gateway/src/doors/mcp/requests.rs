@@ -13,14 +13,14 @@ use salon_dialects::mcp::{Era, Revision};
 use salon_protocol::{Code, ParticipantId, Refusal, TopicName};
 
 use super::super::sessions::Visitor;
-use super::super::{accepts_events, is_date, is_json};
+use super::super::{accepts_events, is_date, is_json, last_event_id, read_text};
 use super::door::{Lifetime, McpDoor, McpPlace};
 use super::refusals::McpRejection;
 use crate::auth::AuthError;
 use crate::carriers::{Inbox, Outcome, StreamRequest};
 use crate::clock;
-use crate::gateway::{MAX_MESSAGE, public_path};
-use crate::http::{Incoming, Query, body};
+use crate::gateway::public_path;
+use crate::http::{Incoming, Query};
 
 const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
@@ -120,10 +120,7 @@ impl McpRequest {
             return Err(McpRejection::wrong(StatusCode::NOT_ACCEPTABLE, "`Accept` must allow text/event-stream"));
         }
         let (inbox, listen) = match self.session_id(headers)? {
-            Some(id) => {
-                let after = headers.get("last-event-id").and_then(|value| value.to_str().ok()).map(Into::into);
-                (self.find(id)?.inbox, Listen { after, endpoint: None })
-            }
+            Some(id) => (self.find(id)?.inbox, Listen { after: last_event_id(headers), endpoint: None }),
             None => {
                 let (id, inbox) = self.door.begin(&self.visitor, &self.place()?, Lifetime::Stream)?;
                 let before = self.visitor.gateway.config.public_url.as_deref().map(public_path).unwrap_or_default();
@@ -219,12 +216,9 @@ impl McpRequest {
     }
 
     async fn read_text(&self, request: Request) -> Result<(HeaderMap, Box<str>), McpRejection> {
-        let limit = self.visitor.gateway.config.limits.message;
-        let most = if limit > 0 { limit } else { MAX_MESSAGE };
         let (parts, body) = request.into_parts();
-        let bytes = body::read(body, most).await?;
-        let text = String::from_utf8(bytes.into()).map_err(|_| McpRejection::not_json("the body is not UTF-8"))?;
-        Ok((parts.headers, text.into()))
+        let text = read_text(&self.visitor.gateway, body).await?;
+        Ok((parts.headers, text))
     }
 
     /// Sessions are for the revisions that have them.
