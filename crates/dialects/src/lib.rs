@@ -3,6 +3,7 @@
 //! A dialect is a sans-IO state machine, one value per connection: frames and events go in, actions come out, time is an argument.
 //! Deliberately absent: sockets, tasks, tokens, rate limits and the room's rules.
 
+mod catalogue;
 pub mod framed;
 pub mod json_schema;
 pub mod machine;
@@ -13,11 +14,11 @@ mod stamps;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_mcp::listing::{Item, Listing};
 use salon_protocol::{
     CloseReason, Code, Draft, Entry, EnvelopeId, McpVersion, Participant, ParticipantId, Refusal, RpcId, TopicName,
 };
 
+pub use catalogue::{CatalogueAnswer, CatalogueQuery};
 pub use stamps::Stamps;
 
 /// One of the streams a session talks over. A WebSocket has one for life; over HTTP every request is one.
@@ -53,37 +54,6 @@ pub struct EventFrame {
     pub retry: Option<Duration>,
     /// What it says.
     pub data: Box<str>,
-}
-
-/// How a stream begins.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Opening {
-    /// Both sides speak when they like.
-    Duplex,
-    /// A request over HTTP; its body is the one frame that comes.
-    Post(Post),
-    /// A request over HTTP for a stream of events; no frame comes.
-    Listen(Listen),
-    /// A request over HTTP that sends something or nothing, in the one frame that comes, and waits this long for what is to be said.
-    Poll(Duration),
-}
-
-/// A request that sends something.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Post {
-    /// Its headers that matter to the dialect, their names in lower case.
-    pub headers: Vec<(Box<str>, Box<str>)>,
-    /// Answers go elsewhere; this stream only hears that the message has come.
-    pub apart: bool,
-}
-
-/// A request that listens.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listen {
-    /// The last event its sender has seen.
-    pub after: Option<Box<str>>,
-    /// Where it is to send messages, when it must be told.
-    pub endpoint: Option<Box<str>>,
 }
 
 /// How the answer on a stream begins.
@@ -149,9 +119,10 @@ pub struct History {
     pub recent: Option<Vec<Arc<Entry>>>,
 }
 
-/// What happens in the room, or to a draft.
+/// What happens in the room, or to a draft. `O` is how streams are opened at the dialect's door, `A` what it is answered that it asks of the
+/// gateway.
 #[derive(Debug, Clone)]
-pub enum Event {
+pub enum Event<O, A> {
     /// The peer has its seat.
     Joined(Joined),
     /// The peer gets no seat.
@@ -189,26 +160,19 @@ pub enum Event {
     Outage,
     /// What could not be stored can be again, and what was stored elsewhere meanwhile comes now.
     Recovered,
-    /// What the room's catalogue says that somebody offers.
-    Consulted {
-        /// Who.
-        who: ParticipantId,
-        /// Of what.
-        listing: Listing,
-        /// `None` when it is not to be had.
-        items: Option<Arc<[Item]>>,
-    },
+    /// The answer to an [`Action::Ask`].
+    Answered(A),
     /// The peer opened a stream.
-    StreamOpened(StreamId, Opening),
+    StreamOpened(StreamId, O),
     /// The peer hung up a stream that was not finished.
     StreamClosed(StreamId),
     /// The connection is about to end.
     Closing(CloseReason),
 }
 
-/// What a dialect wants done.
+/// What a dialect wants done. `Q` is what it may ask of the gateway.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
+pub enum Action<Q> {
     /// Take a seat. Only for dialects whose peers introduce themselves; the others have theirs from the beginning.
     Join(Box<Introduction>),
     /// Propose an envelope to the room.
@@ -221,10 +185,12 @@ pub enum Action {
     Send(StreamId, Frame),
     /// Say no to the peer, for a reason that is counted.
     Refuse(StreamId, Code, Frame),
+    /// Count a refusal whose answer is a message like any other, as in JSON-RPC.
+    Refused(Code),
     /// Nothing more is said on a stream.
     Finish(StreamId),
-    /// Look up in the room's catalogue what somebody offers.
-    Consult(ParticipantId, Listing),
+    /// Ask the gateway something, which it answers with [`Event::Answered`].
+    Ask(Q),
     /// Why the peer leaves, for the others to see. The close comes after it.
     Farewell(String),
     /// End the connection.
@@ -234,11 +200,20 @@ pub enum Action {
 /// A grammar. `handle_*` take what happened and return nothing: bad input becomes the dialect's own error frame or a close.
 /// After each, `poll_action` is drained.
 pub trait Dialect: Send {
+    /// How peers open streams at its door. The default is a stream on which both sides speak when they like.
+    type Opening: Default + Send + 'static;
+
+    /// What it may ask of the gateway; [`Infallible`](std::convert::Infallible) where it asks nothing.
+    type Query: Send + 'static;
+
+    /// What it is answered.
+    type Answer: Send + 'static;
+
     /// The peer said something.
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant);
 
     /// Something happened in the room.
-    fn handle_event(&mut self, event: Event, now: Instant);
+    fn handle_event(&mut self, event: Event<Self::Opening, Self::Answer>, now: Instant);
 
     /// The moment named by `poll_timeout` has come.
     fn handle_timeout(&mut self, now: Instant);
@@ -247,12 +222,7 @@ pub trait Dialect: Send {
     fn poll_timeout(&self) -> Option<Instant>;
 
     /// The next thing to do.
-    fn poll_action(&mut self) -> Option<Action>;
-
-    /// What the peer was told no for, to be counted, where a no is an answer like any other and no [`Action::Refuse`].
-    fn poll_refusal(&mut self) -> Option<Code> {
-        None
-    }
+    fn poll_action(&mut self) -> Option<Action<Self::Query>>;
 
     /// Whether entries are wanted now. A peer that asks for them has them wait in the room until it does.
     fn ready(&self) -> bool {

@@ -1,6 +1,7 @@
 //! MCPx v0: the room's own grammar. An entry goes out as it stands in the log; nothing is ever re-encoded.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,10 @@ use salon_protocol::{
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::{Action, Dialect, Event, Frame, Joined, Stamps, StreamId, Ticket};
+use crate::{Dialect, Frame, Joined, Stamps, StreamId, Ticket};
+
+type Event = crate::Event<(), Infallible>;
+type Action = crate::Action<Infallible>;
 
 /// What a connection asked for.
 #[derive(Debug, Clone, Copy)]
@@ -104,6 +108,10 @@ impl Mcpx {
 }
 
 impl Dialect for Mcpx {
+    type Opening = ();
+    type Query = Infallible;
+    type Answer = Infallible;
+
     fn handle_frame(&mut self, _: StreamId, frame: Frame, now: Instant) {
         let Frame::Text(text) = frame else {
             return self
@@ -148,8 +156,9 @@ impl Dialect for Mcpx {
                 }
                 self.actions.push_back(Action::Close(reason));
             }
+            Event::Answered(never) => match never {},
             // It has its seat before it begins, and one stream for life.
-            Event::NotJoined(_) | Event::Consulted { .. } | Event::StreamOpened(..) | Event::StreamClosed(_) => {}
+            Event::NotJoined(_) | Event::StreamOpened(..) | Event::StreamClosed(_) => {}
         }
     }
 

@@ -201,10 +201,10 @@ impl Audit {
         // It arrives, or the thread has ended already.
         let _ = trail.sender.send(Message::Close);
         if thread.join().is_err() {
-            tracing::error!("the audit trail's thread panicked");
+            tracing::error!("audit: writer thread panicked, entries may be missing");
         }
         if let Some(Err(error)) = trail.file.as_ref().map(File::sync_data) {
-            tracing::error!(%error, "the audit trail may not last");
+            tracing::error!(%error, "audit: fsync failed, entries may be lost on power failure");
         }
     }
 }
@@ -285,7 +285,7 @@ impl<W: Write> Writer<'_, W> {
         if let Err(error) = &result
             && !self.failing
         {
-            tracing::error!(%error, "the audit trail cannot be written");
+            tracing::error!(%error, "audit: write failed, events are dropped until it succeeds");
         }
         self.failing = result.is_err();
         result.is_ok()

@@ -11,14 +11,15 @@ use salon_protocol::{Code, ParticipantId, Refusal, TopicName};
 use salon_rooms::Rooms;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tracing::Instrument;
 
 use crate::audit::Audit;
 use crate::auth::{Grant, Signer, Tickets, Verifier};
 use crate::config::Config;
+use crate::connection::{ConnectionContext, record_refusal};
 use crate::host::Library;
-use crate::http::Peer;
+use crate::http::{Peer, Requester};
 use crate::is_loopback;
-use crate::ledger::Ledger;
 use crate::meters::Meters;
 use crate::nodes::Nodes;
 use crate::stamps::ConnectionStamps;
@@ -40,9 +41,6 @@ pub(crate) struct Gateway {
     pub(crate) tickets: Tickets,
     /// What is kept for the gateway's own page, where there is one.
     pub(crate) ui: Option<Ui>,
-    pub(crate) framed: crate::doors::framed::Sessions,
-    pub(crate) machine: crate::doors::machine::Sessions,
-    pub(crate) mcp: crate::doors::mcp::Sessions,
     /// Those that share the log, where it can be shared.
     pub(crate) nodes: Option<Arc<Nodes>>,
     pub(crate) audit: Audit,
@@ -74,9 +72,6 @@ impl Gateway {
             signer,
             tickets,
             ui,
-            framed: crate::doors::framed::Sessions::default(),
-            machine: crate::doors::machine::Sessions::default(),
-            mcp: crate::doors::mcp::Sessions::default(),
             nodes,
             audit,
             meters,
@@ -94,7 +89,8 @@ impl Gateway {
     pub(crate) fn spawn(&self, session: impl Future<Output = ()> + Send + 'static) {
         let mut sessions = self.sessions();
         while sessions.try_join_next().is_some() {}
-        sessions.spawn(session);
+        // Its lines have the id of the connection that began it.
+        sessions.spawn(session.in_current_span());
     }
 
     /// Waits for all sessions to end.
@@ -103,9 +99,9 @@ impl Gateway {
         while sessions.join_next().await.is_some() {}
     }
 
-    /// The ledger of a connection.
-    pub(crate) fn ledger(&self, grant: &Grant, topic: &TopicName, address: IpAddr) -> Ledger {
-        Ledger {
+    /// The context of a connection whose token is verified.
+    pub(crate) fn connection(&self, grant: &Grant, topic: &TopicName, address: IpAddr) -> ConnectionContext {
+        ConnectionContext {
             meters: self.meters.clone(),
             audit: self.audit.clone(),
             participant: grant.participant.clone(),
@@ -117,13 +113,26 @@ impl Gateway {
         }
     }
 
+    /// Counts a refusal outside of a session, and audits it where it is known whom it concerns.
+    pub(crate) fn refused(&self, code: Code, requester: &Requester, address: IpAddr) {
+        let who = requester.get();
+        let who = who.as_ref().map(|(participant, topic)| (participant, topic.as_ref()));
+        record_refusal(&self.meters, &self.audit, code, who, address);
+    }
+
     /// Counts one more connection, until the returned value is dropped. What comes from inside has no address to be counted by.
     pub(crate) fn count(&self, grant: &Grant, peer: &Peer) -> Result<Counts, Refusal> {
+        Ok(self.try_count(grant, peer)?)
+    }
+
+    /// The same, with the limit that is reached.
+    pub(crate) fn try_count(&self, grant: &Grant, peer: &Peer) -> Result<Counts, LimitReached> {
         let by_address = match peer {
-            Peer::At(address) => Some(self.by_address.enter(&address.ip(), "address")?),
+            Peer::At(address) => Some(self.by_address.enter(&address.ip(), "address").map_err(LimitReached::Address)?),
             Peer::Inside => None,
         };
-        Ok((by_address, self.by_participant.enter(&grant.participant, "participant")?))
+        let by_participant = self.by_participant.enter(&grant.participant, "participant");
+        Ok((by_address, by_participant.map_err(LimitReached::Participant)?))
     }
 
     /// Counts one more connection of somebody who has not said who it is.
@@ -131,6 +140,14 @@ impl Gateway {
         match peer {
             Peer::At(address) => self.by_address.enter(&address.ip(), "address").map(Some),
             Peer::Inside => Ok(None),
+        }
+    }
+
+    /// The most bytes of a message.
+    pub(crate) fn max_message(&self) -> usize {
+        match self.config.limits.message {
+            0 => MAX_MESSAGE,
+            limit => limit.min(MAX_MESSAGE),
         }
     }
 
@@ -203,6 +220,22 @@ fn name_of(host: &str) -> &str {
 fn is_loopback_origin(origin: &str) -> bool {
     let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")).unwrap_or_default();
     is_loopback(name_of(host))
+}
+
+/// Why a connection is one too many.
+pub(crate) enum LimitReached {
+    /// Its address has as many as it may.
+    Address(Refusal),
+    /// Its participant has.
+    Participant(Refusal),
+}
+
+impl From<LimitReached> for Refusal {
+    fn from(limit: LimitReached) -> Self {
+        match limit {
+            LimitReached::Address(refusal) | LimitReached::Participant(refusal) => refusal,
+        }
+    }
 }
 
 /// A connection that is counted.

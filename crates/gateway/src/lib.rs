@@ -9,6 +9,7 @@ mod carriers;
 mod check;
 mod clock;
 pub mod config;
+mod connection;
 mod doors;
 mod entrance;
 mod gateway;
@@ -16,7 +17,6 @@ mod history;
 mod host;
 mod http;
 mod inside;
-mod ledger;
 mod loopback;
 mod meters;
 mod nodes;
@@ -228,10 +228,10 @@ pub async fn serve(
     rooms.dismiss();
     let drained = async { tokio::join!(gateway.drain(), accepting) };
     if tokio::time::timeout(drain_deadline, drained).await.is_err() {
-        tracing::warn!("some connections did not end in time and were cut off");
+        tracing::warn!("shutdown: drain deadline passed, cutting off the connections that are left");
     }
     if tokio::time::timeout(CLOSING_TIME, rooms.close()).await.is_err() {
-        tracing::warn!("the last leaves could not be stored in time");
+        tracing::warn!("shutdown: the last leaves were not stored in time");
     }
     log.close().await;
     audit.close();
@@ -270,7 +270,8 @@ fn fit_messages(config: &mut Config, log: &dyn TopicLog) {
     if asked == 0 || asked > most {
         config.limits.message = most;
         tracing::warn!(
-            "messages may have {most} bytes, because the NATS servers take no more; raise their `max_payload` for more"
+            most,
+            "nats: messages are limited to the servers' `max_payload`, which is less than the configured limit; raise it for more"
         );
     }
 }

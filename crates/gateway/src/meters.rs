@@ -26,7 +26,7 @@ thread_local! {
 pub(crate) struct Meters(Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) connections: Gauge,
+    connections: Gauge,
     pub(crate) participants: Gauge,
     pub(crate) rooms: Gauge,
     pub(crate) appends: Counter,
@@ -76,6 +76,12 @@ impl Meters {
         Ok(Self(Arc::new(inner)))
     }
 
+    /// Counts one more open connection, until the returned value is dropped: also by a panic.
+    pub(crate) fn open_connection(&self) -> OpenConnection {
+        self.connections.increment(1);
+        OpenConnection(self.clone())
+    }
+
     /// Entries that became readable together were handed to one connection.
     pub(crate) fn delivered(&self, entries: &[Arc<Entry>]) {
         let Some(newest) = entries.last() else { return };
@@ -103,6 +109,15 @@ impl Meters {
     /// Keeps histograms from growing while nobody reads them.
     pub(crate) fn upkeep(&self) {
         self.prometheus.run_upkeep();
+    }
+}
+
+/// A connection that is counted as open.
+pub(crate) struct OpenConnection(Meters);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.connections.decrement(1);
     }
 }
 

@@ -18,8 +18,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
+use tracing::Instrument;
 
 use crate::carriers::Socket;
+use crate::connection;
 use crate::gateway::{Counted, Tally};
 use crate::http::Peer;
 use crate::inside::Entrances;
@@ -31,7 +33,7 @@ const HEAD_TIME: Duration = Duration::from_secs(15);
 const HEAD_BYTES: usize = 64 * 1024;
 
 /// How long to wait when the system gives no more connections.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// How many connections may wait to be accepted. The usual 128 makes a thousand clients that come back at once wait a second for
 /// the system to try again.
@@ -115,7 +117,10 @@ pub(crate) async fn accept(
             () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
             from_inside = async { doorway.as_mut()?.accept().await }, if doorway.is_some() => {
                 match from_inside {
-                    Some(stream) => drop(connections.spawn(http.clone().serve_inside(stream))),
+                    Some(stream) => {
+                        let serving = http.clone().serve_inside(stream).instrument(connection::span("inside"));
+                        drop(connections.spawn(serving));
+                    }
                     None => doorway = None,
                 }
                 continue;
@@ -125,13 +130,16 @@ pub(crate) async fn accept(
         };
         match accepted {
             Ok((stream, peer)) => match waiting.enter(&peer.ip(), "address") {
-                Ok(counted) => drop(connections.spawn(http.clone().serve(stream, peer, tls.clone(), counted))),
-                // Nobody has said yet what they want, so there is nobody to answer.
-                Err(refusal) => tracing::debug!(%peer, %refusal, "a connection was not taken"),
+                Ok(counted) => {
+                    let serving = http.clone().serve(stream, peer, tls.clone(), counted);
+                    drop(connections.spawn(serving.instrument(connection::span(peer))));
+                }
+                // No request has come yet, so there is nothing to answer.
+                Err(refusal) => tracing::debug!(%peer, %refusal, "server: connection dropped"),
             },
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                tracing::warn!(%error, "server: accept failed, retrying in 100 ms");
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
@@ -203,6 +211,6 @@ impl Http {
 
 fn told(ended: io::Result<()>) {
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended badly");
+        tracing::debug!(%error, "connection: ended with an error");
     }
 }

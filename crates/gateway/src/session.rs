@@ -7,7 +7,7 @@
 
 mod deadlines;
 mod drafts;
-mod inquiries;
+mod lookups;
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,19 +16,20 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use salon_dialects::{Action, Dialect, Event, Frame, Introduction, Joined, Opening, StreamId};
+use salon_dialects::{Action, Dialect, Event, Frame, Introduction, Joined, StreamId};
 use salon_protocol::CloseReason;
 use salon_rooms::{Happening, Seat};
 use tokio::time::Sleep;
 
-use crate::carriers::{Carrier, Opened, Received};
+use crate::carriers::{Opened, Receive, Received};
+use crate::connection::ConnectionContext;
 use crate::entrance::{Entrance, Entry};
-use crate::ledger::Ledger;
 use crate::nodes::Outage;
-use drafts::{Awaited, LookingUp};
-use inquiries::{Inquiries, NextOutage, next_outage};
+use drafts::{PendingAppend, PendingLookup};
+use lookups::{Lookups, NextOutage, next_outage};
 
-pub(crate) use deadlines::Patience;
+pub(crate) use deadlines::KeepAlive;
+pub(crate) use lookups::Resolver;
 
 /// How many bytes of entries are taken from the room at once.
 const BATCH: usize = 64 * 1024;
@@ -40,31 +41,33 @@ const ROUNDS: usize = 16;
 const CLOSING_TIME: Duration = Duration::from_secs(2);
 
 /// What a session begins with, but for its seat.
-pub(crate) struct Beginning<D, C> {
+pub(crate) struct Beginning<D: Dialect, C> {
     pub(crate) dialect: D,
+    /// Answers what the dialect asks; `None` for one that asks nothing.
+    pub(crate) resolver: Option<Resolver<D>>,
     pub(crate) carrier: C,
     /// `None` for a carrier that cannot tell silence from absence.
-    pub(crate) patience: Option<Patience>,
+    pub(crate) keep_alive: Option<KeepAlive>,
     /// When the token's time is over.
     pub(crate) expires: Instant,
-    pub(crate) ledger: Ledger,
+    pub(crate) connection: ConnectionContext,
 }
 
 /// What a session is made of.
-pub(crate) struct Session<D, C> {
+pub(crate) struct Session<D: Dialect, C> {
     seat: Option<Seat>,
     /// The way to a seat, until there is one.
     entrance: Option<Box<Entrance>>,
     /// For dialects that ask things.
-    inquiries: Option<Box<Inquiries>>,
+    lookups: Option<Box<Lookups<D>>>,
     dialect: D,
     carrier: C,
-    ledger: Ledger,
+    connection: ConnectionContext,
     happenings: Vec<Happening>,
-    in_flight: VecDeque<Awaited>,
+    in_flight: VecDeque<PendingAppend>,
     bytes_in_flight: usize,
-    looking_up: Option<Box<LookingUp>>,
-    patience: Option<Patience>,
+    pending_lookup: Option<Box<PendingLookup>>,
+    keep_alive: Option<KeepAlive>,
     next_ping: Instant,
     heard: Instant,
     expires: Instant,
@@ -79,7 +82,7 @@ pub(crate) struct Session<D, C> {
 }
 
 /// Runs until the connection is over, and says why it ended.
-impl<D: Dialect + Unpin, C: Carrier> Future for Session<D, C> {
+impl<D: Dialect + Unpin, C: Receive<D::Opening>> Future for Session<D, C> {
     type Output = CloseReason;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CloseReason> {
@@ -93,7 +96,7 @@ struct Acted {
     published: bool,
 }
 
-impl<D: Dialect, C: Carrier> Session<D, C> {
+impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
     /// A session for a peer that has its seat; it is welcomed first of all.
     pub(crate) fn seated(seat: Seat, joined: Joined, beginning: Beginning<D, C>) -> Self {
         let mut session = Self::new(beginning);
@@ -104,35 +107,32 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
     /// A session for a peer that is yet to introduce itself.
     pub(crate) fn outside(entrance: Entrance, beginning: Beginning<D, C>) -> Self {
         let mut session = Self::new(beginning);
-        let mut entrance = entrance;
-        let consult = entrance.take_catalogue();
-        session.inquiries = consult.map(|consult| Box::new(Inquiries::with(consult)));
         session.entrance = Some(Box::new(entrance));
         session
     }
 
     fn new(beginning: Beginning<D, C>) -> Self {
-        let Beginning { mut dialect, carrier, patience, expires, ledger } = beginning;
+        let Beginning { mut dialect, resolver, carrier, keep_alive, expires, connection } = beginning;
         let now = Instant::now();
         if C::DUPLEX {
-            dialect.handle_event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex), now);
+            dialect.handle_event(Event::StreamOpened(StreamId::ONLY, D::Opening::default()), now);
         }
-        let next_ping = patience.map_or(expires, |patience| now + patience.ping);
+        let next_ping = keep_alive.map_or(expires, |keep_alive| now + keep_alive.ping);
         let first_deadline = next_ping.min(expires);
-        let signed_out = ledger.visit.as_ref().map(|visit| -> BoxFuture<'static, ()> { Box::pin(visit.ended()) });
-        let outage = ledger.nodes.as_ref().map(|nodes| next_outage(Outage::new(nodes)));
+        let signed_out = connection.visit.as_ref().map(|visit| -> BoxFuture<'static, ()> { Box::pin(visit.ended()) });
+        let outage = connection.nodes.as_ref().map(|nodes| next_outage(Outage::new(nodes)));
         Self {
             seat: None,
             entrance: None,
-            inquiries: None,
+            lookups: resolver.map(|resolver| Box::new(Lookups::new(resolver))),
             dialect,
             carrier,
-            ledger,
+            connection,
             happenings: Vec::new(),
             in_flight: VecDeque::new(),
             bytes_in_flight: 0,
-            looking_up: None,
-            patience,
+            pending_lookup: None,
+            keep_alive,
             next_ping,
             heard: now,
             expires,
@@ -147,7 +147,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
     fn sit(&mut self, seat: Seat, joined: Joined, now: Instant) {
         self.dialect.handle_event(Event::Joined(joined), now);
         if self.dialect.forwards_entries()
-            && let Some(outlet) = self.carrier.outlet(&self.ledger.meters)
+            && let Some(outlet) = self.carrier.outlet(&self.connection.meters)
         {
             seat.attach(outlet);
         }
@@ -164,7 +164,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             // The peer before the room: what it has to say must not wait for a quiet moment.
             progress |= self.poll_peer(cx, now);
             progress |= self.poll_room(cx, now);
-            progress |= self.poll_inquiries(cx, now);
+            progress |= self.poll_lookups(cx, now);
             progress |= self.poll_outage(cx, now);
             progress |= self.act(now).anything;
             match self.poll_write(cx) {
@@ -201,9 +201,10 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             match action {
                 Action::Send(stream, frame) => self.carrier.send(stream, frame),
                 Action::Refuse(stream, code, frame) => {
-                    self.ledger.refused(code);
+                    self.connection.refused(code);
                     self.carrier.send(stream, frame);
                 }
+                Action::Refused(code) => self.connection.refused(code),
                 Action::Publish(ticket, draft) => {
                     acted.published = true;
                     self.publish(ticket, *draft, now);
@@ -212,7 +213,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
                 Action::Begin(stream, head) => self.carrier.begin(stream, head),
                 Action::Finish(stream) => self.carrier.finish(stream),
                 Action::Join(introduction) => self.enter(*introduction),
-                Action::Consult(who, listing) => self.consult(who, listing, now),
+                Action::Ask(query) => self.look_up(query),
                 Action::Farewell(reason) => {
                     if let Some(seat) = &mut self.seat {
                         seat.farewell(reason);
@@ -224,9 +225,6 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
                     self.carrier.close(reason);
                 }
             }
-        }
-        while let Some(code) = self.dialect.poll_refusal() {
-            self.ledger.refused(code);
         }
         acted
     }
@@ -273,7 +271,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
     fn poll_room(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let Some(seat) = &mut self.seat else { return self.poll_entrance(cx, now) };
         // Drafts that wait their turn may come from what happened in the room: no more of those for now.
-        let backed_up = self.looking_up.as_ref().is_some_and(|looking_up| !looking_up.behind.is_empty());
+        let backed_up = self.pending_lookup.as_ref().is_some_and(|pending_lookup| !pending_lookup.behind.is_empty());
         if backed_up || !self.carrier.has_room() {
             return false;
         }
@@ -289,7 +287,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
                 true
             }
             Poll::Ready(Ok(())) => {
-                self.ledger.delivered(&self.happenings);
+                self.connection.delivered(&self.happenings);
                 // Given up while idle, as most connections are.
                 for happening in std::mem::take(&mut self.happenings) {
                     self.pass_on(happening, now);
@@ -309,7 +307,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
                 self.sit(seat, joined, now);
             }
             Entry::NotJoined(refusal) => {
-                self.ledger.refused(refusal.code);
+                self.connection.refused(refusal.code);
                 self.dialect.handle_event(Event::NotJoined(refusal), now);
             }
             Entry::Dismissed => self.close(CloseReason::Shutdown, now),
@@ -373,7 +371,7 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
         self.ending.is_none() && self.may_publish() && self.carrier.has_room() && self.paused.is_none()
     }
 
-    fn open(&mut self, opened: Opened, now: Instant) {
+    fn open(&mut self, opened: Opened<D::Opening>, now: Instant) {
         let Opened { stream, opening, text, expires } = opened;
         self.expires = self.expires.max(expires);
         self.dialect.handle_event(Event::StreamOpened(stream, opening), now);

@@ -1,12 +1,12 @@
 //! Plain HTTP/1.1 to the gateway: one connection a request, so that nothing is shared between steps of a test.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::{Failure, within};
 
@@ -21,6 +21,8 @@ pub struct Call {
     pub headers: Vec<(String, String)>,
     /// The body; JSON when it is not empty.
     pub body: String,
+    /// The local address to connect from, where it matters which.
+    pub source: Option<IpAddr>,
 }
 
 impl Call {
@@ -42,6 +44,13 @@ impl Call {
         self.header("Authorization", format!("Bearer {token}"))
     }
 
+    /// Connects from another local address.
+    #[must_use]
+    pub fn from(mut self, source: IpAddr) -> Self {
+        self.source = Some(source);
+        self
+    }
+
     /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: impl Into<String>) -> Self {
@@ -57,10 +66,17 @@ impl Call {
 
     /// Makes the request and hands out the answer as soon as its head is there.
     pub(crate) async fn open(&self, address: SocketAddr) -> Result<hyper::Response<Incoming>, Failure> {
-        let tcp = TcpStream::connect(address).await.map_err(|e| format!("no connection to {address}: {e}"))?;
+        let tcp = self.connect(address).await.map_err(|e| format!("no connection to {address}: {e}"))?;
         // Small frames wait for nobody: a test is a conversation.
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         self.open_over(tcp, &address.to_string()).await
+    }
+
+    async fn connect(&self, address: SocketAddr) -> std::io::Result<TcpStream> {
+        let Some(source) = self.source else { return TcpStream::connect(address).await };
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::new(source, 0))?;
+        socket.connect(address).await
     }
 
     /// As [`Call::open`], over a connection that is there already.

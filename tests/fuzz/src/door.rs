@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_dialects::{Action, Dialect, Event, Form, Frame, History, Joined, Listen, Opening, Stamps, StreamId, Ticket};
-use salon_mcp::listing::{Listing, read_page};
+use salon_dialects::{Action, Dialect, Event, Form, Frame, History, Joined, Stamps, StreamId, Ticket};
+use salon_mcp::listing::{Item, Listing, read_page};
 use salon_protocol::{
     CloseReason, Code, Compose, Draft, Entry, Envelope, EnvelopeId, Kind, Limits, McpVersion, Message, Participant,
     ParticipantId, Position, Refusal, RpcId, Stamp, Timestamp, TopicName,
@@ -39,12 +39,18 @@ pub(crate) fn is_json(text: &str) {
 
 /// What one door has for itself.
 pub(crate) trait Rules {
+    /// Its grammar.
+    type Dialect: Dialect<Query: std::fmt::Debug>;
     /// What participants answer when they are asked to initialize, or anything else.
     const ANSWER: &str;
     /// How much time passes at the least when some does.
     const STEP: Duration;
     /// How the request begins that a message comes with, where each has its own.
-    fn opening(&self, what: u8) -> Opening;
+    fn opening(&self, what: u8) -> <Self::Dialect as Dialect>::Opening;
+    /// How a request begins that only listens, after an event where it names one.
+    fn listening(&self, after: Option<&str>) -> <Self::Dialect as Dialect>::Opening;
+    /// What the gateway answers.
+    fn answer(&self, query: <Self::Dialect as Dialect>::Query) -> <Self::Dialect as Dialect>::Answer;
     /// The door wants this published.
     fn published(&self, draft: &Draft);
     /// The door says this to its client.
@@ -58,8 +64,8 @@ enum Stream {
     Finished,
 }
 
-pub(crate) struct Room<D, R> {
-    door: D,
+pub(crate) struct Room<R: Rules> {
+    door: R::Dialect,
     rules: R,
     now: Instant,
     duplex: bool,
@@ -74,12 +80,12 @@ pub(crate) struct Room<D, R> {
     closed: bool,
 }
 
-impl<D: Dialect, R: Rules> Room<D, R> {
-    pub(crate) fn open(duplex: bool, rules: R, door: impl FnOnce(Stamps, Instant) -> D) -> Self {
+impl<R: Rules> Room<R> {
+    pub(crate) fn open(duplex: bool, rules: R, door: impl FnOnce(Stamps, Instant) -> R::Dialect) -> Self {
         let now = Instant::now();
         let mut door = door(Stamps::new("s", now, Timestamp(0)), now);
         if duplex {
-            door.handle_event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex), now);
+            door.handle_event(Event::StreamOpened(StreamId::ONLY, Default::default()), now);
         }
         let (streams, open, refuses) = (HashMap::new(), Vec::new(), None);
         let mut room =
@@ -124,8 +130,8 @@ impl<D: Dialect, R: Rules> Room<D, R> {
             }
             8 if !self.duplex => {
                 let stream = self.stream();
-                let listen = Listen { after: Some(text.into()).filter(|_| what & 16 == 0), endpoint: None };
-                self.door.handle_event(Event::StreamOpened(stream, Opening::Listen(listen)), self.now);
+                let opening = self.rules.listening(Some(text).filter(|_| what & 16 == 0));
+                self.door.handle_event(Event::StreamOpened(stream, opening), self.now);
             }
             9 if text.is_empty() => {
                 self.refuses = Some(if what & 16 == 0 { Code::RateLimited } else { Code::RecipientNotFound });
@@ -216,9 +222,9 @@ impl<D: Dialect, R: Rules> Room<D, R> {
             match action {
                 Action::Join(_) => self.door.handle_event(Event::Joined(joined()), self.now),
                 Action::Publish(ticket, draft) | Action::Reply(ticket, draft) => self.publishes(ticket, *draft),
-                Action::Consult(who, listing) => {
-                    let items = read_page(listing, &page(listing)).map(|(items, _)| items.into());
-                    self.door.handle_event(Event::Consulted { who, listing, items }, self.now);
+                Action::Ask(query) => {
+                    let answer = self.rules.answer(query);
+                    self.door.handle_event(Event::Answered(answer), self.now);
                 }
                 Action::Begin(stream, head) => {
                     let before = self.streams.insert(stream, Stream::Begun(head.form));
@@ -229,6 +235,7 @@ impl<D: Dialect, R: Rules> Room<D, R> {
                     let before = self.streams.insert(stream, Stream::Finished);
                     assert!(matches!(before, Some(Stream::Begun(_))), "what ends has begun: {before:?}");
                 }
+                Action::Refused(_) => {}
                 Action::Close(_) => self.closed = true,
                 other => panic!("{other:?}"),
             }
@@ -290,6 +297,11 @@ fn joined() -> Joined {
         history: History { enabled: true, limit: 100, recent: None },
         durability: None,
     }
+}
+
+/// What everybody offers.
+pub(crate) fn offered(listing: Listing) -> Option<Arc<[Item]>> {
+    read_page(listing, &page(listing)).map(|(items, _)| items.into())
 }
 
 fn page(listing: Listing) -> Box<RawValue> {

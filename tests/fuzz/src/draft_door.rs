@@ -4,12 +4,12 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use salon_dialects::mcp::door::{CatalogueAnswer, CatalogueQuery, Listen, McpOpening, Post};
 use salon_dialects::mcp::draft::{Interpreter, Passed, Translator, is_hello, is_introduction, words};
-use salon_dialects::{Opening, Post};
 use salon_protocol::{Draft, Message, RpcId};
 use serde_json::value::RawValue;
 
-use crate::door::{Room, Rules, is_json, pieces};
+use crate::door::{Room, Rules, is_json, offered, pieces};
 use crate::mcp::options;
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"mcpVersion":"2025-06-18","clientCapabilities":{"supportsProgress":true,"supportsCancellation":true}}}"#;
@@ -108,14 +108,24 @@ struct Began {
 }
 
 impl Rules for Began {
+    type Dialect = Interpreter;
+
     const ANSWER: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"listChanged":true}},"serverInfo":{"name":"s","version":"1"}}"#;
     const STEP: Duration = Duration::from_millis(500);
 
-    fn opening(&self, what: u8) -> Opening {
+    fn opening(&self, what: u8) -> McpOpening {
         match what & 32 {
-            0 => Opening::Post(Post { headers: Vec::new(), apart: what & 64 != 0 }),
-            _ => Opening::Poll(Duration::from_secs(u64::from(what >> 6))),
+            0 => McpOpening::Post(Post { headers: Vec::new(), apart: what & 64 != 0 }),
+            _ => McpOpening::Poll(Duration::from_secs(u64::from(what >> 6))),
         }
+    }
+
+    fn listening(&self, after: Option<&str>) -> McpOpening {
+        McpOpening::Listen(Listen { after: after.map(Into::into), endpoint: None })
+    }
+
+    fn answer(&self, query: CatalogueQuery) -> CatalogueAnswer {
+        CatalogueAnswer { items: offered(query.listing), query }
     }
 
     fn published(&self, draft: &Draft) {

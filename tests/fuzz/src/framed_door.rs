@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use salon_dialects::framed::{
     Decoder, Framed, MAX_HEADER, Options, Route, encode, refuse, refuse_header, route, split,
 };
-use salon_dialects::{Action, Dialect, Event, Frame, History, Joined, Opening, Stamps, StreamId, Ticket};
+use salon_dialects::{Action, Dialect, Event, Frame, History, Joined, Stamps, StreamId, Ticket};
 use salon_protocol::{
     CloseReason, Code, Draft, Entry, Envelope, EnvelopeId, Limits, Participant, ParticipantId, Position, Refusal,
     RpcId, Timestamp, TopicName,
@@ -155,7 +155,7 @@ impl Door {
             *next
         });
         let heard = self.open.entry(number).or_insert_with(|| {
-            self.dialect.handle_event(Event::StreamOpened(StreamId(number), Opening::Duplex), now);
+            self.dialect.handle_event(Event::StreamOpened(StreamId(number), ()), now);
             0
         });
         *heard += 1;

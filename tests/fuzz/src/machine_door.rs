@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_dialects::machine::{Machine, Options, Terms, message_id, signed_form, token_in};
-use salon_dialects::{Opening, Post};
+use salon_dialects::machine::{Machine, MachineOpening, Options, Terms, message_id, signed_form, token_in};
+use salon_dialects::{CatalogueAnswer, CatalogueQuery};
 use salon_protocol::{CanonicalJson, Code, Draft, Refusal};
 use serde_json::value::RawValue;
 
-use crate::door::{LIMITS, Room, Rules, id, is_json, pieces, topic};
+use crate::door::{LIMITS, Room, Rules, id, is_json, offered, pieces, topic};
 
 const REGISTER: &str = r#"{"header":{"version":"1.0","messageId":"t1","timestamp":"2025-03-21T10:00:00Z","messageType":"request","destination":"system:gateway"},"payload":{"tool":{"id":"registry","capability":"register","parameters":{"id":"a","capabilities":[{"name":"b","parameters":{"type":"object","properties":{"x":{"type":"integer"}}}}],"security":{"permissions":["p"]}}}}}"#;
 
@@ -60,11 +60,21 @@ fn terms(sealed: bool) -> Terms {
 struct Sealed;
 
 impl Rules for Sealed {
+    type Dialect = Machine;
+
     const ANSWER: &str = "{}";
     const STEP: Duration = Duration::from_millis(500);
 
-    fn opening(&self, _: u8) -> Opening {
-        Opening::Post(Post::default())
+    fn opening(&self, _: u8) -> MachineOpening {
+        MachineOpening::Post
+    }
+
+    fn listening(&self, after: Option<&str>) -> MachineOpening {
+        MachineOpening::Listen(after.map(Into::into))
+    }
+
+    fn answer(&self, query: CatalogueQuery) -> CatalogueAnswer {
+        CatalogueAnswer { items: offered(query.listing), query }
     }
 
     fn published(&self, draft: &Draft) {

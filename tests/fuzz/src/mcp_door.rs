@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use salon_dialects::mcp::door::{Door, route};
-use salon_dialects::{Opening, Post};
+use salon_dialects::mcp::door::{CatalogueAnswer, CatalogueQuery, Door, Listen, McpOpening, Post, route};
 use salon_protocol::Draft;
 
-use crate::door::{Room, Rules, pieces};
+use crate::door::{Room, Rules, offered, pieces};
 use crate::mcp::options;
 
 pub(crate) fn run(bytes: &[u8]) -> bool {
@@ -20,15 +19,25 @@ pub(crate) fn run(bytes: &[u8]) -> bool {
 struct Mcp;
 
 impl Rules for Mcp {
+    type Dialect = Door;
+
     const ANSWER: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}"#;
     const STEP: Duration = Duration::from_millis(50);
 
-    fn opening(&self, what: u8) -> Opening {
+    fn opening(&self, what: u8) -> McpOpening {
         let headers = match what & 64 {
             0 => Vec::new(),
             _ => vec![("mcp-protocol-version".into(), "2026-07-28".into())],
         };
-        Opening::Post(Post { headers, apart: what & 128 != 0 })
+        McpOpening::Post(Post { headers, apart: what & 128 != 0 })
+    }
+
+    fn listening(&self, after: Option<&str>) -> McpOpening {
+        McpOpening::Listen(Listen { after: after.map(Into::into), endpoint: None })
+    }
+
+    fn answer(&self, query: CatalogueQuery) -> CatalogueAnswer {
+        CatalogueAnswer { items: offered(query.listing), query }
     }
 
     fn published(&self, draft: &Draft) {

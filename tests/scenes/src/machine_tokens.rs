@@ -19,6 +19,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
         "machine::tokens",
         &[
             ("a session that two tokens use", Logs::Every, |engine| Box::pin(one_session(engine))),
+            ("a session that a second token did not find", Logs::SqliteOnly, |engine| Box::pin(not_found(engine))),
             ("a session beside one with more", Logs::Every, |engine| Box::pin(two_sessions(engine))),
             ("requests without a session", Logs::Every, |engine| Box::pin(stateless(engine))),
             ("an envelope over REST", Logs::Every, |engine| Box::pin(published(engine))),
@@ -149,6 +150,25 @@ async fn one_session(engine: Engine) -> Result<(), Failure> {
     is_forbidden(&stage.call(&stage.weak, &id, &arm).await?)?;
     // From then on the session may do what both permit.
     is_forbidden(&stage.call(&stage.strong, &id, &arm).await?)?;
+    stage.close().await
+}
+
+/// A request at another address than the session's is answered as if there were none, and takes nothing from it.
+async fn not_found(engine: Engine) -> Result<(), Failure> {
+    let mut stage = Stage::open(engine).await?;
+    let (id, arm) = stage.session(&stage.strong).await?;
+    for elsewhere in ["/mcp/room:beta", "/mcp/room:alpha/robot"] {
+        let call = Call { path: elsewhere.into(), ..mcp(&stage.weak, Some(&id), &call_of(&arm)) };
+        expect(404, call.send(stage.gateway.address()).await?)?;
+    }
+    let call = mcp(&stage.strong, Some(&id), &call_of(&arm));
+    let address = stage.gateway.address();
+    let (answer, answered) = tokio::join!(call.send(address), stage.answers());
+    answered?;
+    let answer = expect(200, answer?)?;
+    if !answer.body.contains("moved") {
+        return Err(format!("the session lost its permission: {answer:?}"));
+    }
     stage.close().await
 }
 

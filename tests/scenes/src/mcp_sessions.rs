@@ -1,5 +1,7 @@
 //! Sessions of MCP clients over real connections: how they begin and end, whose they are, and what the room sees of them.
 
+use std::net::IpAddr;
+
 use libtest_mimic::Trial;
 use salon_testkit::http::{Answer, Call, EventStream};
 use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
@@ -25,6 +27,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
             ("with somebody called poll", Logs::SqliteOnly, |engine| Box::pin(called_poll(engine))),
             ("over WebSocket", Logs::SqliteOnly, |engine| Box::pin(websocket(engine))),
             ("makes room by ending the idlest", Logs::SqliteOnly, |engine| Box::pin(too_many(engine))),
+            ("makes no room at a full address", Logs::SqliteOnly, |engine| Box::pin(full_address(engine))),
             ("ends with its token", Logs::SqliteOnly, |engine| Box::pin(token_ends(engine))),
             ("ends with the gateway", Logs::Every, |engine| Box::pin(shutdown(engine))),
             ("has no seat in a full room", Logs::Every, |engine| Box::pin(full_room(engine))),
@@ -32,6 +35,10 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
             ("ends when its client has vanished", Logs::SqliteOnly, |engine| Box::pin(vanishes(engine))),
             ("may try again while participants come back", Logs::SqliteOnly, |engine| Box::pin(tries_again(engine))),
             ("sees what a server added in silence", Logs::SqliteOnly, |engine| Box::pin(revalidates(engine))),
+            ("is counted where the draft dialect is refused", Logs::SqliteOnly, |engine| {
+                Box::pin(draft_counted(engine))
+            }),
+            ("keeps a stream no longer than its token", Logs::SqliteOnly, |engine| Box::pin(stream_ends(engine))),
             ("goes on where its stream broke off", Logs::SqliteOnly, |engine| Box::pin(resumes(engine))),
         ],
     )
@@ -390,6 +397,44 @@ async fn too_many(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
+/// Ending a session that counts for another address would not help: it stays.
+async fn full_address(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine).set("max-connections-per-address", "4")?).await?;
+    let alice = Client::initialized(&gateway, "alice").await?;
+    let elsewhere = IpAddr::from([127, 0, 0, 2]);
+    let initialize_elsewhere = async |who: &str| {
+        let call = Client::new(&gateway, who)?.call("POST", ROOM).from(elsewhere);
+        call.body(initialize("2025-06-18")).send(gateway.address()).await
+    };
+    for who in ["bob", "carol", "dave", "erin"] {
+        expect(200, initialize_elsewhere(who).await?)?;
+    }
+    expect(429, initialize_elsewhere("alice").await?)?;
+    expect(200, alice.post(ROOM, &ping(1)).await?)?;
+    // One of her own at the full address does make room.
+    let first = expect(200, initialize_elsewhere("bob").await?)?;
+    let second = expect(200, initialize_elsewhere("bob").await?)?;
+    let bob = |answer: &Answer| -> Result<Client<'_>, Failure> {
+        Ok(Client { session: answer.header("mcp-session-id").map(str::to_owned), ..Client::new(&gateway, "bob")? })
+    };
+    expect(404, bob(&first)?.post(ROOM, &ping(2)).await?)?;
+    expect(200, bob(&second)?.post(ROOM, &ping(3)).await?)?;
+    gateway.stop().await
+}
+
+async fn stream_ends(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let mut short = Token::new("alice");
+    short.claim("expires", "2")?;
+    let mut alice = Client::initialized(&gateway, "alice").await?;
+    let long = std::mem::replace(&mut alice.token, gateway.token(&short)?);
+    let stream = alice.listen(ROOM).await?;
+    alice.token = long;
+    ends(stream).await?;
+    expect(200, alice.post(ROOM, &ping(1)).await?)?;
+    gateway.stop().await
+}
+
 async fn token_ends(engine: Engine) -> Result<(), Failure> {
     let gateway = Gateway::start(Options::new(engine)).await?;
     let mut short = Token::new("alice");
@@ -461,6 +506,25 @@ async fn counted(engine: Engine) -> Result<(), Failure> {
     if !metrics.body.lines().any(|told| told == line) {
         return Err(format!("expected {line}, came {}", metrics.body));
     }
+    gateway.stop().await
+}
+
+async fn draft_counted(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine)).await?;
+    let token = gateway.token(&Token::new("alice"))?;
+    let connected = Socket::connect(gateway.address(), Call::new("GET", ROOM).bearer(&token)).await?;
+    let mut alice = connected.map_err(|answer| format!("refused: {answer:?}"))?;
+    let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": { "mcpVersion": "2025-06-18", "clientCapabilities": {} } });
+    alice.text(hello.to_string()).await?;
+    next(&mut alice).await?;
+    alice.text("{").await?;
+    next(&mut alice).await?;
+    let metrics = expect(200, Call::new("GET", "/metrics").send(gateway.address()).await?)?;
+    let line = r#"salon_refusals_total{code="invalid_json"} 1"#;
+    if !metrics.body.lines().any(|counted| counted == line) {
+        return Err(format!("expected {line}, came {}", metrics.body));
+    }
+    drop(alice);
     gateway.stop().await
 }
 

@@ -107,6 +107,36 @@ fn what_happens_is_counted_and_kept_and_secrets_are_not() {
     });
 }
 
+/// The id of the connection that a line in JSON is about.
+fn connection_of(line: &Value) -> Option<u64> {
+    let spans = line["spans"].as_array()?;
+    spans.iter().find(|span| span["name"] == "connection")?["id"].as_u64()
+}
+
+#[test]
+fn every_line_of_a_connection_has_its_id() {
+    let home = Home::new();
+    run(async {
+        let token = home.token(TOPIC, "alice").await;
+        let running = home.serve("--log-format json --log-filter debug").await;
+        for _ in 0..2 {
+            let mut alice = enter(running.address, &token).await;
+            next(&mut alice).await;
+            alice.close().await.expect("closed");
+        }
+        running.signal(Signal::TERM);
+        let ran = running.end().await;
+        let lines: Vec<Value> = ran.stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let of = |message: &str| -> Vec<Option<u64>> {
+            lines.iter().filter(|line| line["message"] == message).map(connection_of).collect()
+        };
+        let (started, ended) = (of("session: started"), of("session: ended"));
+        assert_eq!(started.len(), 2, "{}", ran.stderr);
+        assert!(started.iter().all(Option::is_some) && started[0] != started[1], "{started:?}");
+        assert_eq!(started, ended, "a line of the same connection has the same id");
+    });
+}
+
 /// The host must answer from any envelope that was accepted, as it was written, and never with more than fits.
 #[test]
 fn the_host_shows_any_envelope_as_it_was() {

@@ -7,7 +7,7 @@ use salon_protocol::{CHAT_METHOD, Code, EnvelopeId, Limits, ParticipantId, Refus
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::header::{present, string};
+use super::header::{MAX_DEPTH, present, strict, string};
 
 /// The method of data that is neither chat nor a message of MCP.
 pub(super) const DATA_METHOD: &str = "notifications/data";
@@ -99,7 +99,12 @@ pub(super) fn connect(body: &[u8]) -> Result<Connect, Refusal> {
     // What is wrong with a body is not told in serde's words: they might repeat a part of the token.
     let broken =
         || Refusal::new(Code::InvalidJson, "the body of CONNECT is not a JSON object in which every key stands once");
-    let raw: Raw<'_> = object(text(body)?).map_err(|_| broken())?;
+    let body = text(body)?;
+    strict(body).map_err(|code| match code {
+        Code::TooDeep => Refusal::new(code, format!("the body of CONNECT is nested deeper than {MAX_DEPTH} levels")),
+        _ => broken(),
+    })?;
+    let raw: Raw<'_> = object(body).map_err(|_| broken())?;
     let info = raw.client_info.filter(|info| info.get().starts_with('{'));
     let info = info.ok_or_else(|| wrong("`clientInfo` must be an object with `id`"))?;
     let info: Info<'_> = serde_json::from_str(info.get()).map_err(|_| broken())?;

@@ -1,6 +1,6 @@
 //! The header of a request, and the frames that answer one.
 
-use salon_protocol::{Code, Refusal, Timestamp};
+use salon_protocol::{Code, Limits, Refusal, Timestamp, check_json};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -8,6 +8,9 @@ use super::frame;
 
 /// The only version there is.
 pub(super) const VERSION: &str = "MCP/1.0";
+
+/// Levels of nesting in a header or in the body of a CONNECT.
+pub(super) const MAX_DEPTH: usize = 64;
 
 /// Characters of a request's id.
 const MAX_ID: usize = 64;
@@ -89,6 +92,13 @@ pub(super) fn string(raw: &RawValue) -> Option<String> {
     serde_json::from_str(raw.get()).ok()
 }
 
+/// Whether JSON is as strict as an envelope's, in the members too that nobody reads; serde passes over those. Gives the code of what is
+/// wrong, and no words: they might repeat a part of a token.
+pub(super) fn strict(text: &str) -> Result<(), Code> {
+    let limits = Limits { message: 0, depth: MAX_DEPTH, ..Limits::default() };
+    check_json(text, &limits).map_err(|refusal| refusal.code)
+}
+
 /// A header that can be worked with.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header {
@@ -110,6 +120,10 @@ impl Header {
             true => serde_json::from_str(text).map_err(|error| not_json(error.to_string()))?,
             false => return Err(not_json("it does not begin with `{`".into())),
         };
+        strict(text).map_err(|code| match code {
+            Code::TooDeep => Refusal::new(code, format!("the header is nested deeper than {MAX_DEPTH} levels")),
+            _ => not_json("a key stands twice in it, or a string is broken".into()),
+        })?;
         let id = raw.id.and_then(string).filter(|id| is_word(id, MAX_ID)).ok_or_else(|| {
             invalid(format!("`id` must be a string of 1 to {MAX_ID} characters without control characters"))
         })?;

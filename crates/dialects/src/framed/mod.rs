@@ -17,6 +17,7 @@ mod sending;
 mod tests;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,7 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
-use crate::{Action, Dialect, Event, Frame, Introduction, Joined, Stamps, StreamId, Ticket};
+use crate::{Dialect, Frame, Introduction, Joined, Stamps, StreamId, Ticket};
 use body::{Destination, Said};
 use header::{Header, Method, Regarding, VERSION};
 use receiving::{Delivery, Item, Messages, Receiving, Told};
@@ -38,6 +39,9 @@ use sending::{Fingerprint, Known, Sending};
 pub use body::Connect;
 pub use frame::{Broken, Decoder, MAX_HEADER, encode, split};
 pub use route::{Route, refuse, refuse_header, route};
+
+type Event = crate::Event<(), Infallible>;
+type Action = crate::Action<Infallible>;
 
 /// How long a RECEIVE that does not want to wait does, for what lies in the log to be read.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
@@ -364,6 +368,10 @@ fn over() -> Refusal {
 }
 
 impl Dialect for Framed {
+    type Opening = ();
+    type Query = Infallible;
+    type Answer = Infallible;
+
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         self.now = now;
         self.counted = true;
@@ -409,8 +417,7 @@ impl Dialect for Framed {
                 }
             }
             Event::Closing(reason) => self.close(reason),
-            // Nothing of this is ever asked here.
-            Event::Consulted { .. } => {}
+            Event::Answered(never) => match never {},
         }
     }
 

@@ -15,10 +15,11 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::message::{Destination, Spoken, read, wrong};
+use super::opening::Action;
 use super::speech::{Answered, Failure, Message, code_of, read_result, status};
 use super::streams::Answer;
 use super::{Due, Machine, Purpose, raw};
-use crate::{Action, StreamId};
+use crate::{CatalogueQuery, StreamId};
 
 /// Requests of the client that may be open.
 const MAX_CALLS: usize = 256;
@@ -183,7 +184,7 @@ impl Machine {
         if is_known {
             self.go_on(&to, now);
         } else {
-            self.actions.push_back(Action::Consult(to, Listing::Tools));
+            self.actions.push_back(Action::Ask(CatalogueQuery { who: to, listing: Listing::Tools }));
         }
         Ok(())
     }

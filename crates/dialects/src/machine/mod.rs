@@ -12,6 +12,7 @@ mod calls;
 mod integrity;
 mod message;
 mod news;
+mod opening;
 mod registering;
 mod registry;
 mod schema;
@@ -31,10 +32,11 @@ use salon_protocol::{
 };
 use serde_json::value::RawValue;
 
-use crate::{Action, Dialect, Event, Frame, Listen, Opening, Stamps, StreamId, Ticket};
+use crate::{CatalogueAnswer, CatalogueQuery, Dialect, Frame, Stamps, StreamId, Ticket};
 use asides::{Aside, Asides};
 use calls::{Call, Peer};
 use message::{Kind, Spoken, malformed};
+use opening::{Action, Event};
 use registering::{Allowance, Registered};
 use registry::Registry;
 use service::{Asked, MAX_REPLIES, Reply};
@@ -42,6 +44,7 @@ use speech::Message;
 use streams::{Answer, Streams};
 
 pub use integrity::{Algorithm, Seal, SignedForm, Terms, Verify, Vouch, signed_form};
+pub use opening::MachineOpening;
 pub use speech::{error_text, status};
 
 /// Messages that may wait for the seat.
@@ -375,14 +378,14 @@ impl Machine {
     }
 
     /// Somebody listens, and is told if there is less to hear than there was.
-    fn listen(&mut self, stream: StreamId, listen: &Listen, now: Instant) {
+    fn listen(&mut self, stream: StreamId, after: Option<&str>, now: Instant) {
         let (id, at) = self.stamps.next(now);
         let gateway = ParticipantId::host();
         let gone = |missing: u64| {
             let message = Message::new("notification", &id, at, &gateway, Some(&self.options.me));
             message.with("gap", &serde_json::json!({ "messages": missing })).text()
         };
-        self.streams.listen(stream, listen, gone);
+        self.streams.listen(stream, after, gone);
     }
 
     fn idle(&mut self, now: Instant) {
@@ -398,6 +401,10 @@ impl Machine {
 }
 
 impl Dialect for Machine {
+    type Opening = MachineOpening;
+    type Query = CatalogueQuery;
+    type Answer = CatalogueAnswer;
+
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         self.heard = now;
         self.hear(stream, frame, now);
@@ -422,12 +429,12 @@ impl Dialect for Machine {
             Event::Outage => self.outage(true, now),
             Event::Recovered => self.outage(false, now),
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
-            Event::Consulted { who, items, .. } => self.consulted(&who, items, now),
+            Event::Answered(CatalogueAnswer { query, items }) => self.consulted(&query.who, items, now),
             Event::StreamOpened(stream, opening) => {
                 match opening {
-                    Opening::Duplex => self.streams.duplex(stream),
-                    Opening::Post(_) | Opening::Poll(_) => self.streams.post(stream),
-                    Opening::Listen(listen) => self.listen(stream, &listen, now),
+                    MachineOpening::Duplex => self.streams.duplex(stream),
+                    MachineOpening::Post => self.streams.post(stream),
+                    MachineOpening::Listen(after) => self.listen(stream, after.as_deref(), now),
                 }
                 self.heard = now;
                 self.join();

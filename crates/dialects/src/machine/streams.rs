@@ -8,7 +8,8 @@ use std::collections::{HashSet, VecDeque};
 
 use salon_protocol::{Code, EnvelopeId};
 
-use crate::{Action, EventFrame, Form, Frame, Head, Listen, StreamId};
+use super::opening::Action;
+use crate::{EventFrame, Form, Frame, Head, StreamId};
 
 /// How many messages are kept for listeners, and how many bytes.
 const MAX_KEPT: usize = 512;
@@ -78,14 +79,14 @@ impl Streams {
 
     /// Somebody listens: first comes what it has not seen, after a word about how much of that is gone. Who listened before does not
     /// any more.
-    pub(super) fn listen(&mut self, stream: StreamId, listen: &Listen, gone: impl FnOnce(u64) -> String) {
+    pub(super) fn listen(&mut self, stream: StreamId, after: Option<&str>, gone: impl FnOnce(u64) -> String) {
         self.actions.push_back(Action::Begin(stream, head(200, Form::Events)));
         if let Some(before) = self.listener.replace(stream) {
             self.actions.push_back(Action::Finish(before));
         }
         // Whoever names no event of this session has what waits for a listener.
         let number = |after: &str| after.strip_prefix(&*self.tag)?.strip_prefix('.')?.parse::<u64>().ok();
-        let seen = listen.after.as_deref().and_then(number).unwrap_or(self.told);
+        let seen = after.and_then(number).unwrap_or(self.told);
         let oldest = self.kept.front().map_or(self.last + 1, |said| said.number);
         let missing = oldest.saturating_sub(seen.saturating_add(1));
         if missing > 0 {

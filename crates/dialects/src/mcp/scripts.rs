@@ -7,7 +7,8 @@ use salon_mcp::listing::{Listing, read_page};
 use salon_protocol::{Compose, Entry, Kind, Participant, ParticipantId, Position, Timestamp, TopicName};
 use serde_json::value::RawValue;
 
-use crate::{Dialect, Event, Form, Head, History, Joined, StreamId};
+use super::door::{CatalogueAnswer, CatalogueQuery, Event, McpOpening};
+use crate::{Dialect, Form, Head, History, Joined, StreamId};
 
 pub(super) fn id(text: &str) -> ParticipantId {
     ParticipantId::new(text).unwrap()
@@ -27,7 +28,7 @@ pub(super) struct Open {
 
 /// Somebody to whom a script is played.
 pub(super) trait Stage {
-    type Actor: Dialect;
+    type Actor: Dialect<Opening = McpOpening, Answer = CatalogueAnswer>;
 
     fn actor(&mut self) -> &mut Self::Actor;
 
@@ -89,7 +90,10 @@ pub(super) trait Stage {
             let listing = Listing::of_method(&open.method).unwrap();
             let items = RawValue::from_string(outcome.into()).ok().and_then(|result| read_page(listing, &result));
             let items = items.map(|(items, _)| items.into());
-            return self.event(Event::Consulted { who: self::id(&open.to), listing, items });
+            return self.event(Event::Answered(CatalogueAnswer {
+                query: CatalogueQuery { who: self::id(&open.to), listing },
+                items,
+            }));
         };
         let outcome = match outcome.strip_prefix("error ") {
             Some(error) => format!(r#""error":{error}"#),

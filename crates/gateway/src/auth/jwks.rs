@@ -135,7 +135,7 @@ pub fn parse(text: &[u8]) -> Result<KeySet, JwksError> {
     for (index, key) in document.keys.into_iter().enumerate() {
         let added = serde_json::from_value::<Jwk>(key).map_err(|_| "it is not a key").and_then(|jwk| set.add(&jwk));
         if let Err(why) = added {
-            tracing::debug!(index, why, "a key of the key set is left out");
+            tracing::debug!(index, why, "jwks: key left out");
         }
     }
     if set.is_empty() { Err(JwksError::NoUsableKey) } else { Ok(set) }
@@ -211,11 +211,11 @@ impl Jwks {
             looked = Instant::now();
             match fetched {
                 Ok(keys) => {
-                    tracing::debug!(source = %self.source, keys = keys.len(), "key set read again");
+                    tracing::debug!(source = %self.source, keys = keys.len(), "jwks: key set refreshed");
                     verifier.trust(keys);
                 }
                 Err(error) => {
-                    tracing::warn!(source = %self.source, %error, "key set not read again; the keys there are stay");
+                    tracing::warn!(source = %self.source, %error, "jwks: refresh failed, keeping the present keys");
                 }
             }
         }

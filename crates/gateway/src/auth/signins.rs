@@ -92,7 +92,7 @@ impl SignIns {
             for who in self.ended.untold() {
                 // One that cannot be told keeps no other from being told.
                 if let Err(error) = self.share(&who).await {
-                    tracing::debug!(%error, "the other gateways could not be told of a sign-out yet");
+                    tracing::debug!(%error, "sign-out: other gateways unreachable, retrying");
                 }
             }
             tokio::time::sleep(retry_delay).await;

@@ -13,12 +13,12 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use parking_lot::Mutex;
-use salon_dialects::{EventFrame, Form, Frame, Head, Opening, StreamId};
+use salon_dialects::{EventFrame, Form, Frame, Head, StreamId};
 use salon_protocol::CloseReason;
 use tokio::sync::{mpsc, oneshot};
 
-use super::pipe::{Common, EventBody, Pipe};
-use super::{Carrier, Opened, Received, events};
+use super::pipe::{EventBody, Pipe, SharedPipes};
+use super::{Carrier, Opened, Receive, Received, events};
 
 /// How many requests may wait to be heard.
 const INBOX: usize = 64;
@@ -28,68 +28,85 @@ const MAX_STREAMS: usize = 1024;
 
 /// What a request asks for.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    pub(crate) opening: Opening,
+pub(crate) struct StreamRequest<O> {
+    pub(crate) opening: O,
     /// The body, where there is one.
     pub(crate) text: Option<Box<str>>,
 }
 
 /// What became of a request.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum Outcome<O> {
     Answered(Response),
     /// The session had ended before it heard the request.
-    Unheard(Asked),
+    Undelivered(StreamRequest<O>),
     /// The session ended and left it unanswered.
     Ended,
+    /// The token it came with expired before it was answered.
+    Expired,
     /// Too many others are open.
     Busy,
 }
 
-enum Call {
-    Request(Request),
+enum Call<O> {
+    Request(Request<O>),
     Goodbye,
 }
 
-struct Request {
-    asked: Asked,
+struct Request<O> {
+    asked: StreamRequest<O>,
     expires: Instant,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<Answer<O>>,
     pipe: Arc<Pipe>,
 }
 
-enum Answer {
+enum Answer<O> {
     Whole(Head, Bytes),
     Events(Head),
-    Unheard(Asked),
+    Undelivered(StreamRequest<O>),
     Busy,
 }
 
 /// The way into a session. Cloning shares it.
-#[derive(Clone)]
-pub(crate) struct Inbox {
-    calls: mpsc::Sender<Call>,
-    common: Arc<Common>,
+pub(crate) struct Inbox<O> {
+    calls: mpsc::Sender<Call<O>>,
+    common: Arc<SharedPipes>,
     used: Arc<Mutex<Instant>>,
 }
 
-impl Inbox {
-    /// Sends a request and waits until its answer begins. Dropping this, or the answer's body, hangs up.
-    pub(crate) async fn ask(&self, asked: Asked, expires: Instant) -> Outcome {
+impl<O> Clone for Inbox<O> {
+    fn clone(&self) -> Self {
+        Self { calls: self.calls.clone(), common: self.common.clone(), used: self.used.clone() }
+    }
+}
+
+impl<O> Inbox<O> {
+    /// Sends a request and waits until its answer begins. The answer lasts no longer than the token the request came with, even
+    /// where the session does. Dropping this, or the answer's body, hangs up.
+    pub(crate) async fn ask(&self, asked: StreamRequest<O>, expires: Instant) -> Outcome<O> {
+        match tokio::time::timeout_at(expires.into(), self.ask_unbounded(asked, expires)).await {
+            // A session that ends with the last of its tokens ends with this one.
+            Ok(Outcome::Ended) if Instant::now() >= expires => Outcome::Expired,
+            Ok(outcome) => outcome,
+            Err(_) => Outcome::Expired,
+        }
+    }
+
+    async fn ask_unbounded(&self, asked: StreamRequest<O>, expires: Instant) -> Outcome<O> {
         let (pipe, listener) = Pipe::new(self.common.clone());
         let (answer, answered) = oneshot::channel();
         *self.used.lock() = Instant::now();
         let request = Request { asked, expires, answer, pipe };
         if let Err(mpsc::error::SendError(call)) = self.calls.send(Call::Request(request)).await {
             return match call {
-                Call::Request(request) => Outcome::Unheard(request.asked),
+                Call::Request(request) => Outcome::Undelivered(request.asked),
                 Call::Goodbye => Outcome::Ended,
             };
         }
         match answered.await {
             Ok(Answer::Whole(head, body)) => Outcome::Answered(respond(head, Body::from(body))),
-            Ok(Answer::Events(head)) => Outcome::Answered(respond(head, Body::new(EventBody::new(listener)))),
-            Ok(Answer::Unheard(asked)) => Outcome::Unheard(asked),
+            Ok(Answer::Events(head)) => Outcome::Answered(respond(head, Body::new(EventBody::new(listener, expires)))),
+            Ok(Answer::Undelivered(asked)) => Outcome::Undelivered(asked),
             Ok(Answer::Busy) => Outcome::Busy,
             Err(_) => Outcome::Ended,
         }
@@ -139,24 +156,24 @@ fn respond(head: Head, body: Body) -> Response {
 }
 
 /// The requests of one session.
-pub(crate) struct Exchanges {
-    calls: mpsc::Receiver<Call>,
-    common: Arc<Common>,
-    streams: HashMap<StreamId, Stream>,
+pub(crate) struct Exchanges<O> {
+    calls: mpsc::Receiver<Call<O>>,
+    common: Arc<SharedPipes>,
+    streams: HashMap<StreamId, Stream<O>>,
     last: StreamId,
     /// A stream that was cut off, whose end is to be told.
     cut: Vec<StreamId>,
 }
 
-enum Stream {
+enum Stream<O> {
     Waiting {
-        answer: oneshot::Sender<Answer>,
+        answer: oneshot::Sender<Answer<O>>,
         pipe: Arc<Pipe>,
     },
     /// The head waits for the one frame there will be, so that the answer's length is known.
     Json {
         head: Head,
-        answer: oneshot::Sender<Answer>,
+        answer: oneshot::Sender<Answer<O>>,
         pipe: Arc<Pipe>,
     },
     Events {
@@ -164,16 +181,16 @@ enum Stream {
     },
 }
 
-impl Exchanges {
+impl<O> Exchanges<O> {
     /// A session's requests, and the way to make them.
-    pub(crate) fn new() -> (Self, Inbox) {
+    pub(crate) fn new() -> (Self, Inbox<O>) {
         let (sender, calls) = mpsc::channel(INBOX);
-        let common = Arc::<Common>::default();
+        let common = Arc::<SharedPipes>::default();
         let inbox = Inbox { calls: sender, common: common.clone(), used: Arc::new(Mutex::new(Instant::now())) };
         (Self { calls, common, streams: HashMap::new(), last: StreamId::ONLY, cut: Vec::new() }, inbox)
     }
 
-    fn open(&mut self, request: Request) -> Option<Received> {
+    fn open(&mut self, request: Request<O>) -> Option<Received<O>> {
         let Request { asked, expires, answer, pipe } = request;
         if self.streams.len() >= MAX_STREAMS {
             // Whoever does not wait any more needs no answer.
@@ -189,7 +206,7 @@ impl Exchanges {
         let stream = self.last;
         self.streams.insert(stream, Stream::Waiting { answer, pipe: pipe.clone() });
         pipe.adopt(stream);
-        let Asked { opening, text } = asked;
+        let StreamRequest { opening, text } = asked;
         Some(Received::Opened(Box::new(Opened { stream, opening, text, expires })))
     }
 
@@ -206,13 +223,13 @@ impl Exchanges {
         self.calls.close();
         while let Ok(call) = self.calls.try_recv() {
             if let Call::Request(Request { asked, answer, .. }) = call {
-                let _ = answer.send(Answer::Unheard(asked));
+                let _ = answer.send(Answer::Undelivered(asked));
             }
         }
     }
 }
 
-impl Drop for Exchanges {
+impl<O> Drop for Exchanges<O> {
     fn drop(&mut self) {
         self.turn_away();
         // A session that was cut short finishes nothing, but its readers must not wait for more.
@@ -224,10 +241,8 @@ impl Drop for Exchanges {
     }
 }
 
-impl Carrier for Exchanges {
-    const DUPLEX: bool = false;
-
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
+impl<O: Send> Receive<O> for Exchanges<O> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received<O>> {
         if let Some(stream) = self.cut.pop() {
             return Poll::Ready(Received::HungUp(stream));
         }
@@ -249,6 +264,10 @@ impl Carrier for Exchanges {
             };
         }
     }
+}
+
+impl<O: Send> Carrier for Exchanges<O> {
+    const DUPLEX: bool = false;
 
     fn begin(&mut self, stream: StreamId, head: Head) {
         let Some(state) = self.streams.remove(&stream) else { return };

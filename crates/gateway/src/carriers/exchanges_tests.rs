@@ -2,16 +2,17 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use salon_dialects::Listen;
 use tokio::task::JoinHandle;
 
 use super::super::pipe::MAX_WAITING;
 use super::*;
 
+const HOUR: Duration = Duration::from_secs(3600);
+
 /// A session's requests, and those who make them.
 struct Wire {
-    exchanges: Exchanges,
-    inbox: Inbox,
+    exchanges: Exchanges<()>,
+    inbox: Inbox<()>,
 }
 
 impl Wire {
@@ -21,10 +22,10 @@ impl Wire {
     }
 
     /// Makes a request, and has the session hear it.
-    async fn ask(&mut self, text: &str) -> (StreamId, JoinHandle<Outcome>) {
+    async fn ask(&mut self, text: &str) -> (StreamId, JoinHandle<Outcome<()>>) {
         let inbox = self.inbox.clone();
-        let asked = Asked { opening: Opening::Listen(Listen::default()), text: Some(text.into()) };
-        let asking = tokio::spawn(async move { inbox.ask(asked, Instant::now()).await });
+        let asked = StreamRequest { opening: (), text: Some(text.into()) };
+        let asking = tokio::spawn(async move { inbox.ask(asked, Instant::now() + HOUR).await });
         match self.next().await {
             Received::Opened(opened) => {
                 assert_eq!(opened.text.as_deref(), Some(text));
@@ -41,7 +42,7 @@ impl Wire {
         (stream, answered(asking).await)
     }
 
-    async fn next(&mut self) -> Received {
+    async fn next(&mut self) -> Received<()> {
         let next = poll_fn(|cx| self.exchanges.poll_receive(cx));
         tokio::time::timeout(Duration::from_secs(60), next).await.expect("something comes")
     }
@@ -61,7 +62,7 @@ fn head(status: u16, form: Form) -> Head {
     Head { status, form, headers: vec![("mcp-session-id", "abc".into())] }
 }
 
-async fn answered(asking: JoinHandle<Outcome>) -> Response {
+async fn answered(asking: JoinHandle<Outcome<()>>) -> Response {
     match asking.await.expect("it does not panic") {
         Outcome::Answered(response) => response,
         other => panic!("expected an answer, came {other:?}"),
@@ -143,7 +144,7 @@ async fn who_hangs_up_is_told_of_once() {
 #[tokio::test]
 async fn who_hung_up_before_being_heard_is_heard_all_the_same() {
     let mut wire = Wire::new();
-    let asked = Asked { opening: Opening::Listen(Listen::default()), text: Some("{}".into()) };
+    let asked = StreamRequest { opening: (), text: Some("{}".into()) };
     let mut asking = Box::pin(wire.inbox.ask(asked, Instant::now()));
     assert!(poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await);
     drop(asking);
@@ -196,19 +197,20 @@ async fn the_end_finishes_what_is_open_and_hands_back_what_was_not_heard() {
     let mut wire = Wire::new();
     let (stream, mut response) = wire.stream().await;
     let (_, unanswered) = wire.ask("unanswered").await;
-    let ask = |text: &str| Asked { opening: Opening::Listen(Listen::default()), text: Some(text.into()) };
+    let ask = |text: &str| StreamRequest { opening: (), text: Some(text.into()) };
     let inbox = wire.inbox.clone();
-    let mut unheard = Box::pin(inbox.ask(ask("unheard"), Instant::now()));
-    assert!(poll_fn(|cx| Poll::Ready(unheard.as_mut().poll(cx).is_pending())).await);
+    let mut undelivered = Box::pin(inbox.ask(ask("undelivered"), Instant::now()));
+    assert!(poll_fn(|cx| Poll::Ready(undelivered.as_mut().poll(cx).is_pending())).await);
     wire.say(stream, "last");
     wire.exchanges.close(CloseReason::Bye);
     assert_eq!(piece(&mut response).await.expect("more").expect("whole"), "data: last\n\n");
     assert!(piece(&mut response).await.is_none());
     assert!(matches!(unanswered.await, Ok(Outcome::Ended)));
-    let handed_back = |outcome| matches!(outcome, Outcome::Unheard(asked) if asked.text.as_deref() == Some("unheard"));
-    assert!(handed_back(unheard.await));
+    let handed_back =
+        |outcome| matches!(outcome, Outcome::Undelivered(asked) if asked.text.as_deref() == Some("undelivered"));
+    assert!(handed_back(undelivered.await));
     assert!(wire.inbox.is_closed());
-    assert!(handed_back(wire.inbox.ask(ask("unheard"), Instant::now()).await));
+    assert!(handed_back(wire.inbox.ask(ask("undelivered"), Instant::now()).await));
 }
 
 #[tokio::test]
@@ -237,4 +239,39 @@ async fn a_reader_hears_something_every_fifteen_seconds() {
     assert_eq!(piece(&mut response).await.expect("more").expect("whole"), "data: 1\n\n");
     assert_eq!(piece(&mut response).await.expect("more").expect("whole"), ": \n\n");
     assert_eq!(began.elapsed(), Duration::from_secs(40));
+}
+
+/// Makes a request with a token that expires as soon as the session has received it.
+async fn ask_briefly(wire: &mut Wire) -> (StreamId, JoinHandle<Outcome<()>>) {
+    let (inbox, expires) = (wire.inbox.clone(), Instant::now() + Duration::from_millis(50));
+    let asked = StreamRequest { opening: (), text: None };
+    let asking = tokio::spawn(async move { inbox.ask(asked, expires).await });
+    match wire.next().await {
+        Received::Opened(opened) => (opened.stream, asking),
+        other => panic!("expected the request, came {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_token_it_was_opened_with() {
+    let mut wire = Wire::new();
+    let (other, mut kept) = wire.stream().await;
+    let (stream, asking) = ask_briefly(&mut wire).await;
+    wire.exchanges.begin(stream, head(200, Form::Events));
+    let mut response = answered(asking).await;
+    let end = tokio::time::timeout(Duration::from_secs(20), piece(&mut response)).await;
+    assert!(end.expect("it ends in time").is_none());
+    drop(response);
+    assert!(matches!(wire.next().await, Received::HungUp(ended) if ended == stream), "the session is told");
+    wire.say(other, "hello");
+    assert_eq!(piece(&mut kept).await.expect("a piece").expect("not cut off"), "data: hello\n\n");
+}
+
+#[tokio::test]
+async fn a_request_whose_token_expires_is_told_so_instead_of_an_answer() {
+    let mut wire = Wire::new();
+    let (stream, asking) = ask_briefly(&mut wire).await;
+    let outcome = tokio::time::timeout(Duration::from_secs(20), asking).await.expect("in time").expect("no panic");
+    assert!(matches!(outcome, Outcome::Expired), "{outcome:?}");
+    assert!(matches!(wire.next().await, Received::HungUp(ended) if ended == stream), "the session is told");
 }

@@ -1,6 +1,6 @@
 //! The connections of one session as a carrier: each is a stream for as long as it lasts, and the session outlives them all.
 //!
-//! Frames come through a [`Way`], which whoever serves the connections holds; what is answered goes through a pipe to the connection.
+//! Frames come through a [`SessionLines`], which whoever serves the connections holds; what is answered goes through a pipe to the connection.
 //! Invariants: no stream waits for another. What a connection sent before it broke is heard before its end is. A frame that the session
 //! does not hear is answered all the same, in words that whoever made the carrier has given it.
 
@@ -14,12 +14,12 @@ use std::time::Instant;
 
 use axum::body::Bytes;
 use futures_util::Stream;
-use salon_dialects::{Frame, Head, Opening, StreamId};
+use salon_dialects::{Frame, Head, StreamId};
 use salon_protocol::CloseReason;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::pipe::{Common, Listener, Pipe};
-use super::{Carrier, Opened, Received};
+use super::pipe::{Listener, Pipe, SharedPipes};
+use super::{Carrier, Opened, Receive, Received};
 
 /// How many frames may wait to be heard.
 const INBOX: usize = 8;
@@ -43,14 +43,19 @@ enum Call {
 
 /// The way into a session. Cloning shares it.
 #[derive(Clone)]
-pub(crate) struct Way {
+pub(crate) struct SessionLines {
     calls: mpsc::Sender<Call>,
-    common: Arc<Common>,
+    common: Arc<SharedPipes>,
     last: Arc<AtomicU32>,
     places: Arc<Semaphore>,
 }
 
-impl Way {
+impl SessionLines {
+    /// Whether the session has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.calls.is_closed()
+    }
+
     /// A connection becomes one of the session's.
     pub(crate) async fn open(&self) -> Result<(Line, Answers), NotOpened> {
         let place = self.places.clone().try_acquire_owned().map_err(|_| NotOpened::Full)?;
@@ -97,31 +102,31 @@ impl Stream for Answers {
 }
 
 /// What is said to a frame that nobody hears.
-pub(crate) type Unheard = Box<dyn Fn(&[u8]) -> Box<[u8]> + Send>;
+pub(crate) type Undelivered = Box<dyn Fn(&[u8]) -> Box<[u8]> + Send>;
 
 /// The connections of one session.
 pub(crate) struct Lines {
     calls: mpsc::Receiver<Call>,
-    common: Arc<Common>,
+    common: Arc<SharedPipes>,
     pipes: HashMap<StreamId, Arc<Pipe>>,
     /// Streams that were cut off, whose end is to be told.
     cut: Vec<StreamId>,
-    unheard: Unheard,
+    undelivered: Undelivered,
     expires: Instant,
 }
 
 impl Lines {
     /// A session without connections, and the way to give it some. It may last until `expires`.
-    pub(crate) fn new(expires: Instant, unheard: Unheard) -> (Self, Way) {
+    pub(crate) fn new(expires: Instant, undelivered: Undelivered) -> (Self, SessionLines) {
         let (sender, calls) = mpsc::channel(INBOX);
-        let common = Arc::<Common>::default();
-        let way = Way {
+        let common = Arc::<SharedPipes>::default();
+        let way = SessionLines {
             calls: sender,
             common: common.clone(),
             last: Arc::default(),
             places: Arc::new(Semaphore::new(MAX_LINES)),
         };
-        (Self { calls, common, pipes: HashMap::new(), cut: Vec::new(), unheard, expires }, way)
+        (Self { calls, common, pipes: HashMap::new(), cut: Vec::new(), undelivered, expires }, way)
     }
 
     fn push(&mut self, stream: StreamId, bytes: Box<[u8]>) {
@@ -139,7 +144,7 @@ impl Lines {
             match call {
                 Call::Open(stream, pipe) => drop(self.pipes.insert(stream, pipe)),
                 Call::Frame(stream, frame) => {
-                    let answer = (self.unheard)(&frame);
+                    let answer = (self.undelivered)(&frame);
                     self.push(stream, answer);
                 }
             }
@@ -156,15 +161,13 @@ impl Drop for Lines {
     }
 }
 
-impl Carrier for Lines {
-    const DUPLEX: bool = false;
-
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
+impl<O: Default> Receive<O> for Lines {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received<O>> {
         match self.calls.poll_recv(cx) {
             Poll::Ready(Some(Call::Open(stream, pipe))) => {
                 pipe.adopt(stream);
                 self.pipes.insert(stream, pipe);
-                let opened = Opened { stream, opening: Opening::Duplex, text: None, expires: self.expires };
+                let opened = Opened { stream, opening: O::default(), text: None, expires: self.expires };
                 return Poll::Ready(Received::Opened(Box::new(opened)));
             }
             Poll::Ready(Some(Call::Frame(stream, frame))) => {
@@ -184,6 +187,10 @@ impl Carrier for Lines {
         }
         Poll::Pending
     }
+}
+
+impl Carrier for Lines {
+    const DUPLEX: bool = false;
 
     /// Both sides speak when they like: there is nothing to begin.
     fn begin(&mut self, _: StreamId, _: Head) {}
@@ -214,13 +221,13 @@ mod tests {
 
     use super::*;
 
-    fn lines() -> (Lines, Way) {
-        let unheard: Unheard = Box::new(|frame| [b"unheard ", frame].concat().into());
-        Lines::new(Instant::now(), unheard)
+    fn lines() -> (Lines, SessionLines) {
+        let undelivered: Undelivered = Box::new(|frame| [b"undelivered ", frame].concat().into());
+        Lines::new(Instant::now(), undelivered)
     }
 
     async fn next(lines: &mut Lines) -> String {
-        match poll_fn(|cx| lines.poll_receive(cx)).await {
+        match poll_fn(|cx| Receive::<()>::poll_receive(lines, cx)).await {
             Received::Opened(opened) => format!("opened {}", opened.stream.0),
             Received::Frame(stream, Frame::Binary(frame)) => {
                 format!("{} {}", stream.0, String::from_utf8_lossy(&frame))
@@ -259,7 +266,7 @@ mod tests {
         lines.send(StreamId(1), Frame::Binary(b"before".as_slice().into()));
         lines.close(CloseReason::Bye);
         assert_eq!(answer(&mut answers).await.as_deref(), Some("before"));
-        assert_eq!(answer(&mut answers).await.as_deref(), Some("unheard a"));
+        assert_eq!(answer(&mut answers).await.as_deref(), Some("undelivered a"));
         assert_eq!(answer(&mut answers).await, None);
         assert_eq!(line.send(b"b".as_slice().into()).await, Err(b"b".as_slice().into()));
         assert_eq!(way.open().await.err(), Some(NotOpened::Ended));

@@ -13,26 +13,26 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use salon_dialects::{Frame, Head, Opening, StreamId};
+use salon_dialects::{Frame, Head, StreamId};
 use salon_protocol::CloseReason;
 use salon_rooms::{Batch, Outlet};
 
 use crate::meters::Meters;
 
-pub(crate) use exchanges::{Asked, Exchanges, Inbox, Outcome};
-pub(crate) use lines::{Answers, Line, Lines, MAX_LINES, NotOpened, Unheard, Way};
+pub(crate) use exchanges::{Exchanges, Inbox, Outcome, StreamRequest};
+pub(crate) use lines::{Answers, Line, Lines, MAX_LINES, NotOpened, SessionLines, Undelivered};
 pub(crate) use socket::Socket;
 pub(crate) use websocket::WebSocket;
 
-/// What came from the peer.
+/// What came from the peer. `O` is how streams are opened at the dialect's door.
 #[derive(Debug)]
-pub(crate) enum Received {
+pub(crate) enum Received<O> {
     /// A message on a stream that lasts.
     Frame(StreamId, Frame),
     /// A ping, a pong: a sign of life.
     Control,
     /// A request, which is a stream of its own.
-    Opened(Box<Opened>),
+    Opened(Box<Opened<O>>),
     /// The peer gave up a stream that was not finished.
     HungUp(StreamId),
     /// The peer closed, or the connection is gone.
@@ -43,22 +43,25 @@ pub(crate) enum Received {
 
 /// A request as a stream.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct Opened<O> {
     pub(crate) stream: StreamId,
-    pub(crate) opening: Opening,
+    pub(crate) opening: O,
     /// What it says, where it says something.
     pub(crate) text: Option<Box<str>>,
     /// Until when whoever sent it is allowed to be here.
     pub(crate) expires: Instant,
 }
 
+/// A carrier whose streams are opened as the dialect `O` belongs to has it.
+pub(crate) trait Receive<O>: Carrier {
+    /// The next thing from the peer.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received<O>>;
+}
+
 /// What moves the frames of one session.
 pub(crate) trait Carrier: Unpin + Send {
     /// Whether there is one stream for life, on which both sides speak when they like.
     const DUPLEX: bool;
-
-    /// The next thing from the peer.
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received>;
 
     /// Begins to answer a stream that is a request.
     fn begin(&mut self, stream: StreamId, head: Head);

@@ -14,7 +14,7 @@ use axum::body::Bytes;
 use hyper::body::Frame;
 use parking_lot::{Mutex, MutexGuard};
 use salon_dialects::StreamId;
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 
 use super::events;
 
@@ -29,7 +29,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// What the answers of one session have in common.
 #[derive(Debug, Default)]
-pub(super) struct Common {
+pub(super) struct SharedPipes {
     hung_up: Mutex<HungUp>,
     /// How many bytes wait for readers.
     waiting: AtomicUsize,
@@ -43,7 +43,7 @@ struct HungUp {
     session: Option<Waker>,
 }
 
-impl Common {
+impl SharedPipes {
     fn hung_up(&self) -> MutexGuard<'_, HungUp> {
         self.hung_up.lock()
     }
@@ -79,7 +79,7 @@ impl Common {
 /// Between the session that answers and the connection that carries the answer.
 #[derive(Debug)]
 pub(super) struct Pipe {
-    common: Arc<Common>,
+    common: Arc<SharedPipes>,
     state: Mutex<State>,
 }
 
@@ -102,7 +102,7 @@ enum End {
 
 impl Pipe {
     /// A pipe with somebody at its far end.
-    pub(super) fn new(common: Arc<Common>) -> (Arc<Self>, Listener) {
+    pub(super) fn new(common: Arc<SharedPipes>) -> (Arc<Self>, Listener) {
         common.open.fetch_add(1, Ordering::AcqRel);
         let pipe = Arc::new(Self { common, state: Mutex::default() });
         (pipe.clone(), Listener(pipe))
@@ -210,17 +210,18 @@ impl Drop for Listener {
     }
 }
 
-/// A stream of events as the body of an answer.
+/// A stream of events as the body of an answer. It ends when the token expires that it was opened with.
 pub(super) struct EventBody {
     listener: Listener,
     keep_alive: Interval,
+    expired: Pin<Box<Sleep>>,
 }
 
 impl EventBody {
-    pub(super) fn new(listener: Listener) -> Self {
+    pub(super) fn new(listener: Listener, expires: std::time::Instant) -> Self {
         let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { listener, keep_alive }
+        Self { listener, keep_alive, expired: Box::pin(tokio::time::sleep_until(expires.into())) }
     }
 }
 
@@ -229,6 +230,9 @@ impl hyper::body::Body for EventBody {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.expired.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
         if let Poll::Ready(piece) = self.listener.poll_piece(cx) {
             self.keep_alive.reset();
             return Poll::Ready(piece.map(|piece| piece.map(Frame::data)));

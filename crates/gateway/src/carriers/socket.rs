@@ -1,11 +1,13 @@
 //! A connection as bytes, encrypted or not or made of memory, with an end to waiting for a peer that takes none.
 
 use std::io::{self, IoSlice};
+use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
@@ -130,13 +132,31 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.transport {
-            // While a room still holds the stream its end comes with the last holder instead.
-            Transport::Plain(stream) => match Arc::get_mut(stream) {
-                Some(stream) => Pin::new(stream).poll_shutdown(cx),
-                None => Poll::Ready(Ok(())),
-            },
+            // By the descriptor: a room may still hold the stream, and the peer waits for the FIN (RFC 6455 §7.1.1).
+            Transport::Plain(stream) => Poll::Ready(SockRef::from(&**stream).shutdown(Shutdown::Write)),
             Transport::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
             Transport::Memory(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn shutdown_sends_the_fin_while_a_room_still_holds_the_stream() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+        let mut peer = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");
+        let (accepted, _) = listener.accept().await.expect("a connection");
+        let mut socket = Socket::plain(accepted, Duration::from_secs(60));
+        let room = socket.shared().expect("plain").clone();
+        socket.shutdown().await.expect("shut down");
+        let read = tokio::time::timeout(Duration::from_secs(20), peer.read(&mut [0; 1])).await;
+        assert_eq!(read.expect("the end comes before the room lets go").expect("no reset"), 0);
+        drop(room);
     }
 }

@@ -18,7 +18,7 @@ use tungstenite::{Bytes, Message};
 
 use super::queue::{Piece, Queue, encoded};
 use super::socket::Socket;
-use super::{Carrier, Received};
+use super::{Carrier, Receive, Received};
 use crate::meters::Meters;
 
 /// How much waits in the queue before its owner should stop adding to it.
@@ -79,10 +79,8 @@ impl WebSocket {
     }
 }
 
-impl Carrier for WebSocket {
-    const DUPLEX: bool = true;
-
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
+impl<O> Receive<O> for WebSocket {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received<O>> {
         let read = self.context.read(&mut Port { io: &mut self.io, cx, replies: &mut self.replies });
         self.take_replies();
         Poll::Ready(match read {
@@ -96,6 +94,10 @@ impl Carrier for WebSocket {
             Err(_) => Received::Closed,
         })
     }
+}
+
+impl Carrier for WebSocket {
+    const DUPLEX: bool = true;
 
     /// Both sides speak when they like: there is nothing to begin.
     fn begin(&mut self, _: StreamId, _: Head) {}

@@ -4,10 +4,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{Extension, Request, State};
+use axum::Router;
+use axum::extract::Request;
 use axum::response::Response;
+use axum::routing::get;
 use hyper::upgrade::OnUpgrade;
-use salon_dialects::Stamps;
 use salon_dialects::mcpx::{Mcpx, Options};
 use salon_log::Claim;
 use salon_protocol::{Code, EnvelopeId, McpVersion, PROTOCOL, Participant, ParticipantKind, Refusal, TopicName};
@@ -18,10 +19,10 @@ use super::{MAX_NAME_CHARS, is_date};
 use crate::auth::Grant;
 use crate::carriers::WebSocket;
 use crate::clock;
+use crate::connection::ConnectionContext;
 use crate::gateway::{Counts, Gateway, MAX_HISTORY};
-use crate::http::credentials::{Asking, SUBPROTOCOL};
-use crate::http::{Peer, Problem, Query, invalid};
-use crate::ledger::Ledger;
+use crate::http::credentials::SUBPROTOCOL;
+use crate::http::{Incoming, Peer, Problem, Query, invalid};
 use crate::session::{Beginning, Session};
 
 /// The most MCP revisions one participant may name.
@@ -31,7 +32,7 @@ const MAX_REVISIONS: usize = 8;
 const FIRST_WITHOUT_HANDSHAKE: &str = "2026-07-28";
 
 /// What the query of a connection asks for.
-struct Wish {
+struct ConnectQuery {
     topic: TopicName,
     name: Option<String>,
     kind: Option<ParticipantKind>,
@@ -43,7 +44,7 @@ struct Wish {
     mcp: McpVersion,
 }
 
-impl Wish {
+impl ConnectQuery {
     fn read(query: &Query) -> Result<Self, Problem> {
         if query.get("protocol").is_some_and(|protocol| protocol != PROTOCOL) {
             return Err(Refusal::new(Code::UnsupportedProtocol, format!("`protocol` must be {PROTOCOL}")).into());
@@ -105,6 +106,11 @@ fn revisions(list: &str) -> Result<McpVersion, Problem> {
     Ok(McpVersion { version, versions })
 }
 
+/// The one address of MCPx that is a door.
+pub(super) fn router() -> Router<Arc<Gateway>> {
+    Router::new().route("/v0/ws", get(connect))
+}
+
 /// Opens a connection.
 #[utoipa::path(
     get,
@@ -131,73 +137,76 @@ fn revisions(list: &str) -> Result<McpVersion, Problem> {
     ),
     security(("bearer" = []), ()),
 )]
-pub(crate) async fn connect(
-    State(gateway): State<Arc<Gateway>>,
-    Extension(peer): Extension<Peer>,
-    mut request: Request,
-) -> Result<Response, Problem> {
+pub(crate) async fn connect(incoming: Incoming, mut request: Request) -> Result<Response, Problem> {
     let upgrade = Upgrade::take(&mut request)?;
-    let query = Query::parse(request.uri().query())?;
-    let wish = Wish::read(&query)?;
-    let (headers, topic) = (request.headers(), Some(&wish.topic));
-    let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic }.for_stream().await?;
-    let ledger = gateway.ledger(&grant, &wish.topic, peer.ip());
-    let entering = enter(&gateway, &peer, &grant, &wish).await;
-    let (arrival, counted) = entering.inspect_err(|refusal| ledger.told_no(refusal.code))?;
+    let wanted = ConnectQuery::read(&incoming.query)?;
+    let headers = request.headers();
+    let grant = incoming.credentials(headers, Some(&wanted.topic)).for_stream().await?;
+    let Incoming { gateway, peer, .. } = incoming;
+    let connection = gateway.connection(&grant, &wanted.topic, peer.ip());
+    let (arrival, counted) = enter(&gateway, &peer, &grant, &wanted).await?;
 
     let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
-    gateway.spawn(hold(Held { gateway: gateway.clone(), arrival, wish, grant, ledger, counted }, upgrade));
+    gateway.spawn(hold(
+        PendingConnection { gateway: gateway.clone(), arrival, wanted, grant, connection, counted },
+        upgrade,
+    ));
     Ok(response)
 }
 
 /// Takes a seat, if there is room for one more.
-async fn enter(gateway: &Gateway, peer: &Peer, grant: &Grant, wish: &Wish) -> Result<(Arrival, Counts), Refusal> {
+async fn enter(
+    gateway: &Gateway,
+    peer: &Peer,
+    grant: &Grant,
+    wanted: &ConnectQuery,
+) -> Result<(Arrival, Counts), Refusal> {
     let counted = gateway.count(grant, peer)?;
     let admission = Admission {
-        participant: wish.participant(grant),
-        claim: wish.claim,
-        after: wish.after.clone(),
-        recent: wish.recent.filter(|_| gateway.has_history(&wish.topic)),
-        deliver: wish.deliver,
-        echo: wish.echo,
+        participant: wanted.participant(grant),
+        claim: wanted.claim,
+        after: wanted.after.clone(),
+        recent: wanted.recent.filter(|_| gateway.has_history(&wanted.topic)),
+        deliver: wanted.deliver,
+        echo: wanted.echo,
     };
-    let arrival = gateway.rooms.enter(&wish.topic, admission).await?;
+    let arrival = gateway.rooms.enter(&wanted.topic, admission).await?;
     Ok((arrival, counted))
 }
 
 /// A connection that has its seat and waits for its upgrade.
-struct Held {
+struct PendingConnection {
     gateway: Arc<Gateway>,
     arrival: Arrival,
-    wish: Wish,
+    wanted: ConnectQuery,
     grant: Grant,
-    ledger: Ledger,
+    connection: ConnectionContext,
     counted: Counts,
 }
 
 /// Holds one connection from its upgrade to its end. What only the beginning needs is let go of before the long wait: most
 /// connections are idle most of the time, and this is what each of them costs.
-fn hold(held: Held, upgrade: OnUpgrade) -> impl Future<Output = ()> + Send {
-    let ledger = held.ledger.clone();
-    let beginning = Box::pin(begin(held, upgrade));
+fn hold(pending: PendingConnection, upgrade: OnUpgrade) -> impl Future<Output = ()> + Send {
+    let connection = pending.connection.clone();
+    let beginning = Box::pin(begin(pending, upgrade));
     async move {
         let Some((session, _counted)) = beginning.await else { return };
-        super::run(session, &ledger).await;
+        super::run(session, &connection).await;
     }
 }
 
-async fn begin(held: Held, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx, WebSocket>>>, Counts)> {
-    let Held { gateway, arrival, wish, grant, ledger, counted } = held;
+async fn begin(pending: PendingConnection, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx, WebSocket>>>, Counts)> {
+    let PendingConnection { gateway, arrival, wanted, grant, connection, counted } = pending;
     let carrier = upgrade::socket(&gateway, upgrade).await?;
-    let (began, heartbeat) = (Instant::now(), gateway.config.times.heartbeat);
-    let stamps = Stamps::new(uuid::Uuid::new_v4().simple().to_string(), began, clock::now());
+    let heartbeat = gateway.config.times.heartbeat;
     let limits = gateway.config.limits.envelope();
-    let options = Options { limits, echo: wish.echo, heartbeat: (!heartbeat.is_zero()).then_some(heartbeat) };
-    let dialect = Mcpx::new(options, stamps);
-    let patience = Some(upgrade::patience(&gateway));
-    let (seat, joined) = super::welcome(&gateway, wish.topic, arrival);
+    let options = Options { limits, echo: wanted.echo, heartbeat: (!heartbeat.is_zero()).then_some(heartbeat) };
+    let dialect = Mcpx::new(options, super::stamps(Instant::now()));
+    let keep_alive = Some(upgrade::keep_alive(&gateway));
+    let (seat, joined) = super::welcome(&gateway, wanted.topic, arrival);
     let expires = clock::instant(grant.expires);
-    let session = Session::seated(seat, joined, Beginning { dialect, carrier, patience, expires, ledger });
+    let session =
+        Session::seated(seat, joined, Beginning { dialect, resolver: None, carrier, keep_alive, expires, connection });
     Some((Box::pin(session), counted))
 }
 

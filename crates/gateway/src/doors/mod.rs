@@ -4,27 +4,43 @@ pub(crate) mod framed;
 pub(crate) mod machine;
 pub(crate) mod mcp;
 pub(crate) mod mcpx;
+mod sessions;
 mod upgrade;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
+use axum::Router;
+use axum::body::Body;
 use axum::http::{HeaderMap, header};
-use salon_dialects::{Dialect, History, Introduction, Joined};
+use salon_dialects::{CatalogueAnswer, CatalogueQuery, Dialect, History, Introduction, Joined, Stamps};
 use salon_log::Durability;
-use salon_protocol::{CloseReason, TopicName};
+use salon_protocol::{CloseReason, Code, Refusal, TopicName};
 use salon_rooms::{Admission, Arrival, Seat};
+use tracing::Instrument;
 
 use crate::audit::AuditKind;
-use crate::auth::Grant;
-use crate::carriers::Carrier;
-use crate::entrance::{Consult, Entering, Entrance};
+use crate::carriers::Receive;
+use crate::clock;
+use crate::connection::ConnectionContext;
+use crate::entrance::{Entering, Entrance};
 use crate::gateway::{Gateway, MAX_HISTORY};
-use crate::ledger::Ledger;
-use crate::session::Session;
+use crate::http::body;
+use crate::session::{Resolver, Session};
 
 /// The longest display name.
 const MAX_NAME_CHARS: usize = 256;
+
+/// Every address of a door over HTTP.
+pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
+    Router::new().merge(mcpx::router()).merge(machine::router(gateway)).merge(mcp::router(gateway))
+}
+
+/// Ids and times for what a dialect writes itself.
+fn stamps(now: Instant) -> Stamps {
+    Stamps::new(uuid::Uuid::new_v4().simple().to_string(), now, clock::now())
+}
 
 /// Whether a body is said to be JSON.
 fn is_json(headers: &HeaderMap) -> bool {
@@ -37,6 +53,18 @@ fn accepts_events(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
     let mut kinds = values.flat_map(|value| value.split(',')).filter_map(|range| range.split(';').next());
     kinds.any(|kind| ["text/event-stream", "text/*", "*/*"].iter().any(|fits| kind.trim().eq_ignore_ascii_case(fits)))
+}
+
+/// The last event that a reader which reconnects has seen.
+fn last_event_id(headers: &HeaderMap) -> Option<Box<str>> {
+    headers.get("last-event-id").and_then(|value| value.to_str().ok()).map(Into::into)
+}
+
+/// A whole body, which must be text.
+async fn read_text(gateway: &Gateway, body: Body) -> Result<Box<str>, Refusal> {
+    let bytes = body::read(body, gateway.max_message()).await?;
+    let text = String::from_utf8(bytes.into()).map_err(|_| Refusal::new(Code::InvalidJson, "the body is not UTF-8"))?;
+    Ok(text.into())
 }
 
 /// Whether a text could be a revision of MCP.
@@ -65,13 +93,10 @@ fn welcome(gateway: &Gateway, topic: TopicName, arrival: Arrival) -> (Seat, Join
 fn entrance(
     gateway: &Arc<Gateway>,
     topic: &TopicName,
-    grant: &Grant,
     admit: impl Fn(Introduction) -> Admission + Send + 'static,
 ) -> Entrance {
     let (gateway, topic) = (gateway.clone(), topic.clone());
     let mut shutdown = gateway.shutdown.subscribe();
-    let (library, room, asker) = (gateway.library.clone(), topic.clone(), grant.participant.clone());
-    let consult: Consult = Box::new(move |who, listing| library.consult(&room, &asker, who, listing));
     let enter = move |introduction: Introduction| -> Entering {
         let admission = admit(introduction);
         let (gateway, topic) = (gateway.clone(), topic.clone());
@@ -81,17 +106,39 @@ fn entrance(
         })
     };
     let dismissed = async move { drop(shutdown.wait_for(|stop| *stop).await) };
-    Entrance::new(enter, dismissed).with_catalogue(consult)
+    Entrance::new(enter, dismissed)
 }
 
-/// Runs a session to its end, and keeps the books.
-async fn run<D: Dialect + Unpin, C: Carrier>(session: Pin<Box<Session<D, C>>>, ledger: &Ledger) {
-    tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, "connected");
-    ledger.meters.connections.increment(1);
-    let reason = session.await;
-    ledger.meters.connections.decrement(1);
-    if reason == CloseReason::Replaced {
-        ledger.record(AuditKind::Takeover, |event| event.reason(reason.word()));
+/// Runs a session to its end, counted as an open connection and in a span of its own: a session over HTTP outlives the connection it
+/// began with.
+pub(crate) fn run<D: Dialect + Unpin, C: Receive<D::Opening>>(
+    session: Pin<Box<Session<D, C>>>,
+    connection: &ConnectionContext,
+) -> impl Future<Output = CloseReason> + Send {
+    let span = tracing::error_span!("session", topic = %connection.topic, participant = %connection.participant);
+    async move {
+        tracing::debug!("session: started");
+        let open = connection.meters.open_connection();
+        let reason = session.await;
+        drop(open);
+        if reason == CloseReason::Replaced {
+            connection.record(AuditKind::Takeover, |event| event.reason(reason.word()));
+        }
+        tracing::debug!(reason = reason.word(), "session: ended");
+        reason
     }
-    tracing::debug!(topic = %ledger.topic, participant = %ledger.participant, reason = reason.word(), "disconnected");
+    .instrument(span)
+}
+
+/// Answers what a dialect asks from the room's catalogue.
+fn catalogue_resolver<D>(gateway: &Gateway, connection: &ConnectionContext) -> Resolver<D>
+where
+    D: Dialect<Query = CatalogueQuery, Answer = CatalogueAnswer>,
+{
+    let library = gateway.library.clone();
+    let (topic, asker) = (connection.topic.clone(), connection.participant.clone());
+    Box::new(move |query: CatalogueQuery| {
+        let found = library.consult(&topic, &asker, &query.who, query.listing);
+        Box::pin(async move { CatalogueAnswer { query, items: found.await } })
+    })
 }

@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use crate::carriers::{Socket, WebSocket};
 use crate::gateway::{Gateway, MAX_MESSAGE};
 use crate::http::{Problem, credentials, invalid};
-use crate::session::Patience;
+use crate::session::KeepAlive;
 
 /// A request that may become a WebSocket.
 pub(super) struct Upgrade {
@@ -75,14 +75,14 @@ pub(super) async fn socket(gateway: &Gateway, upgrade: OnUpgrade) -> Option<WebS
 pub(super) async fn socket_within(hard_limit: usize, upgrade: OnUpgrade) -> Option<WebSocket> {
     let upgraded = upgrade.await.ok()?;
     let Ok(parts) = upgraded.downcast::<TokioIo<Socket>>() else {
-        tracing::error!("an upgraded connection is not one of ours");
+        tracing::error!("websocket: upgraded connection has an unknown transport, closing it");
         return None;
     };
     Some(WebSocket::new(parts.io.into_inner(), &parts.read_buf, hard_limit))
 }
 
 /// The times a WebSocket is held to.
-pub(super) fn patience(gateway: &Gateway) -> Patience {
+pub(super) fn keep_alive(gateway: &Gateway) -> KeepAlive {
     let times = gateway.config.times;
-    Patience { ping: times.ping_interval, silence: times.silence_limit }
+    KeepAlive { ping: times.ping_interval, silence: times.silence_limit }
 }

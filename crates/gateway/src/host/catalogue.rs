@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use salon_mcp::Era;
 use salon_mcp::listing::{Item, Listing};
 use salon_protocol::{Participant, ParticipantId};
 use tokio::sync::{Mutex, watch};
@@ -98,10 +97,9 @@ pub(super) enum Knowledge {
     Unknown(Lack, Instant),
 }
 
-/// What somebody said in its handshake, once it has: the era it is spoken to in, and which lists it has.
+/// What a participant said in its handshake: which lists it has.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Met {
-    pub(super) era: Era,
     pub(super) has: [bool; 4],
 }
 
@@ -386,7 +384,7 @@ mod tests {
         look(&mut catalogue, &bob);
         settle(&mut catalogue, &bob, Ok(vec![named("move")]));
         let met = errand(&mut catalogue, &bob).meeting;
-        *met.lock().await = Some(Met { era: Era::Legacy, has: [false; 4] });
+        *met.lock().await = Some(Met { has: [false; 4] });
         catalogue.changed(&bob.id, &[Listing::Tools]);
         let (_, again) = catalogue.consult(&bob, Listing::Tools, Instant::now());
         let again = again.expect("a list that changed is asked for again");

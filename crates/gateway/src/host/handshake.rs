@@ -66,7 +66,7 @@ async fn fetch(office: &Arc<Office>, errand: &Errand) -> Result<Listed, Lack> {
 async fn meet(office: &Arc<Office>, who: &Participant) -> Result<Met, Lack> {
     let era = Era::Legacy.with(&who.mcp);
     if era == Era::Modern {
-        return Ok(Met { era, has: [true; 4] });
+        return Ok(Met { has: [true; 4] });
     }
     let mut caller = Caller::new(profile(), era);
     caller.introduce(now());
@@ -74,11 +74,11 @@ async fn meet(office: &Arc<Office>, who: &Participant) -> Result<Met, Lack> {
         CallerStep::Introduced(Ok(result)) => {
             let said = Members::parse(result.get()).ok_or(Lack::Unreadable)?;
             let capabilities = said.get("capabilities").and_then(|said| Members::parse(said.get())).unwrap_or_default();
-            Ok(Met { era, has: Listing::ALL.map(|listing| capabilities.get(listing.capability()).is_some()) })
+            Ok(Met { has: Listing::ALL.map(|listing| capabilities.get(listing.capability()).is_some()) })
         }
         // It is no server. That is an answer, too.
         CallerStep::Introduced(Err(CallFailure::Handshake(error))) if is_method_not_found(&error) => {
-            Ok(Met { era, has: [false; 4] })
+            Ok(Met { has: [false; 4] })
         }
         _ => Err(Lack::Declined),
     }

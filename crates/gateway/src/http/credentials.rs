@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use axum::http::{HeaderMap, Method, header};
 use salon_protocol::{Code, TopicName};
 
+use super::Requester;
 use super::problem::Problem;
 use super::query::Query;
 use crate::audit::{AuditEvent, AuditKind};
@@ -34,41 +35,43 @@ impl Signing {
     }
 }
 
-/// A request that wants in.
-pub(crate) struct Asking<'a> {
+/// What a request shows to be let in.
+pub(crate) struct Credentials<'a> {
     pub(crate) gateway: &'a Gateway,
     pub(crate) peer: IpAddr,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) query: &'a Query,
-    /// The topic it wants, when it wants one.
+    /// The topic it is to open, where the request names one.
     pub(crate) topic: Option<&'a TopicName>,
+    /// Where the participant is noted once it is verified.
+    pub(crate) requester: &'a Requester,
 }
 
 /// What somebody signs in with.
-pub(crate) enum Shown<'a> {
+pub(crate) enum SignIn<'a> {
     Token(&'a str),
     /// Of a one-time link.
     Code(&'a str),
 }
 
-impl Asking<'_> {
-    /// Verifies whoever asks, by header alone.
+impl Credentials<'_> {
+    /// Verifies a token in a header.
     pub(crate) fn by_header(&self) -> Result<Grant, Problem> {
-        self.noted(self.verify(None, Signing::No))
+        self.audited(self.verify(None, Signing::No))
     }
 
-    /// Verifies whoever asks, by header or as the gateway's own page does, by cookie. A header outweighs a cookie.
+    /// Verifies a token in a header, or the cookie of the gateway's own page. A header overrides a cookie.
     pub(crate) fn by_header_or_cookie(&self, method: &Method) -> Result<Grant, Problem> {
         self.by_either(method, Signing::No)
     }
 
-    /// The same for whoever wants a ticket, which is worth no more than what was shown for it.
+    /// The same for a ticket, which permits no more than what was shown for it.
     pub(crate) fn for_ticket(&self, method: &Method) -> Result<Grant, Problem> {
         self.by_either(method, Signing::Possible)
     }
 
     fn by_either(&self, method: &Method, signing: Signing) -> Result<Grant, Problem> {
-        self.noted(match self.cookie(method) {
+        self.audited(match self.cookie(method) {
             Some(found) => found.and_then(|grant| self.opening(grant, signing)),
             None => self.verify(None, signing),
         })
@@ -79,19 +82,19 @@ impl Asking<'_> {
         ui.grant(self.gateway, method, self.headers, clock::now())
     }
 
-    /// Verifies what somebody signs in with.
-    pub(crate) fn by_sign_in(&self, shown: Shown<'_>) -> Result<Grant, Problem> {
-        self.noted(refuse_tokens_in_url(self.gateway, self.query).and_then(|()| {
+    /// Verifies a sign-in of a browser.
+    pub(crate) fn by_sign_in(&self, shown: SignIn<'_>) -> Result<Grant, Problem> {
+        self.audited(refuse_tokens_in_url(self.gateway, self.query).and_then(|()| {
             let found = match (shown, &self.gateway.ui) {
-                (Shown::Token(token), _) => self.gateway.verifier.verify(token, clock::now()),
-                (Shown::Code(code), Some(ui)) => ui.redeem(code, clock::now()),
-                (Shown::Code(_), None) => Err(AuthError::CodeUnknown),
+                (SignIn::Token(token), _) => self.gateway.verifier.verify(token, clock::now()),
+                (SignIn::Code(code), Some(ui)) => ui.redeem(code, clock::now()),
+                (SignIn::Code(_), None) => Err(AuthError::CodeUnknown),
             };
             Ok(found.and_then(|grant| Signing::No.judge(grant))?)
         }))
     }
 
-    /// Verifies whoever wants a stream or a socket: by header, by ticket, or by subprotocol.
+    /// Verifies a stream or a socket: by header, by ticket, or by subprotocol.
     pub(crate) async fn for_stream(&self) -> Result<Grant, Problem> {
         self.for_stream_with(Signing::No).await
     }
@@ -110,39 +113,44 @@ impl Asking<'_> {
                     None => Ok(grant),
                 };
                 let redeemed = redeemed.and_then(still).and_then(|grant| signing.judge(grant));
-                self.noted(redeemed.map_err(Problem::from))
+                self.audited(redeemed.map_err(Problem::from))
             }
-            _ => self.noted(self.verify(subprotocol_token(self.headers), signing)),
+            _ => self.audited(self.verify(subprotocol_token(self.headers), signing)),
         }
     }
 
-    /// Verifies one of many requests of a session. Only a no is kept in the audit trail; the yes is with the session's beginning.
-    pub(crate) async fn in_passing(&self, is_stream: bool) -> Result<Grant, Problem> {
-        self.in_passing_with(is_stream, Signing::No).await
+    /// Verifies one of many requests of a session. Only a failure is audited; a success is with the session's beginning.
+    pub(crate) async fn for_request(&self, is_stream: bool) -> Result<Grant, Problem> {
+        self.for_request_with(is_stream, Signing::No).await
     }
 
     /// The same where messages can be signed, or must be.
-    pub(crate) async fn in_signed_passing(&self, is_stream: bool) -> Result<Grant, Problem> {
-        self.in_passing_with(is_stream, Signing::Possible).await
+    pub(crate) async fn for_signed_request(&self, is_stream: bool) -> Result<Grant, Problem> {
+        self.for_request_with(is_stream, Signing::Possible).await
     }
 
-    async fn in_passing_with(&self, is_stream: bool, signing: Signing) -> Result<Grant, Problem> {
+    async fn for_request_with(&self, is_stream: bool, signing: Signing) -> Result<Grant, Problem> {
         if is_stream && self.query.get("ticket").is_some() {
             return self.for_stream_with(signing).await;
         }
-        let verified = self.verify(subprotocol_token(self.headers).filter(|_| is_stream), signing);
-        if verified.is_err() { self.noted(verified) } else { verified }
+        match self.verify(subprotocol_token(self.headers).filter(|_| is_stream), signing) {
+            Ok(grant) => {
+                self.note(&grant);
+                Ok(grant)
+            }
+            refused => self.audited(refused),
+        }
     }
 
-    /// Keeps in the audit trail that somebody was let in.
-    pub(crate) fn note_entry(gateway: &Gateway, peer: IpAddr, grant: &Grant, topic: &TopicName) {
+    /// Writes to the audit trail that a participant was let in.
+    pub(crate) fn audit_entry(gateway: &Gateway, peer: IpAddr, grant: &Grant, topic: &TopicName) {
         let event = AuditEvent::new(AuditKind::AuthOk, clock::now()).grant(grant);
         gateway.audit.record(event.address(peer).topic(topic));
     }
 
     /// Verifies a token that came in a message, as only those do that can be signed.
     pub(crate) fn by_message(&self, token: &str) -> Result<Grant, Problem> {
-        self.noted(self.verify(Some(token), Signing::Possible))
+        self.audited(self.verify(Some(token), Signing::Possible))
     }
 
     /// Whether anything is shown that could let somebody in.
@@ -171,10 +179,18 @@ impl Asking<'_> {
         Ok(signing.judge(grant)?)
     }
 
-    /// Keeps in the audit trail how the attempt went.
-    fn noted(&self, attempt: Result<Grant, Problem>) -> Result<Grant, Problem> {
+    /// Notes whose request it is, for a refusal that may follow.
+    fn note(&self, grant: &Grant) {
+        self.requester.set(&grant.participant, self.topic);
+    }
+
+    /// Writes to the audit trail how the attempt went.
+    fn audited(&self, attempt: Result<Grant, Problem>) -> Result<Grant, Problem> {
         let event = match &attempt {
-            Ok(grant) => AuditEvent::new(AuditKind::AuthOk, clock::now()).grant(grant),
+            Ok(grant) => {
+                self.note(grant);
+                AuditEvent::new(AuditKind::AuthOk, clock::now()).grant(grant)
+            }
             Err(problem) => {
                 let event = AuditEvent::new(AuditKind::AuthFailed, clock::now());
                 event.code(problem.code()).reason(problem.message().to_owned())

@@ -3,6 +3,7 @@
 //! A browser on the same machine can be made to call a loopback server by any page; these two checks are what stops it. No browser
 //! comes from inside this process, so what does may name the gateway as it likes.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -11,8 +12,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use salon_protocol::Code;
 
-use super::Peer;
 use super::problem::{Problem, RefusedWith};
+use super::{Peer, Requester};
 use crate::gateway::Gateway;
 
 const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
@@ -27,11 +28,15 @@ const MAX_ASKED: usize = 64;
 /// Headers that begin so belong to MCP, and their names depend on the tools that are called.
 const MCP_HEADERS: &str = "mcp-";
 
-/// Refuses requests for other hosts and from other pages; answers preflights and marks answers for pages that are allowed.
-pub(crate) async fn guard(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+/// Refuses requests for other hosts and from other pages; answers preflights and marks answers for pages that are allowed. Every refusal
+/// over HTTP is counted and audited here.
+pub(crate) async fn guard(State(gateway): State<Arc<Gateway>>, mut request: Request, next: Next) -> Response {
+    let requester = Requester::default();
+    request.extensions_mut().insert(requester.clone());
+    let address = request.extensions().get().map_or(IpAddr::from(Ipv4Addr::LOCALHOST), Peer::ip);
     let response = answer(&gateway, request, next).await;
     if let Some(RefusedWith(code)) = response.extensions().get() {
-        gateway.meters.refused(*code);
+        gateway.refused(*code, &requester, address);
     }
     response
 }

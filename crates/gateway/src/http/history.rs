@@ -1,17 +1,14 @@
 //! Pages of a topic's history, newest first.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::Request;
 use salon_protocol::{EnvelopeId, TopicName};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::credentials::Asking;
-use super::{Peer, Problem, Query, invalid};
-use crate::gateway::{Gateway, MAX_HISTORY};
+use super::{Incoming, Problem, invalid};
+use crate::gateway::MAX_HISTORY;
 use crate::history::{Page, Window, raw, read};
 
 const DEFAULT_LIMIT: usize = 100;
@@ -41,17 +38,10 @@ pub(super) struct HistoryPage {
         ("after" = Option<String>, Query, description = "An envelope id: only what came after it")),
     responses((status = 200, description = "One page", body = HistoryPage), (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = []), ("session" = [])))]
-pub(super) async fn page(
-    State(gateway): State<Arc<Gateway>>,
-    Extension(peer): Extension<Peer>,
-    path: Result<Path<String>, axum::extract::rejection::PathRejection>,
-    request: Request,
-) -> Result<Json<HistoryPage>, Problem> {
-    let topic = super::topic(path)?;
-    let query = Query::parse(request.uri().query())?;
-    let asking =
-        Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: Some(&topic) };
-    asking.by_header_or_cookie(request.method())?;
+pub(super) async fn page(incoming: Incoming, request: Request) -> Result<Json<HistoryPage>, Problem> {
+    let topic = incoming.topic()?;
+    incoming.credentials(request.headers(), Some(&topic)).by_header_or_cookie(request.method())?;
+    let Incoming { gateway, query, .. } = incoming;
     let wrong_limit = || invalid("`limit` must be a whole number from 1 to 1000");
     let limit = match query.get("limit") {
         None => DEFAULT_LIMIT,

@@ -4,6 +4,7 @@ pub(crate) mod body;
 pub(crate) mod credentials;
 mod guard;
 mod history;
+mod incoming;
 mod metadata;
 mod openapi;
 mod problem;
@@ -17,14 +18,15 @@ mod topics;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use axum::extract::Path;
 use axum::routing::{any, get, post};
 use axum::{Router, middleware};
-use salon_protocol::{Code, TopicName};
+use parking_lot::Mutex;
+use salon_protocol::{Code, ParticipantId, TopicName};
 
 use crate::doors;
 use crate::gateway::Gateway;
 
+pub(crate) use incoming::Incoming;
 pub(crate) use openapi::openapi;
 pub(crate) use problem::{Problem, ProblemBody, RefusedWith, invalid};
 pub(crate) use query::Query;
@@ -48,6 +50,20 @@ impl Peer {
     }
 }
 
+/// Whose a request turned out to be, noted where its token is verified and read where a refusal is audited. Cloning shares it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Requester(Arc<Mutex<Option<(ParticipantId, Option<TopicName>)>>>);
+
+impl Requester {
+    pub(crate) fn set(&self, participant: &ParticipantId, topic: Option<&TopicName>) {
+        *self.0.lock() = Some((participant.clone(), topic.cloned()));
+    }
+
+    pub(crate) fn get(&self) -> Option<(ParticipantId, Option<TopicName>)> {
+        self.0.lock().clone()
+    }
+}
+
 /// Every address of the gateway.
 pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
     let mut router = Router::new()
@@ -55,15 +71,13 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .route("/ready", get(service::ready))
         .route("/metrics", get(service::metrics))
         .route("/v0/openapi.json", get(service::openapi))
-        .route("/v0/ws", get(doors::mcpx::connect))
         .route("/v0/tickets", post(tickets::issue))
         .route("/v0/topics", get(topics::list))
         .route("/v0/topics/{topic}/participants", get(topics::participants))
         .route("/v0/topics/{topic}/history", get(history::page))
         .route("/v0/topics/{topic}/messages", post(publish::publish))
         .route("/v0/topics/{topic}/stream", get(stream::follow))
-        .merge(doors::machine::router())
-        .merge(doors::mcp::router());
+        .merge(doors::router(&gateway));
     for resource in ["", "/sse", "/mcp/{topic}", "/mcp/{topic}/{participant}"] {
         router = router.route(&format!("{}{resource}", metadata::WELL_KNOWN), get(metadata::describe));
     }
@@ -81,10 +95,4 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .layer(middleware::from_fn_with_state(gateway.clone(), metadata::point))
         .layer(middleware::from_fn_with_state(gateway.clone(), guard::guard))
         .with_state(gateway)
-}
-
-/// The topic in a path.
-fn topic(path: Result<Path<String>, axum::extract::rejection::PathRejection>) -> Result<TopicName, Problem> {
-    let Path(name) = path.map_err(|_| invalid("the topic in the path is not UTF-8"))?;
-    TopicName::new(name).map_err(|error| invalid(format!("the topic in the path is not acceptable: {error}")))
 }

@@ -33,15 +33,15 @@ use utoipa::{Modify, OpenApi};
         crate::ui::session::show,
         crate::ui::session::end,
     ),
-    modifiers(&Credentials),
+    modifiers(&SecuritySchemes),
     tags((name = "MCPx", description = "Rooms, by the MCPx v0 protocol"), (name = "MCP", description = "Rooms as MCP servers"),
         (name = "Machine Context Protocol", description = "Rooms, by the Machine Context Protocol 1.0"), (name = "Web", description = "The room in a browser, for the gateway's own page"), (name = "service", description = "How the gateway is"))
 )]
 struct Description;
 
-struct Credentials;
+struct SecuritySchemes;
 
-impl Modify for Credentials {
+impl Modify for SecuritySchemes {
     fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("JWT").build();
         let about = "What `POST /v0/session` sets, for the gateway's own page alone; the name has more after this, of the gateway's own";

@@ -92,6 +92,13 @@ impl From<Refusal> for Problem {
     }
 }
 
+impl From<Problem> for Refusal {
+    /// Without what only HTTP has a place for.
+    fn from(problem: Problem) -> Self {
+        problem.refusal
+    }
+}
+
 impl From<AuthError> for Problem {
     fn from(error: AuthError) -> Self {
         let fault = match error {

@@ -1,17 +1,13 @@
 //! Publishing one envelope over HTTP. It makes nobody present.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
 use salon_protocol::{Draft, EnvelopeId, Position};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::credentials::Asking;
-use super::{Peer, Problem, Query, body, invalid};
-use crate::gateway::{Gateway, MAX_MESSAGE};
+use super::{Incoming, Problem, body, invalid};
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Published {
@@ -35,28 +31,15 @@ fn as_text<S: Serializer>(position: &Position, serializer: S) -> Result<S::Ok, S
     responses((status = 201, description = "Stored", body = Published), (status = 200, description = "Had been stored before", body = Published),
         (status = "4XX", description = "Refused", body = super::ProblemBody), (status = 503, description = "Not now", body = super::ProblemBody)),
     security(("bearer" = [])))]
-pub(super) async fn publish(
-    State(gateway): State<Arc<Gateway>>,
-    Extension(peer): Extension<Peer>,
-    path: Result<Path<String>, axum::extract::rejection::PathRejection>,
-    request: Request,
-) -> Result<(StatusCode, Json<Published>), Problem> {
-    let topic = super::topic(path)?;
-    let query = Query::parse(request.uri().query())?;
-    let asking =
-        Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: Some(&topic) };
-    let grant = asking.by_header()?;
-    let ledger = gateway.ledger(&grant, &topic, peer.ip());
-
+pub(super) async fn publish(incoming: Incoming, request: Request) -> Result<(StatusCode, Json<Published>), Problem> {
+    let topic = incoming.topic()?;
+    let grant = incoming.credentials(request.headers(), Some(&topic)).by_header()?;
+    let gateway = &incoming.gateway;
     let limits = gateway.config.limits.envelope();
-    let most = if limits.message > 0 { limits.message } else { MAX_MESSAGE };
-    let body = body::read(request.into_body(), most).await.inspect_err(|refusal| ledger.told_no(refusal.code))?;
+    let body = body::read(request.into_body(), gateway.max_message()).await?;
     let text = std::str::from_utf8(&body).map_err(|_| invalid("an envelope is UTF-8 text"))?;
-    let outcome = async {
-        let draft = Draft::parse(text, &limits)?.stamped(grant.stamp());
-        gateway.rooms.publish(&topic, &grant.participant, draft).await?.outcome().await
-    };
-    let appended = outcome.await.inspect_err(|refusal| ledger.told_no(refusal.code))?;
+    let draft = Draft::parse(text, &limits)?.stamped(grant.stamp());
+    let appended = gateway.rooms.publish(&topic, &grant.participant, draft).await?.outcome().await?;
     let status = if appended.repeated { StatusCode::OK } else { StatusCode::CREATED };
     let entry = appended.entry;
     let published =

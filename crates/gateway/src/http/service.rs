@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use salon_log::Health;
@@ -11,8 +11,7 @@ use salon_protocol::{Code, PROTOCOL, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::credentials::Asking;
-use super::{Peer, Problem, Query};
+use super::{Incoming, Problem};
 use crate::clock;
 use crate::gateway::Gateway;
 
@@ -62,21 +61,16 @@ pub(super) async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Re
 #[utoipa::path(get, path = "/metrics", tag = "service",
     summary = "Counters for Prometheus: to this machine, or to a token with the permission `metrics`",
     responses((status = 200, description = "The counters", content_type = "text/plain", body = String), (status = "4XX", description = "Refused", body = super::ProblemBody)))]
-pub(super) async fn metrics(
-    State(gateway): State<Arc<Gateway>>,
-    Extension(peer): Extension<Peer>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn metrics(incoming: Incoming, request: Request) -> Result<Response, Problem> {
     // A proxy on this machine makes everybody look local, and says so.
     let forwarded = ["forwarded", "x-forwarded-for"].iter().any(|name| request.headers().contains_key(*name));
-    if forwarded || !peer.ip().is_loopback() {
-        let query = Query::parse(request.uri().query())?;
-        let headers = request.headers();
-        let grant = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic: None }.by_header()?;
+    if forwarded || !incoming.ip().is_loopback() {
+        let grant = incoming.credentials(request.headers(), None).by_header()?;
         if !grant.permissions.iter().any(|permission| permission == METRICS_PERMISSION) {
             return Err(Problem::new(Code::Forbidden, "this token lacks the permission `metrics`"));
         }
     }
+    let gateway = incoming.gateway;
     let (participants, rooms) = gateway.rooms.census();
     gateway.meters.participants.set(participants as f64);
     gateway.meters.rooms.set(rooms as f64);

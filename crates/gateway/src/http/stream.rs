@@ -1,10 +1,9 @@
 //! A topic as server-sent events. Reading it makes nobody a participant.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -14,12 +13,12 @@ use salon_rooms::{Cursor, Happening, Interest};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::credentials::Asking;
-use super::{Peer, Problem, Query, invalid};
+use super::{Incoming, Problem, invalid};
 use crate::carriers::events::EventFields;
 use crate::clock;
-use crate::gateway::{Counts, Gateway};
-use crate::ledger::Ledger;
+use crate::connection::ConnectionContext;
+use crate::gateway::Counts;
+use crate::meters::OpenConnection;
 use crate::nodes::Outage;
 
 /// How many bytes of entries go into one piece of the answer.
@@ -34,17 +33,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
         ("ticket" = Option<String>, Query, description = "A ticket from POST /v0/tickets in place of a token")),
     responses((status = 200, description = "One event an envelope", content_type = "text/event-stream", body = String), (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = [])))]
-pub(super) async fn follow(
-    State(gateway): State<Arc<Gateway>>,
-    Extension(peer): Extension<Peer>,
-    path: Result<Path<String>, axum::extract::rejection::PathRejection>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let topic = super::topic(path)?;
-    let query = Query::parse(request.uri().query())?;
-    let asking =
-        Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: Some(&topic) };
-    let grant = asking.for_stream().await?;
+pub(super) async fn follow(incoming: Incoming, request: Request) -> Result<Response, Problem> {
+    let topic = incoming.topic()?;
+    let grant = incoming.credentials(request.headers(), Some(&topic)).for_stream().await?;
+    let Incoming { gateway, peer, query, .. } = incoming;
     let after = match last_event_id(request.headers())? {
         Some(id) => Some(id),
         None => query.name("after")?,
@@ -60,10 +52,10 @@ pub(super) async fn follow(
         expires: clock::instant(grant.expires).into(),
         shutdown: gateway.shutdown.subscribe(),
         outage: gateway.nodes.as_deref().map(Outage::new),
-        ledger: gateway.ledger(&grant, &topic, peer.ip()),
+        connection: gateway.connection(&grant, &topic, peer.ip()),
+        _open: gateway.meters.open_connection(),
         _counted: counted,
     };
-    follower.ledger.meters.connections.increment(1);
     // Sent at once, so that the reader knows it is connected before anything happens.
     let opening = stream::iter([Ok::<_, std::convert::Infallible>(Bytes::from_static(b": following\n\n"))]);
     let following = stream::unfold(follower, |mut follower| async move {
@@ -94,7 +86,8 @@ struct Follower {
     shutdown: watch::Receiver<bool>,
     /// How the log is, where that can change.
     outage: Option<Outage>,
-    ledger: Ledger,
+    connection: ConnectionContext,
+    _open: OpenConnection,
     _counted: Counts,
 }
 
@@ -104,7 +97,7 @@ impl Follower {
         tokio::select! { biased;
             () = async { drop(self.shutdown.wait_for(|stop| *stop).await) } => None,
             () = tokio::time::sleep_until(self.expires) => None,
-            () = self.ledger.signed_out() => None,
+            () = self.connection.signed_out() => None,
             is_out = next_outage(&mut self.outage) => {
                 let (name, said) = if is_out { ("closing", OUTAGE) } else { ("ready", READY) };
                 let mut piece = String::new();
@@ -113,7 +106,7 @@ impl Follower {
             }
             read = self.cursor.next(&mut self.happenings, BATCH) => match read {
                 Ok(()) => {
-                    self.ledger.delivered(&self.happenings);
+                    self.connection.delivered(&self.happenings);
                     let mut piece = String::new();
                     for happening in &self.happenings {
                         write_event(&mut piece, happening);
@@ -122,12 +115,12 @@ impl Follower {
                     Some(piece)
                 }
                 Err(reason) => {
-                    tracing::debug!(reason = CloseReason::word(reason), "a stream ends");
+                    tracing::debug!(reason = CloseReason::word(reason), "stream: ended");
                     None
                 }
             },
             _ = self.keep_alive.tick() => {
-                self.ledger.meters.lag.record(self.cursor.lag() as f64);
+                self.connection.meters.lag.record(self.cursor.lag() as f64);
                 Some(": still here\n\n".into())
             }
         }
@@ -138,12 +131,6 @@ async fn next_outage(outage: &mut Option<Outage>) -> bool {
     match outage {
         Some(outage) => outage.changed().await,
         None => std::future::pending().await,
-    }
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        self.ledger.meters.connections.decrement(1);
     }
 }
 

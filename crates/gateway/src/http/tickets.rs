@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use salon_protocol::{ParticipantId, Timestamp, TopicName, TopicPattern};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::credentials::Asking;
-use super::{Peer, Problem, Query, body, invalid};
+use super::{Incoming, Problem, body, invalid};
 use crate::auth::{AuthError, Grant};
 use crate::clock;
 use crate::gateway::Gateway;
@@ -39,19 +38,12 @@ pub(super) struct TicketBody {
     request_body = TicketRequest,
     responses((status = 201, description = "The ticket", body = TicketBody), (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = []), ("session" = [])))]
-pub(super) async fn issue(
-    State(gateway): State<Arc<Gateway>>,
-    Extension(peer): Extension<Peer>,
-    request: Request,
-) -> Result<(StatusCode, Json<TicketBody>), Problem> {
-    let query = Query::parse(request.uri().query())?;
-    let headers = request.headers();
-    let asking = Asking { gateway: &gateway, peer: peer.ip(), headers, query: &query, topic: None };
-    let grant = asking.for_ticket(request.method())?;
+pub(super) async fn issue(incoming: Incoming, request: Request) -> Result<(StatusCode, Json<TicketBody>), Problem> {
+    let grant = incoming.credentials(request.headers(), None).for_ticket(request.method())?;
     let TicketRequest { topic } = read(request).await?;
-    let ledger = gateway.ledger(&grant, &topic, peer.ip());
-    grant.require(&topic).inspect_err(|error| ledger.told_no(error.code()))?;
-    let ticket = gateway.tickets.give(&grant, &topic, clock::now()).await?;
+    incoming.note(&grant, Some(&topic));
+    grant.require(&topic)?;
+    let ticket = incoming.gateway.tickets.give(&grant, &topic, clock::now()).await?;
     Ok((StatusCode::CREATED, Json(TicketBody { ticket, expires_in: 30 })))
 }
 

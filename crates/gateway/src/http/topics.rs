@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::Request;
 use salon_protocol::{Participant, Timestamp, TopicName};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::credentials::Asking;
-use super::{Peer, Problem, Query};
-use crate::gateway::Gateway;
+use super::{Incoming, Problem};
 
 /// Names, or with `detail=true` objects
 #[derive(Serialize, ToSchema)]
@@ -57,14 +55,9 @@ pub(super) struct Participants {
     params(("detail" = Option<bool>, Query, description = "true answers objects instead of names")),
     responses((status = 200, description = "Their names, or with `detail=true` what there is to say of them", body = TopicList), (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = []), ("session" = [])))]
-pub(super) async fn list(
-    State(gateway): State<Arc<Gateway>>,
-    Extension(peer): Extension<Peer>,
-    request: Request,
-) -> Result<Json<TopicList>, Problem> {
-    let query = Query::parse(request.uri().query())?;
-    let asking = Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: None };
-    let grant = asking.by_header_or_cookie(request.method())?;
+pub(super) async fn list(incoming: Incoming, request: Request) -> Result<Json<TopicList>, Problem> {
+    let grant = incoming.credentials(request.headers(), None).by_header_or_cookie(request.method())?;
+    let Incoming { gateway, query, .. } = incoming;
     let topics = gateway.rooms.log().topics().await.map_err(|error| salon_rooms::unreadable(&error))?;
     let visible = topics.into_iter().filter(|topic| grant.opens(&topic.name));
     if !query.flag("detail")?.unwrap_or(false) {
@@ -82,17 +75,9 @@ pub(super) async fn list(
     params(("topic" = String, Path)),
     responses((status = 200, description = "Everyone present", body = Participants), (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = []), ("session" = [])))]
-pub(super) async fn participants(
-    State(gateway): State<Arc<Gateway>>,
-    Extension(peer): Extension<Peer>,
-    path: Result<Path<String>, axum::extract::rejection::PathRejection>,
-    request: Request,
-) -> Result<Json<Participants>, Problem> {
-    let topic = super::topic(path)?;
-    let query = Query::parse(request.uri().query())?;
-    let asking =
-        Asking { gateway: &gateway, peer: peer.ip(), headers: request.headers(), query: &query, topic: Some(&topic) };
-    asking.by_header_or_cookie(request.method())?;
-    let participants = gateway.rooms.roster(&topic).await?;
+pub(super) async fn participants(incoming: Incoming, request: Request) -> Result<Json<Participants>, Problem> {
+    let topic = incoming.topic()?;
+    incoming.credentials(request.headers(), Some(&topic)).by_header_or_cookie(request.method())?;
+    let participants = incoming.gateway.rooms.roster(&topic).await?;
     Ok(Json(Participants { topic, participants }))
 }

@@ -8,21 +8,21 @@ use salon_protocol::CloseReason;
 use salon_rooms::Seat;
 
 use super::Session;
-use crate::carriers::Carrier;
+use crate::carriers::Receive;
 
 /// How long reading pauses, at the most, for one message too many.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
 /// The times a connection is held to whose silence says something.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct KeepAlive {
     /// How often the peer is pinged.
     pub(crate) ping: Duration,
     /// How long it may say nothing at all.
     pub(crate) silence: Duration,
 }
 
-impl<D: Dialect, C: Carrier> Session<D, C> {
+impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
     /// Reads nothing for a while: whoever sends too much is slowed down rather than answered ever faster.
     pub(super) fn pause(&mut self, wait: Duration, now: Instant) {
         let until = now + wait.min(LONGEST_PAUSE);
@@ -53,15 +53,15 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             self.close(CloseReason::TokenExpired, now);
             return true;
         }
-        if let Some(patience) = self.patience {
-            if now >= self.heard + patience.silence {
+        if let Some(keep_alive) = self.keep_alive {
+            if now >= self.heard + keep_alive.silence {
                 self.close(CloseReason::Unresponsive, now);
                 return true;
             }
             if now >= self.next_ping {
-                self.next_ping = now + patience.ping;
+                self.next_ping = now + keep_alive.ping;
                 self.carrier.ping();
-                self.ledger.meters.lag.record(self.seat.as_ref().map_or(0, Seat::lag) as f64);
+                self.connection.meters.lag.record(self.seat.as_ref().map_or(0, Seat::lag) as f64);
             }
         }
         if self.dialect.poll_timeout().is_some_and(|at| now >= at) {
@@ -73,8 +73,8 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
     }
 
     fn next_deadline(&self) -> Instant {
-        let patience = self.patience.map(|patience| self.next_ping.min(self.heard + patience.silence));
-        let deadlines = [patience, self.dialect.poll_timeout(), self.paused];
+        let keep_alive = self.keep_alive.map(|keep_alive| self.next_ping.min(self.heard + keep_alive.silence));
+        let deadlines = [keep_alive, self.dialect.poll_timeout(), self.paused];
         deadlines.into_iter().flatten().fold(self.expires, Instant::min)
     }
 }

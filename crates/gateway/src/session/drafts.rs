@@ -1,4 +1,4 @@
-//! Drafts on their way into the log: in order, and not too many at once.
+//! Drafts on their submit into the log: in order, and not too many at once.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -12,16 +12,16 @@ use salon_protocol::{Code, Draft, Refusal};
 use salon_rooms::{Publishing, Seat, Submission};
 
 use super::Session;
-use crate::carriers::Carrier;
+use crate::carriers::Receive;
 
-/// How many drafts of one session may be on their way into the log.
+/// How many drafts of one session may be on their submit into the log.
 const MAX_IN_FLIGHT: usize = 256;
 
 /// How many bytes of text they may have, but for the last of them.
 const MAX_BYTES_IN_FLIGHT: usize = 2 << 20;
 
-/// A draft on its way into the log.
-pub(super) struct Awaited {
+/// A draft on its submit into the log.
+pub(super) struct PendingAppend {
     ticket: Ticket,
     since: Instant,
     bytes: usize,
@@ -29,19 +29,21 @@ pub(super) struct Awaited {
 }
 
 /// A draft about which the log must be asked, and those that wait their turn meanwhile.
-pub(super) struct LookingUp {
+pub(super) struct PendingLookup {
     ticket: Ticket,
     outcome: BoxFuture<'static, Result<Appended, Refusal>>,
-    pub(super) behind: VecDeque<(Ticket, Draft, Way)>,
+    pub(super) behind: VecDeque<(Ticket, Draft, SubmitFn)>,
 }
 
 /// How a draft is given to the room.
-type Way = fn(&Seat, Draft) -> Publishing;
+type SubmitFn = fn(&Seat, Draft) -> Publishing;
 
-impl<D: Dialect, C: Carrier> Session<D, C> {
+impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
     /// Whether more drafts may be made of what the peer says.
     pub(super) fn may_publish(&self) -> bool {
-        self.in_flight.len() < MAX_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT && self.looking_up.is_none()
+        self.in_flight.len() < MAX_IN_FLIGHT
+            && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT
+            && self.pending_lookup.is_none()
     }
 
     pub(super) fn publish(&mut self, ticket: Ticket, draft: Draft, now: Instant) {
@@ -53,21 +55,21 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
         self.propose(ticket, draft, Seat::reply, now);
     }
 
-    fn propose(&mut self, ticket: Ticket, draft: Draft, way: Way, now: Instant) {
+    fn propose(&mut self, ticket: Ticket, draft: Draft, submit: SubmitFn, now: Instant) {
         let Some(seat) = &self.seat else { return self.refuse_outside(ticket, now) };
-        if let Some(looking_up) = &mut self.looking_up {
-            return looking_up.behind.push_back((ticket, draft, way));
+        if let Some(pending_lookup) = &mut self.pending_lookup {
+            return pending_lookup.behind.push_back((ticket, draft, submit));
         }
-        let stamp = self.ledger.stamps.of(draft.envelope().id());
+        let stamp = self.connection.stamps.of(draft.envelope().id());
         let draft = draft.stamped(stamp);
         let bytes = draft.envelope().text().len();
-        match way(seat, draft) {
+        match submit(seat, draft) {
             Publishing::Submitted(submission) => {
                 self.bytes_in_flight += bytes;
-                self.in_flight.push_back(Awaited { ticket, since: now, bytes, submission });
+                self.in_flight.push_back(PendingAppend { ticket, since: now, bytes, submission });
             }
             Publishing::LookUp(outcome) => {
-                self.looking_up = Some(Box::new(LookingUp { ticket, outcome, behind: VecDeque::new() }));
+                self.pending_lookup = Some(Box::new(PendingLookup { ticket, outcome, behind: VecDeque::new() }));
             }
             Publishing::Refused(refusal) => self.dialect.handle_event(Event::Refused { ticket, refusal }, now),
             Publishing::Limited(refusal, wait) => {
@@ -93,21 +95,21 @@ impl<D: Dialect, C: Carrier> Session<D, C> {
             let (ticket, since) = (first.ticket, first.since);
             self.bytes_in_flight -= first.bytes;
             self.in_flight.pop_front();
-            self.ledger.meters.append_seconds.record(since.elapsed().as_secs_f64());
+            self.connection.meters.append_seconds.record(since.elapsed().as_secs_f64());
             self.settle(ticket, outcome, now);
             progress = true;
         }
         // What had to be looked up was published last, so its outcome comes last as well.
         if self.in_flight.is_empty()
-            && let Some(looking_up) = &mut self.looking_up
-            && let Poll::Ready(outcome) = looking_up.outcome.as_mut().poll(cx)
+            && let Some(pending_lookup) = &mut self.pending_lookup
+            && let Poll::Ready(outcome) = pending_lookup.outcome.as_mut().poll(cx)
         {
-            let ticket = looking_up.ticket;
-            let behind = std::mem::take(&mut looking_up.behind);
-            self.looking_up = None;
+            let ticket = pending_lookup.ticket;
+            let behind = std::mem::take(&mut pending_lookup.behind);
+            self.pending_lookup = None;
             self.settle(ticket, outcome, now);
-            for (ticket, draft, way) in behind {
-                self.propose(ticket, draft, way, now);
+            for (ticket, draft, submit) in behind {
+                self.propose(ticket, draft, submit, now);
             }
             progress = true;
         }

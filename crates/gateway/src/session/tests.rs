@@ -1,23 +1,23 @@
-use std::sync::Arc;
-
 use parking_lot::Mutex;
-use salon_dialects::{Form, Head, History, Listen, Opening, Post, Ticket};
+use salon_dialects::{Form, Head, History, Ticket};
 use salon_log::sqlite::{Options, Sqlite};
 use salon_log::{Claim, Durability, RetentionRules};
 use salon_protocol::{Draft, Limits, McpVersion, Participant, ParticipantId, TopicName};
 use salon_rooms::{Admission, Deliver, Rate, Rooms, Settings};
+use std::convert::Infallible;
+use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::*;
 use crate::audit::Audit;
-use crate::carriers::{Asked, Exchanges, Inbox, Outcome};
+use crate::carriers::{Exchanges, Inbox, Outcome, StreamRequest};
 use crate::meters::Meters;
 use crate::scratch::Scratch;
 
 /// A dialect that does what it is told, one word a request, and notes what happens.
 struct Script {
-    actions: VecDeque<Action>,
+    actions: VecDeque<Action<Infallible>>,
     noted: Arc<Mutex<Vec<String>>>,
     due: Option<Instant>,
 }
@@ -43,7 +43,14 @@ impl Script {
     }
 }
 
+/// Whether a request only listens.
+type Listens = bool;
+
 impl Dialect for Script {
+    type Opening = Listens;
+    type Query = Infallible;
+    type Answer = Infallible;
+
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         let Frame::Text(word) = frame else { return };
         match &*word {
@@ -59,18 +66,19 @@ impl Dialect for Script {
             }
             "soon" => self.due = Some(now),
             "close" => self.actions.push_back(Action::Close(CloseReason::Bye)),
+            "panic" => panic!("the test asked for it"),
             _ => {}
         }
         self.answer(stream, &word);
     }
 
-    fn handle_event(&mut self, event: Event, _: Instant) {
+    fn handle_event(&mut self, event: Event<Listens, Infallible>, _: Instant) {
         match event {
             Event::Joined(_) => self.note("joined"),
             Event::NotJoined(refusal) => self.note(format!("not joined: {}", refusal.code)),
             Event::Accepted { ticket, .. } => self.note(format!("{} accepted", ticket.0)),
             Event::Refused { ticket, refusal } => self.note(format!("{} refused: {}", ticket.0, refusal.code)),
-            Event::StreamOpened(_, Opening::Listen(_)) => self.note("listening"),
+            Event::StreamOpened(_, true) => self.note("listening"),
             Event::StreamClosed(_) => self.note("closed"),
             Event::Closing(reason) => self.note(format!("closing: {}", reason.word())),
             _ => {}
@@ -86,18 +94,19 @@ impl Dialect for Script {
         self.due
     }
 
-    fn poll_action(&mut self) -> Option<Action> {
+    fn poll_action(&mut self) -> Option<Action<Infallible>> {
         self.actions.pop_front()
     }
 }
 
 /// A session of alice's that has not joined.
 struct Stage {
-    inbox: Inbox,
+    inbox: Inbox<Listens>,
     noted: Arc<Mutex<Vec<String>>>,
     dismiss: Option<oneshot::Sender<()>>,
     running: JoinHandle<CloseReason>,
     rooms: Rooms,
+    meters: Meters,
     _scratch: Scratch,
 }
 
@@ -141,7 +150,7 @@ impl Stage {
         let (carrier, inbox) = Exchanges::new();
         let alice = ParticipantId::new("alice").expect("an id");
         let grant = crate::auth::Grant::new(alice.clone(), Vec::new(), salon_protocol::Timestamp(0));
-        let ledger = Ledger {
+        let connection = ConnectionContext {
             meters: Meters::new().expect("meters"),
             audit: Audit::off(),
             participant: alice,
@@ -152,15 +161,18 @@ impl Stage {
             nodes: None,
         };
         let expires = Instant::now() + expires;
-        let session = Session::outside(entrance, Beginning { dialect, carrier, patience: None, expires, ledger });
-        let running = tokio::spawn(session);
-        Self { inbox, noted, dismiss: Some(dismiss), running, rooms, _scratch: scratch }
+        let meters = connection.meters.clone();
+        let beginning =
+            Beginning { dialect, resolver: None, carrier, keep_alive: None, expires, connection: connection.clone() };
+        let session = Box::pin(Session::outside(entrance, beginning));
+        let running = tokio::spawn(async move { crate::doors::run(session, &connection).await });
+        Self { inbox, noted, dismiss: Some(dismiss), running, rooms, meters, _scratch: scratch }
     }
 
     /// Says a word and hears it back.
     async fn say(&self, word: &str) {
-        let asked = Asked { opening: Opening::Post(Post::default()), text: Some(word.into()) };
-        match within(self.inbox.ask(asked, Instant::now())).await {
+        let asked = StreamRequest { opening: false, text: Some(word.into()) };
+        match within(self.inbox.ask(asked, Instant::now() + HOUR)).await {
             Outcome::Answered(_) => {}
             other => panic!("expected an answer to `{word}`, came {other:?}"),
         }
@@ -255,8 +267,8 @@ async fn a_farewell_ends_a_session_and_so_does_the_dialect() {
     stage.inbox.dismiss().await;
     assert_eq!(stage.ends().await, (CloseReason::Bye, "closing: bye".into()));
     let stage = Stage::new(10, HOUR);
-    let asked = Asked { opening: Opening::Post(Post::default()), text: Some("close".into()) };
-    assert!(matches!(within(stage.inbox.ask(asked, Instant::now())).await, Outcome::Ended));
+    let asked = StreamRequest { opening: false, text: Some("close".into()) };
+    assert!(matches!(within(stage.inbox.ask(asked, Instant::now() + HOUR)).await, Outcome::Ended));
     assert_eq!(stage.ends().await, (CloseReason::Bye, String::new()));
 }
 
@@ -269,10 +281,21 @@ async fn the_last_token_seen_decides_when_a_session_ends() {
 #[tokio::test]
 async fn a_listener_that_hangs_up_is_told_of() {
     let stage = Stage::new(10, HOUR);
-    let asked = Asked { opening: Opening::Listen(Listen::default()), text: None };
-    let mut listening = Box::pin(stage.inbox.ask(asked, Instant::now()));
+    let asked = StreamRequest { opening: true, text: None };
+    let mut listening = Box::pin(stage.inbox.ask(asked, Instant::now() + HOUR));
     assert!(std::future::poll_fn(|cx| Poll::Ready(listening.as_mut().poll(cx).is_pending())).await);
     stage.noted(1).await;
     drop(listening);
     assert_eq!(stage.noted(2).await, "listening, closed");
+}
+
+#[tokio::test]
+async fn a_session_that_panics_is_not_counted_as_open_for_ever() {
+    let stage = Stage::new(10, HOUR);
+    stage.say("hello").await;
+    assert!(stage.meters.render().contains("\nsalon_connections 1\n"), "{}", stage.meters.render());
+    let asked = StreamRequest { opening: false, text: Some("panic".into()) };
+    assert!(matches!(within(stage.inbox.ask(asked, Instant::now() + HOUR)).await, Outcome::Ended));
+    assert!(within(stage.running).await.expect_err("it panicked").is_panic());
+    assert!(stage.meters.render().contains("\nsalon_connections 0\n"), "{}", stage.meters.render());
 }

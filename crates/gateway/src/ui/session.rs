@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use salon_protocol::{Code, ParticipantId, ParticipantKind, Timestamp};
@@ -15,8 +15,8 @@ use crate::audit::{AuditEvent, AuditKind};
 use crate::auth::{AuthError, Grant, MAX_TOKEN_BYTES, SignedIn, SignedOut};
 use crate::clock;
 use crate::gateway::Gateway;
-use crate::http::credentials::{Asking, Shown};
-use crate::http::{Peer, Problem, Query, body, invalid};
+use crate::http::credentials::SignIn;
+use crate::http::{Incoming, Problem, body, invalid};
 
 /// A token of the longest, and what stands around it.
 const MAX_BODY: usize = MAX_TOKEN_BYTES + 1024;
@@ -67,34 +67,30 @@ fn told(gateway: &Gateway, grant: Grant) -> SessionBody {
     request_body = SignInRequest,
     responses((status = 201, description = "Signed in; the cookie is in `Set-Cookie`", body = SessionBody),
         (status = "4XX", description = "Refused", body = crate::http::ProblemBody)))]
-pub(crate) async fn begin(
-    State(gateway): State<Arc<Gateway>>,
-    Extension(peer): Extension<Peer>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let ui = of(&gateway)?;
-    let query = Query::parse(request.uri().query())?;
-    ui.cookie.require_own_page(&gateway, request.method(), request.headers())?;
-    ui.failures.check(peer.ip(), clock::now())?;
+pub(crate) async fn begin(incoming: Incoming, request: Request) -> Result<Response, Problem> {
+    let (gateway, address) = (&incoming.gateway, incoming.ip());
+    let ui = of(gateway)?;
+    ui.cookie.require_own_page(gateway, request.method(), request.headers())?;
+    ui.failures.check(address, clock::now())?;
     let (parts, body) = request.into_parts();
     let body = body::read(body, MAX_BODY).await?;
     // What is wrong with it is not told in detail, because the detail would be the token.
     let unfit = || invalid(r#"the body must be {"token":"…"} or {"code":"…"}"#);
     let given: SignInRequest = serde_json::from_slice(&body).map_err(|_| unfit())?;
     let shown = match (&given.token, &given.code) {
-        (Some(token), None) => Shown::Token(token.trim()),
-        (None, Some(code)) => Shown::Code(code),
+        (Some(token), None) => SignIn::Token(token.trim()),
+        (None, Some(code)) => SignIn::Code(code),
         _ => return Err(unfit()),
     };
-    let asking = Asking { gateway: &gateway, peer: peer.ip(), headers: &parts.headers, query: &query, topic: None };
     let now = clock::now();
-    let grant = asking.by_sign_in(shown).inspect_err(|_| ui.failures.count(peer.ip(), now))?;
+    let credentials = incoming.credentials(&parts.headers, None);
+    let grant = credentials.by_sign_in(shown).inspect_err(|_| ui.failures.count(address, now))?;
     let SignedIn { value, grant } = ui.sign_ins.begin(grant, now)?;
     // A second line, from the token's id to that of what stands in for it.
-    let event = AuditEvent::new(AuditKind::AuthOk, now).grant(&grant).address(peer.ip());
+    let event = AuditEvent::new(AuditKind::AuthOk, now).grant(&grant).address(address);
     gateway.audit.record(event.reason("signed in"));
     let cookie = ui.cookie.set(&value, grant.expires, now);
-    Ok(private(StatusCode::CREATED, Some(cookie), Json(told(&gateway, grant))))
+    Ok(private(StatusCode::CREATED, Some(cookie), Json(told(gateway, grant))))
 }
 
 #[utoipa::path(get, path = "/v0/session", operation_id = "session_show", tag = "Web", summary = "Who a browser is signed in as",
@@ -131,14 +127,14 @@ pub(crate) async fn end(State(gateway): State<Arc<Gateway>>, request: Request) -
             match (written, shared) {
                 (Ok(()), Ok(())) => return Ok(private(StatusCode::NO_CONTENT, Some(cleared), ())),
                 (Err(error), _) => {
-                    tracing::error!(%error, "a sign-out could not be written down");
+                    tracing::error!(%error, "sign-out: not written to disk, a restart forgets it");
                     Problem::new(
                         Code::Internal,
                         "signed out, but after a restart of the gateway the old session may count again",
                     )
                 }
                 (Ok(()), Err(error)) => {
-                    tracing::warn!(%error, "the other gateways could not be told of a sign-out; they are told later");
+                    tracing::warn!(%error, "sign-out: other gateways unreachable, retrying");
                     Problem::new(
                         Code::Closing,
                         "signed out here, but the other gateways cannot be told at the moment; they will be",

@@ -152,6 +152,34 @@ fn bodies() {
     "#);
 }
 
+/// What a CONNECT with this more in its header and in its body comes to.
+fn routed_connect(in_header: &str, in_body: &str) -> String {
+    let header = format!(r#"{{"id":"a","method":"CONNECT","version":"MCP/1.0"{in_header}}}"#);
+    let body = format!(r#"{{"token":"secret","clientInfo":{{"id":"alice"}}{in_body}}}"#);
+    match route(&encode(header.as_bytes(), body.as_bytes())) {
+        Route::Connect(connect) => format!("connect {}", connect.id),
+        Route::Session(id) => format!("session {id}"),
+        Route::Refused(refusal) => refusal.to_string(),
+    }
+}
+
+#[test]
+fn a_connect_that_is_too_deep_or_not_strict_json_is_refused() {
+    let deep = |levels: usize| format!(r#","x":{}{}"#, "[".repeat(levels), "]".repeat(levels));
+    assert_eq!(routed_connect(&deep(63), &deep(63)), "connect alice");
+    for levels in [64, 200, 20_000] {
+        let told = "too_deep: the header is nested deeper than 64 levels";
+        assert_eq!(routed_connect(&deep(levels), ""), told, "{levels} levels in the header");
+        let told = "too_deep: the body of CONNECT is nested deeper than 64 levels";
+        assert_eq!(routed_connect("", &deep(levels)), told, "{levels} levels in the body");
+    }
+    let twice = r#","x":{"a":1,"a":2}"#;
+    let told = "invalid_json: the header is not a JSON object: a key stands twice in it, or a string is broken";
+    assert_eq!(routed_connect(twice, ""), told);
+    let told = "invalid_json: the body of CONNECT is not a JSON object in which every key stands once";
+    assert_eq!(routed_connect("", twice), told);
+}
+
 #[test]
 fn what_is_too_deep_or_no_text() {
     let mut play = Play::seated();

@@ -16,7 +16,7 @@ use salon_protocol::{Envelope, Participant, Position, Presence, Timestamp, Topic
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::{History, Opening};
+use crate::History;
 
 const CONNECT: &str =
     r#"1 CONNECT c0 {"clientInfo":{"id":"alice","version":"1","capabilities":["lift","chat"]},"token":"t"}"#;
@@ -72,7 +72,7 @@ impl Play {
     fn frame(&mut self, stream: u32, frame: Box<[u8]>) {
         let stream = StreamId(stream);
         if !self.framed.streams.contains(&stream) {
-            self.event(Event::StreamOpened(stream, Opening::Duplex));
+            self.event(Event::StreamOpened(stream, ()));
         }
         self.framed.handle_frame(stream, Frame::Binary(frame), self.now);
     }

@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::{Form, Head, History, Joined, Listen, Post};
+use crate::{Form, Head, History, Joined};
 use insta::assert_snapshot;
 use salon_mcp::listing::{Listing, read_page};
 use salon_protocol::{Entry, Members, Message, Participant, Position, Stamp};
@@ -87,7 +87,7 @@ impl Play {
 
     fn seated_with(change: impl FnOnce(&mut Options)) -> Self {
         let mut play = Self::new(change);
-        play.event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex));
+        play.event(Event::StreamOpened(StreamId::ONLY, MachineOpening::Duplex));
         play.after("seat")
     }
 
@@ -123,7 +123,7 @@ impl Play {
 
     fn frame(&mut self, stream: Option<StreamId>, text: &str) {
         if let Some(stream) = stream {
-            self.event(Event::StreamOpened(stream, Opening::Post(Post::default())));
+            self.event(Event::StreamOpened(stream, MachineOpening::Post));
         }
         self.door.handle_frame(stream.unwrap_or(StreamId::ONLY), Frame::Text(text.into()), self.now);
         self.collect();
@@ -209,7 +209,10 @@ impl Play {
             "list" => {
                 let items = RawValue::from_string(more.into()).ok().and_then(|page| read_page(Listing::Tools, &page));
                 let items = items.map(|(items, _)| items.into());
-                self.event(Event::Consulted { who: id(second), listing: Listing::Tools, items });
+                self.event(Event::Answered(CatalogueAnswer {
+                    query: CatalogueQuery { who: id(second), listing: Listing::Tools },
+                    items,
+                }));
             }
             "permit" => {
                 let granted: Vec<String> = more.split_whitespace().map(Into::into).collect();
@@ -261,8 +264,7 @@ impl Play {
             "closing" => self.event(Event::Closing(CloseReason::Shutdown)),
             "get" => {
                 let after = Some(more).filter(|after| !after.is_empty()).map(Into::into);
-                let listen = Listen { after, endpoint: None };
-                self.event(Event::StreamOpened(StreamId(second.parse().unwrap()), Opening::Listen(listen)));
+                self.event(Event::StreamOpened(StreamId(second.parse().unwrap()), MachineOpening::Listen(after)));
             }
             "hangup" => self.event(Event::StreamClosed(StreamId(second.parse().unwrap()))),
             _ => return false,
@@ -292,7 +294,7 @@ impl Play {
                 }
                 Action::Finish(stream) => self.note(&format!("{} ends", stream.0)),
                 Action::Join(_) => self.note("join"),
-                Action::Consult(who, listing) => self.note(&format!("consult {who} {}", listing.key())),
+                Action::Ask(CatalogueQuery { who, listing }) => self.note(&format!("consult {who} {}", listing.key())),
                 Action::Close(reason) => self.note(&format!("close {}", reason.word())),
                 other => panic!("{other:?}"),
             }

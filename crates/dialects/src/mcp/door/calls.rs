@@ -17,8 +17,7 @@ use super::lists::Reading;
 use super::merge::Found;
 use super::modern::{self, Pause};
 use super::targets::{Target, ambiguous, completed, links, not_yet, renamed_contents, unknown};
-use super::{Door, Due, Manner, Request, Scope, route};
-use crate::Action;
+use super::{Action, Door, Due, Manner, Request, Scope, route};
 
 /// The longest id of a participant, beyond which no name begins with one.
 const LONGEST_OWNER: usize = 128;

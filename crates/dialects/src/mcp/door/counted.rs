@@ -5,10 +5,7 @@
 use salon_protocol::{Code, RpcError};
 use serde::Deserialize;
 
-use super::{Door, Request};
-
-/// Noes that may wait to be counted.
-const MOST: usize = 256;
+use super::{Action, Door, Request};
 
 impl Door {
     /// Says no to a request of the client's.
@@ -18,14 +15,12 @@ impl Door {
     }
 
     pub(super) fn count(&mut self, code: Code) {
-        if self.refusals.len() < MOST {
-            self.refusals.push_back(code);
-        }
+        self.actions.push_back(Action::Refused(code));
     }
 }
 
 /// What an error of the door's own is in the room's words.
-pub(super) fn code_of(error: &RpcError) -> Code {
+pub(in crate::mcp) fn code_of(error: &RpcError) -> Code {
     #[derive(Deserialize)]
     struct Data {
         code: String,

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use salon_protocol::{Code, Draft, EnvelopeId, Message, ParticipantId, Refusal, RpcId, rpc};
 use serde_json::value::RawValue;
 
-use super::{Door, Due};
-use crate::{Action, Ticket};
+use super::{Action, Door, Due};
+use crate::Ticket;
 
 /// How long what the room did not take waits before it is said again.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);

@@ -17,8 +17,7 @@ use serde_json::value::RawValue;
 use super::calls::Errand;
 use super::incoming::text_of;
 use super::merge;
-use super::{Door, Due, Manner, Request};
-use crate::Action;
+use super::{Action, CatalogueQuery, Door, Due, Manner, Request};
 
 /// How long a list waits for the catalogue.
 const LIST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -219,6 +218,7 @@ impl Door {
 
     /// Asks a participant for a list, unless it is known well enough or being asked for.
     pub(super) fn ask_list(&mut self, who: &ParticipantId, listing: Listing, manner: &Arc<Manner>, now: Instant) {
+        let is_room = self.is_room();
         let Some(peer) = self.peers.get_mut(who) else { return };
         match peer.lists.get(&listing) {
             Some(List::Asking { .. }) => return,
@@ -231,11 +231,11 @@ impl Door {
         let offers_more = peer.lists_apart
             || (peer.is_met() && handshake::can_be_asked(&manner.capabilities))
             || (peer.was_called && manner.era() == Era::Modern && peer.speaks_both_eras());
-        let in_own_name = !self.options.scope.is_room() || offers_more;
+        let in_own_name = !is_room || offers_more;
         let timeout = if in_own_name { OWN_LIST_TIMEOUT } else { LIST_TIMEOUT };
         peer.lists.insert(listing, List::Asking { until: now + timeout, stale: false });
         if !in_own_name {
-            return self.actions.push_back(Action::Consult(who.clone(), listing));
+            return self.actions.push_back(Action::Ask(CatalogueQuery { who: who.clone(), listing }));
         }
         let reading = Reading { listing, items: Vec::new(), pages: 0, ttl: None };
         self.run(who, Errand::List(Box::new(reading)), listing.method(), None, manner, now);

@@ -19,6 +19,7 @@ mod lists;
 mod merge;
 mod modern;
 mod news;
+mod opening;
 pub(super) mod outlets;
 mod parting;
 mod peers;
@@ -46,7 +47,7 @@ use salon_protocol::{
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::{Action, Dialect, Event, Frame, Introduction, Opening, Post, Stamps, StreamId, Ticket};
+use crate::{Dialect, Frame, Introduction, Stamps, StreamId, Ticket};
 use asks::Ask;
 use calls::{Call, Errand};
 use kept::Kept;
@@ -58,6 +59,9 @@ use peers::Peer;
 use siblings::Siblings;
 use timers::Timers;
 
+pub use crate::{CatalogueAnswer, CatalogueQuery};
+pub(in crate::mcp) use counted::code_of as refusal_code;
+pub use opening::{Action, Event, Listen, McpOpening, Post};
 pub use route::{Fault, Route, route};
 
 /// Requests of the client that may be open.
@@ -245,8 +249,6 @@ pub struct Door {
     next: u64,
     tickets: u64,
     actions: VecDeque<Action>,
-    /// What the client was told no for.
-    refusals: VecDeque<Code>,
     closing: Option<CloseReason>,
 }
 
@@ -289,7 +291,6 @@ impl Door {
             next: first,
             tickets: 0,
             actions: VecDeque::new(),
-            refusals: VecDeque::new(),
             closing: None,
         }
     }
@@ -450,6 +451,10 @@ impl Door {
 }
 
 impl Dialect for Door {
+    type Opening = McpOpening;
+    type Query = CatalogueQuery;
+    type Answer = CatalogueAnswer;
+
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         self.heard = now;
         if self.listener == Listener::Gone {
@@ -498,16 +503,16 @@ impl Dialect for Door {
                 self.ask_again();
             }
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
-            Event::Consulted { who, listing, items } => self.consulted(&who, listing, items, now),
+            Event::Answered(CatalogueAnswer { query, items }) => self.consulted(&query.who, query.listing, items, now),
             Event::StreamOpened(stream, opening) => match opening {
-                Opening::Duplex => {
+                McpOpening::Duplex => {
                     self.duplex = Some(stream);
                     self.outlets.duplex(stream);
                 }
-                Opening::Post(post) => drop(self.posts.insert(stream, post)),
+                McpOpening::Post(post) => drop(self.posts.insert(stream, post)),
                 // Only a dialect of MCP has this, and its interpreter sees to it.
-                Opening::Poll(_) => {}
-                Opening::Listen(listen) => {
+                McpOpening::Poll(_) => {}
+                McpOpening::Listen(listen) => {
                     self.heard = now;
                     // A GET that resumes the answer of a POST ends with that answer, and says nothing of who listens to the session.
                     if self.outlets.listen(stream, &listen, true) {
@@ -557,10 +562,6 @@ impl Dialect for Door {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
-    }
-
-    fn poll_refusal(&mut self) -> Option<Code> {
-        self.refusals.pop_front()
     }
 
     fn poll_action(&mut self) -> Option<Action> {

@@ -14,7 +14,8 @@ use serde_json::value::RawValue;
 
 use queue::{Bound, Queue, Said};
 
-use crate::{Action, EventFrame, Form, Frame, Head, Listen, StreamId};
+use super::{Action, Listen};
+use crate::{EventFrame, Form, Frame, Head, StreamId};
 
 /// How much waits for a listener: the newest of it.
 const WAITING: Bound = Bound { count: 256, bytes: 1 << 20 };

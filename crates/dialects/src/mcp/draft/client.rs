@@ -34,6 +34,8 @@ pub(super) enum Deed<R> {
     About(R, Box<RawValue>),
     /// The client is told something.
     Tell(Box<RawValue>),
+    /// The client was refused something, which is counted.
+    Refused(RpcError),
     /// The client is about to leave.
     ShuttingDown,
     /// The client leaves, or never came.
@@ -128,11 +130,11 @@ impl<R: Clone> Client<R> {
 
     fn asked(&mut self, method: &str, id: Box<RawValue>, params: Option<&RawValue>, at: R) {
         if RpcId::parse(id.get()).is_none() {
-            return self.refuse(&id, at, &RpcError::new(INVALID_REQUEST, "an `id` is a number or a string"));
+            return self.refuse(&id, at, RpcError::new(INVALID_REQUEST, "an `id` is a number or a string"));
         }
         if self.shutting_down && !matches!(method, "shutdown" | "exit") {
             let told = "this session is shutting down; only `exit` follows";
-            return self.refuse(&id, at, &RpcError::new(INVALID_REQUEST, told));
+            return self.refuse(&id, at, RpcError::new(INVALID_REQUEST, told));
         }
         let gathering = |listing| What::List(Gathering { listing, items: Vec::new(), bytes: 0, pages: 0 });
         match method {
@@ -142,7 +144,7 @@ impl<R: Clone> Client<R> {
                     self.pass(id, at, What::Hello, method, Some(&hello));
                 }
                 Err(error) => {
-                    self.refuse(&id, at, &error);
+                    self.refuse(&id, at, error);
                     self.deeds.push_back(Deed::Leave);
                 }
             },
@@ -156,7 +158,7 @@ impl<R: Clone> Client<R> {
             // Both are notifications by the source; asked for an answer, they have nothing to say.
             "cancel" if !self.declared.cancellation => {
                 let told = "`supportsCancellation` was not declared";
-                self.refuse(&id, at, &RpcError::new(INVALID_REQUEST, told));
+                self.refuse(&id, at, RpcError::new(INVALID_REQUEST, told));
             }
             "cancel" => {
                 self.cancel(params);
@@ -175,7 +177,13 @@ impl<R: Clone> Client<R> {
         }
     }
 
-    fn refuse(&mut self, id: &RawValue, at: R, error: &RpcError) {
+    fn refuse(&mut self, id: &RawValue, at: R, error: RpcError) {
+        self.fail(id, at, &error);
+        self.deeds.push_back(Deed::Refused(error));
+    }
+
+    /// Answers with an error that is no refusal.
+    fn fail(&mut self, id: &RawValue, at: R, error: &RpcError) {
         self.deeds.push_back(Deed::Answer(at, rpc::failure(id, error)));
     }
 
@@ -183,7 +191,7 @@ impl<R: Clone> Client<R> {
     pub(super) fn give_up(&mut self, why: &str) {
         for asked in std::mem::take(&mut self.open).into_values() {
             if let Asked::Client { id, at, .. } = asked {
-                self.refuse(&id, at, &RpcError::new(code::GONE, why));
+                self.fail(&id, at, &RpcError::new(code::GONE, why));
             }
         }
     }
@@ -212,7 +220,7 @@ impl<R: Clone> Client<R> {
         let Some(number) = self.open.iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number) else { return };
         self.tell_door("notifications/cancelled", Some(&raw(&json!({ "requestId": number }))));
         if let Some(Asked::Client { id, at, .. }) = self.open.remove(&number) {
-            self.refuse(&id, at, &RpcError::new(CANCELLED, "the request was cancelled"));
+            self.fail(&id, at, &RpcError::new(CANCELLED, "the request was cancelled"));
         }
     }
 
@@ -272,7 +280,7 @@ impl<R: Clone> Client<R> {
                     Some(words::list_to_draft(items.iter().map(|item| &*item.raw)))
                 }
                 Gathered::TooMuch => {
-                    return self.refuse(&id, at, &RpcError::internal("the list is too long to be told at once"));
+                    return self.refuse(&id, at, RpcError::internal("the list is too long to be told at once"));
                 }
             },
             (What::Same, result) => result,

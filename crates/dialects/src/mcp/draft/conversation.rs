@@ -7,14 +7,14 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use salon_mcp::Head;
-use salon_protocol::{CloseReason, RpcError, rpc};
+use salon_protocol::{CloseReason, Code, RpcError, rpc};
 use serde_json::value::RawValue;
 
 use super::client::{Client, Deed};
 use super::polls::{Polls, TooMuch};
 use crate::mcp::door::outlets::{Channel, Outlets, Style};
-use crate::mcp::door::{Door, Options, Route, route};
-use crate::{Action, Dialect, Event, Frame, Opening, Post, StreamId};
+use crate::mcp::door::{Action, Door, Event, McpOpening, Options, Post, Route, refusal_code, route};
+use crate::{Dialect, Frame, StreamId};
 
 /// Messages one poll may bring.
 const MAX_IN_POLL: usize = 64;
@@ -118,13 +118,13 @@ impl Conversation {
     }
 
     /// Something happens to one of the client's streams.
-    pub(super) fn stream(&mut self, stream: StreamId, opening: Option<Opening>, now: Instant) {
+    pub(super) fn stream(&mut self, stream: StreamId, opening: Option<McpOpening>, now: Instant) {
         self.heard = now;
         match opening {
-            Some(Opening::Duplex) => {}
-            Some(Opening::Post(post)) => drop(self.arrivals.insert(stream, Arrival::Post(post))),
-            Some(Opening::Poll(wait)) => drop(self.arrivals.insert(stream, Arrival::Poll(wait))),
-            Some(Opening::Listen(listen)) => {
+            Some(McpOpening::Duplex) => {}
+            Some(McpOpening::Post(post)) => drop(self.arrivals.insert(stream, Arrival::Post(post))),
+            Some(McpOpening::Poll(wait)) => drop(self.arrivals.insert(stream, Arrival::Poll(wait))),
+            Some(McpOpening::Listen(listen)) => {
                 self.outlets.listen(stream, &listen, true);
             }
             None => {
@@ -156,6 +156,7 @@ impl Conversation {
     }
 
     fn say_fault(&mut self, stream: StreamId, by_request: bool, message: &RawValue) {
+        self.actions.push_back(Action::Refused(code_of(message)));
         match by_request {
             true => self.outlets.refuse(stream, 400, message),
             false => self.outlets.answer(Channel::SESSION, 400, message),
@@ -212,7 +213,10 @@ impl Conversation {
                     }
                     self.client.hear(&head, Place::Poll);
                 }
-                Err(fault) => self.wait(&fault),
+                Err(fault) => {
+                    self.actions.push_back(Action::Refused(code_of(&fault)));
+                    self.wait(&fault);
+                }
             }
         }
         self.polled = true;
@@ -320,6 +324,7 @@ impl Conversation {
             Deed::About(Place::Channel(channel), message) => {
                 let _ = self.outlets.say(channel, &message);
             }
+            Deed::Refused(error) => self.actions.push_back(Action::Refused(refusal_code(&error))),
             Deed::ShuttingDown => drop(self.timers.insert((now + LAST_WORD, Due::LastWord))),
             Deed::Leave => self.leave(door, now),
         }
@@ -348,4 +353,11 @@ impl Conversation {
         self.actions.extend(std::iter::from_fn(|| self.outlets.poll_action()));
         self.actions.push_back(Action::Close(reason));
     }
+}
+
+/// The code of a whole answer that is an error.
+fn code_of(message: &RawValue) -> Code {
+    let error = Head::read(message.get()).and_then(|head| head.error);
+    let error = error.and_then(|error| serde_json::from_str(error.get()).ok());
+    error.map_or(Code::InvalidEnvelope, |error: RpcError| refusal_code(&error))
 }

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use super::conversation::Conversation;
 use super::words;
-use crate::mcp::door::{Door, Options, Route, route};
-use crate::{Action, Dialect, Event, Form, Frame, Opening, Post, Stamps, StreamId};
+use crate::mcp::door::{Action, CatalogueAnswer, CatalogueQuery, Door, Event, McpOpening, Options, Post, Route, route};
+use crate::{Dialect, Form, Frame, Stamps, StreamId};
 
 const INVALID_REQUEST: i64 = -32600;
 
@@ -81,7 +81,7 @@ impl Interpreter {
         if is_draft {
             let unknown = std::mem::take(unknown);
             let mut conversation = self.converse(unknown, now);
-            let arrival = poll.map(Opening::Poll).or(post.map(Opening::Post));
+            let arrival = poll.map(McpOpening::Poll).or(post.map(McpOpening::Post));
             if let Some(opening) = arrival {
                 conversation.stream(stream, Some(opening), now);
             }
@@ -94,13 +94,13 @@ impl Interpreter {
             return self.refuse_poll(stream);
         }
         if let Some(post) = post {
-            self.door.handle_event(Event::StreamOpened(stream, Opening::Post(post)), now);
+            self.door.handle_event(Event::StreamOpened(stream, McpOpening::Post(post)), now);
         }
         if is_official(text) {
             let posts = std::mem::take(&mut unknown.posts);
             self.speech = Speech::Official;
             for (stream, post) in posts {
-                self.door.handle_event(Event::StreamOpened(stream, Opening::Post(post)), now);
+                self.door.handle_event(Event::StreamOpened(stream, McpOpening::Post(post)), now);
             }
         }
         self.door.handle_frame(stream, frame, now);
@@ -112,17 +112,17 @@ impl Interpreter {
         let mut conversation = if unknown.duplex {
             conversation.over_duplex()
         } else {
-            self.door.handle_event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex), now);
+            self.door.handle_event(Event::StreamOpened(StreamId::ONLY, McpOpening::Duplex), now);
             if let Some(stream) = unknown.listening {
                 self.door.handle_event(Event::StreamClosed(stream), now);
             }
             conversation.over_http(unknown.listening)
         };
         for (stream, post) in unknown.posts {
-            conversation.stream(stream, Some(Opening::Post(post)), now);
+            conversation.stream(stream, Some(McpOpening::Post(post)), now);
         }
         for (stream, wait) in self.polls.drain() {
-            conversation.stream(stream, Some(Opening::Poll(wait)), now);
+            conversation.stream(stream, Some(McpOpening::Poll(wait)), now);
         }
         Box::new(conversation)
     }
@@ -132,6 +132,7 @@ impl Interpreter {
         let told = "only sessions of the draft dialect can be polled: begin with an `initialize` that has `mcpVersion`";
         let message = rpc::failure(RawValue::NULL, &RpcError::new(INVALID_REQUEST, told));
         let head = crate::Head { status: 400, form: Form::Json, headers: Vec::new() };
+        self.refused.push_back(Action::Refused(Code::InvalidEnvelope));
         self.refused.push_back(Action::Begin(stream, head));
         self.refused.push_back(Action::Send(stream, Frame::Text(message.get().into())));
         self.refused.push_back(Action::Finish(stream));
@@ -148,6 +149,10 @@ fn is_official(text: &str) -> bool {
 }
 
 impl Dialect for Interpreter {
+    type Opening = McpOpening;
+    type Query = CatalogueQuery;
+    type Answer = CatalogueAnswer;
+
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         match &mut self.speech {
             Speech::Unknown(_) => self.hear_first(stream, frame, now),
@@ -179,17 +184,17 @@ impl Dialect for Interpreter {
                 }
                 conversation.settle(&mut self.door, now);
             }
-            (_, Event::StreamOpened(stream, Opening::Poll(wait))) => drop(self.polls.insert(stream, wait)),
+            (_, Event::StreamOpened(stream, McpOpening::Poll(wait))) => drop(self.polls.insert(stream, wait)),
             (_, Event::StreamClosed(stream)) if self.polls.remove(&stream).is_some() => {}
             (Speech::Unknown(unknown), event) => {
                 match &event {
-                    Event::StreamOpened(stream, Opening::Post(post)) => {
+                    Event::StreamOpened(stream, McpOpening::Post(post)) => {
                         unknown.posts.insert(*stream, post.clone());
                         return;
                     }
                     Event::StreamClosed(stream) if unknown.posts.remove(stream).is_some() => return,
-                    Event::StreamOpened(_, Opening::Duplex) => unknown.duplex = true,
-                    Event::StreamOpened(stream, Opening::Listen(_)) => unknown.listening = Some(*stream),
+                    Event::StreamOpened(_, McpOpening::Duplex) => unknown.duplex = true,
+                    Event::StreamOpened(stream, McpOpening::Listen(_)) => unknown.listening = Some(*stream),
                     Event::StreamClosed(stream) if unknown.listening == Some(*stream) => unknown.listening = None,
                     _ => {}
                 }
@@ -213,10 +218,6 @@ impl Dialect for Interpreter {
             Speech::Unknown(_) | Speech::Official => None,
         };
         self.door.poll_timeout().into_iter().chain(own).min()
-    }
-
-    fn poll_refusal(&mut self) -> Option<Code> {
-        self.door.poll_refusal()
     }
 
     fn poll_action(&mut self) -> Option<Action> {

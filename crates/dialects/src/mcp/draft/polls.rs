@@ -5,7 +5,8 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::{Action, Form, Frame, Head, StreamId};
+use crate::mcp::door::Action;
+use crate::{Form, Frame, Head, StreamId};
 
 /// How much may wait for a client that does not ask.
 const MAX_WAITING: usize = 1024;

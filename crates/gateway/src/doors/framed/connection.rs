@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::SelectAll;
-use salon_dialects::framed::{self, Connect, Decoder, Route, refuse, refuse_header};
+use salon_dialects::framed::{self, Connect, Decoder, Route, refuse_header};
 use salon_protocol::{Code, Refusal};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 
-use super::table::{self, Caller};
-use crate::carriers::{Answers, Line, MAX_LINES, NotOpened, Socket, Way};
+use super::door::{self, Caller, FramedDoor};
+use crate::carriers::{Answers, Line, MAX_LINES, NotOpened, SessionLines, Socket};
 use crate::clock;
-use crate::gateway::{Gateway, MAX_MESSAGE};
+use crate::http::Requester;
 
 /// What is read at once.
 const READ_BUFFER: usize = 8 * 1024;
@@ -56,19 +56,18 @@ enum Ending {
     Because(Box<[u8]>),
 }
 
-pub(super) async fn serve(gateway: Arc<Gateway>, socket: Socket, peer: SocketAddr, stop: watch::Receiver<bool>) {
-    let limit = gateway.config.limits.message;
-    let most_body = if limit > 0 { limit.min(MAX_MESSAGE) } else { MAX_MESSAGE };
+pub(super) async fn serve(door: Arc<FramedDoor>, socket: Socket, peer: SocketAddr, stop: watch::Receiver<bool>) {
+    let gateway = &door.gateway;
     let (mut read, write) = tokio::io::split(socket);
     let (out, outgoing) = mpsc::channel(OUTGOING);
-    let stall = gateway.config.framed.stall;
-    let caller = Caller { gateway, peer };
+    let (stall, max_body) = (gateway.config.framed.stall, gateway.max_message());
+    let caller = Caller { door, peer };
     let mut reader = Reader {
         caller,
         stop,
         stopping: false,
         stall,
-        decoder: Decoder::new(most_body),
+        decoder: Decoder::new(max_body),
         lines: HashMap::new(),
         room: None,
         out,
@@ -78,7 +77,7 @@ pub(super) async fn serve(gateway: Arc<Gateway>, socket: Socket, peer: SocketAdd
     let ending = tokio::select! { biased;
         written = &mut writing => match written {
             Ok(()) => return hang_up(&mut read).await,
-            Err(error) => return tracing::debug!(%peer, %error, "a connection ended badly"),
+            Err(error) => return tracing::debug!(%error, "connection: ended with an error"),
         },
         ending = reader.read(&mut read) => ending,
     };
@@ -206,7 +205,7 @@ impl Reader {
         if !self.lines.is_empty() || body <= STRANGERS_BODY || self.room.is_some() {
             return Ok(());
         }
-        self.room = self.caller.gateway.framed.room_for(body);
+        self.room = self.caller.door.room_for(body);
         if self.room.is_some() {
             return Ok(());
         }
@@ -217,29 +216,33 @@ impl Reader {
     }
 
     fn ending(&self, code: Code, message: String) -> Ending {
-        self.caller.gateway.meters.refused(code);
+        self.record_refusal(code, &Requester::default());
         Ending::Because(refuse_header(self.decoder.header(), &Refusal::new(code, message), clock::now()))
     }
 
     /// Brings a frame to whoever answers it. An error is the connection's end.
     async fn dispatch(&mut self, frame: Box<[u8]>) -> Result<(), Gone> {
         if self.stopping {
-            return self.say(&frame, &Refusal::new(Code::Closing, "the gateway is shutting down")).await;
+            return self.refuse(&frame, &Refusal::new(Code::Closing, "the gateway is shutting down")).await;
         }
         match framed::route(&frame) {
-            Route::Refused(refusal) => self.say(&frame, &refusal).await,
-            Route::Connect(connect) => match self.connect(&connect) {
-                Ok((id, way)) => self.open(id, &way, frame).await,
-                Err(refusal) => self.say(&frame, &refusal).await,
-            },
+            Route::Refused(refusal) => self.refuse(&frame, &refusal).await,
+            Route::Connect(connect) => {
+                let requester = Requester::default();
+                match self.connect(&connect, &requester) {
+                    Ok((id, way)) => self.open(id, &way, frame).await,
+                    Err(refusal) => self.refuse_to(&requester, &frame, &refusal).await,
+                }
+            }
             Route::Session(id) => self.pass(id, frame).await,
         }
     }
 
-    fn connect(&mut self, connect: &Connect) -> Result<(Box<str>, Way), Refusal> {
+    fn connect(&mut self, connect: &Connect, requester: &Requester) -> Result<(Box<str>, SessionLines), Refusal> {
         self.room_for_one()?;
-        let (grant, topic) = self.caller.verify(connect)?;
-        self.caller.gateway.framed.begin(&self.caller, &grant, topic)
+        let (visitor, topic) = self.caller.verify(connect)?;
+        requester.set(&visitor.grant.participant, Some(&topic));
+        self.caller.door.begin(&visitor, &topic)
     }
 
     fn room_for_one(&mut self) -> Result<(), Refusal> {
@@ -261,20 +264,20 @@ impl Reader {
             };
             self.lines.remove(&id);
         }
-        let found = self.room_for_one().and_then(|()| self.caller.gateway.framed.find(&id).ok_or_else(table::unknown));
+        let found = self.room_for_one().and_then(|()| self.caller.door.find(&id).ok_or_else(door::unknown));
         match found {
             Ok(way) => self.open(id, &way, frame).await,
-            Err(refusal) => self.say(&frame, &refusal).await,
+            Err(refusal) => self.refuse(&frame, &refusal).await,
         }
     }
 
-    async fn open(&mut self, id: Box<str>, way: &Way, frame: Box<[u8]>) -> Result<(), Gone> {
+    async fn open(&mut self, id: Box<str>, way: &SessionLines, frame: Box<[u8]>) -> Result<(), Gone> {
         let (line, answers) = match way.open().await {
             Ok(opened) => opened,
-            Err(NotOpened::Ended) => return self.say(&frame, &table::unknown()).await,
+            Err(NotOpened::Ended) => return self.refuse(&frame, &door::unknown()).await,
             Err(NotOpened::Full) => {
                 let message = format!("one session may be used over {MAX_LINES} connections at once");
-                return self.say(&frame, &Refusal::new(Code::RateLimited, message)).await;
+                return self.refuse(&frame, &Refusal::new(Code::RateLimited, message)).await;
             }
         };
         self.out.send(Outgoing::Hear(answers)).await.map_err(|_| Gone)?;
@@ -283,14 +286,22 @@ impl Reader {
                 self.lines.insert(id, line);
                 Ok(())
             }
-            Err(frame) => self.say(&frame, &table::unknown()).await,
+            Err(frame) => self.refuse(&frame, &door::unknown()).await,
         }
     }
 
-    /// Answers a frame that no session hears.
-    async fn say(&self, frame: &[u8], refusal: &Refusal) -> Result<(), Gone> {
-        self.caller.gateway.meters.refused(refusal.code);
-        self.out.send(Outgoing::Say(refuse(frame, refusal, clock::now()))).await.map_err(|_| Gone)
+    fn record_refusal(&self, code: Code, requester: &Requester) {
+        self.caller.door.gateway.refused(code, requester, self.caller.peer.ip());
+    }
+
+    /// Refuses a frame that reaches no session.
+    async fn refuse(&self, frame: &[u8], refusal: &Refusal) -> Result<(), Gone> {
+        self.refuse_to(&Requester::default(), frame, refusal).await
+    }
+
+    async fn refuse_to(&self, requester: &Requester, frame: &[u8], refusal: &Refusal) -> Result<(), Gone> {
+        self.record_refusal(refusal.code, requester);
+        self.out.send(Outgoing::Say(framed::refuse(frame, refusal, clock::now()))).await.map_err(|_| Gone)
     }
 }
 

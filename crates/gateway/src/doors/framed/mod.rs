@@ -4,7 +4,7 @@
 //! are brought to the sessions they name. A session belongs to whoever knows its id, over whichever connections.
 
 mod connection;
-mod table;
+mod door;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use tracing::Instrument;
 
 use crate::gateway::{Counted, Gateway, Tally};
 use crate::server;
-
-pub(crate) use table::Sessions;
+use door::FramedDoor;
 
 /// How long to wait when the system gives no more connections.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// When the system asks a silent peer for a sign of life, how often, and how many times: nothing in this protocol does. A peer that is
 /// gone without a word is noticed as soon as by other doors.
@@ -37,10 +37,11 @@ pub(crate) async fn accept(
     mut stop: watch::Receiver<bool>,
 ) {
     if let Ok(address) = listener.local_addr() {
-        tracing::info!(%address, tls = tls.is_some(), "serving framed connections");
+        tracing::info!(%address, tls = tls.is_some(), "framed: serving");
     }
     let mut connections = JoinSet::new();
     let open = Tally::new(gateway.config.limits.connections_per_address);
+    let door = Arc::new(FramedDoor::new(gateway));
     loop {
         let accepted = tokio::select! { biased;
             () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
@@ -50,15 +51,15 @@ pub(crate) async fn accept(
         match accepted {
             Ok((stream, peer)) => match open.enter(&peer.ip(), "address") {
                 Ok(counted) => {
-                    let serving = serve(gateway.clone(), stream, peer, tls.clone(), stop.clone(), counted);
-                    drop(connections.spawn(serving));
+                    let serving = serve(door.clone(), stream, peer, tls.clone(), stop.clone(), counted);
+                    drop(connections.spawn(serving.instrument(crate::connection::span(peer))));
                 }
-                // Nobody has said yet what they want, so there is nobody to answer.
-                Err(refusal) => tracing::debug!(%peer, %refusal, "a connection was not taken"),
+                // No frame has come yet, so there is nothing to answer.
+                Err(refusal) => tracing::debug!(%peer, %refusal, "framed: connection dropped"),
             },
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                tracing::warn!(%error, "framed: accept failed, retrying in 100 ms");
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
@@ -67,7 +68,7 @@ pub(crate) async fn accept(
 }
 
 async fn serve(
-    gateway: Arc<Gateway>,
+    door: Arc<FramedDoor>,
     stream: TcpStream,
     peer: SocketAddr,
     tls: Option<TlsAcceptor>,
@@ -75,11 +76,11 @@ async fn serve(
     _counted: Counted<IpAddr>,
 ) {
     if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE) {
-        tracing::debug!(%peer, %error, "a connection cannot be watched over");
+        tracing::debug!(%error, "framed: TCP keep-alive not set");
     }
-    let write_deadline = gateway.config.times.write_deadline;
+    let write_deadline = door.gateway.config.times.write_deadline;
     match server::secure(stream, tls, write_deadline).await {
-        Ok(socket) => connection::serve(gateway, socket, peer, stop).await,
-        Err(error) => tracing::debug!(%peer, %error, "a connection ended badly"),
+        Ok(socket) => connection::serve(door, socket, peer, stop).await,
+        Err(error) => tracing::debug!(%error, "connection: ended with an error"),
     }
 }

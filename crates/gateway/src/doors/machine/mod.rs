@@ -3,32 +3,32 @@
 //! What a message means is the grammar's business (`salon_dialects::machine`); here it is decided who sends it. A WebSocket may show
 //! its token in its first message; every request over HTTP has one of its own.
 
+mod door;
 mod refusals;
 mod requests;
 mod socket;
-mod table;
 mod terms;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Extension, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 
 use crate::gateway::Gateway;
-use crate::http::{Peer, Problem};
-use refusals::No;
-use requests::Arrived;
-
-pub(crate) use table::Sessions;
+use crate::http::{Incoming, Problem};
+use door::MachineDoor;
+use refusals::MachineRejection;
+use requests::MachineRequest;
 
 /// Every address of the Machine Context Protocol.
-pub(crate) fn router() -> Router<Arc<Gateway>> {
+pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     Router::new()
         .route("/context/v1/ws", get(connect))
         .route("/context/v1/messages", post(send))
-        .route("/context/v1/stream", get(listen).head(|| async { No::Method("GET") }))
+        .route("/context/v1/stream", get(listen).head(|| async { MachineRejection::Method("GET") }))
+        .with_state(MachineDoor::new(gateway))
 }
 
 #[utoipa::path(get, path = "/context/v1/ws", operation_id = "machine_connect", tag = "Machine Context Protocol", summary = "Enter a room by the Machine Context Protocol",
@@ -39,11 +39,11 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
         (status = "4XX", description = "Refused", body = crate::http::ProblemBody)),
     security(("bearer" = []), ()))]
 pub(crate) async fn connect(
-    State(gateway): State<Arc<Gateway>>,
-    Extension(peer): Extension<Peer>,
+    State(door): State<MachineDoor>,
+    incoming: Incoming,
     request: Request,
 ) -> Result<Response, Problem> {
-    socket::connect(&gateway, peer, request).await
+    socket::connect(&door, incoming, request).await
 }
 
 #[utoipa::path(post, path = "/context/v1/messages", operation_id = "machine_send", tag = "Machine Context Protocol", summary = "Send a message of the Machine Context Protocol",
@@ -54,7 +54,7 @@ pub(crate) async fn connect(
     responses((status = 200, description = "The response", body = Object), (status = 202, description = "Taken; nothing is to be answered"),
         (status = "4XX", description = "Refused, as an error message of the protocol", body = Object), (status = "5XX", description = "Not now", body = Object)),
     security(("bearer" = [])))]
-pub(crate) async fn send(arrived: Arrived, request: Request) -> Result<Response, No> {
+pub(crate) async fn send(arrived: MachineRequest, request: Request) -> Result<Response, MachineRejection> {
     arrived.post(request).await
 }
 
@@ -66,6 +66,6 @@ pub(crate) async fn send(arrived: Arrived, request: Request) -> Result<Response,
     responses((status = 200, description = "One event a message", content_type = "text/event-stream", body = String),
         (status = "4XX", description = "Refused", body = Object)),
     security(("bearer" = []), ()))]
-pub(crate) async fn listen(arrived: Arrived, request: Request) -> Result<Response, No> {
+pub(crate) async fn listen(arrived: MachineRequest, request: Request) -> Result<Response, MachineRejection> {
     arrived.listen(request.headers()).await
 }

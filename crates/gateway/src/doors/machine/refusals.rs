@@ -9,7 +9,7 @@ use crate::clock;
 use crate::http::{Problem, RefusedWith, invalid};
 
 /// An answer that is a no.
-pub(crate) enum No {
+pub(crate) enum MachineRejection {
     /// As everywhere.
     Problem(Problem),
     /// As an error message to somebody.
@@ -18,13 +18,13 @@ pub(crate) enum No {
     Method(&'static str),
 }
 
-impl From<Problem> for No {
+impl From<Problem> for MachineRejection {
     fn from(problem: Problem) -> Self {
         Self::Problem(problem)
     }
 }
 
-impl IntoResponse for No {
+impl IntoResponse for MachineRejection {
     fn into_response(self) -> Response {
         match self {
             Self::Problem(problem) => problem.into_response(),

@@ -1,139 +1,127 @@
 //! One request over HTTP: whose it is, and what becomes of it.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{Extension, FromRequestParts, Request};
+use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
-use salon_dialects::machine::{self, Terms};
-use salon_dialects::{Listen, Opening, Post};
+use salon_dialects::machine::{self, MachineOpening, Terms};
 use salon_protocol::{Code, Refusal, TopicName};
 
-use super::super::{accepts_events, is_json};
-use super::refusals::No;
-use super::table::{Place, Visitor};
+use super::super::sessions::{Found, Visitor};
+use super::super::{accepts_events, is_json, last_event_id, read_text};
+use super::door::{MachineDoor, MachinePlace};
+use super::refusals::MachineRejection;
 use super::terms;
-use crate::carriers::{Asked, Outcome};
+use crate::auth::AuthError;
+use crate::carriers::{Outcome, StreamRequest};
 use crate::clock;
-use crate::gateway::{Gateway, MAX_MESSAGE};
-use crate::http::credentials::Asking;
-use crate::http::{Peer, Problem, Query, body, invalid};
+use crate::http::{Incoming, Problem, invalid};
 
 /// How often a request is tried with another session, when the one there was has just ended.
 const MAX_TRIES: usize = 3;
 
 /// A request whose token is good.
-pub(crate) struct Arrived {
+pub(crate) struct MachineRequest {
+    door: MachineDoor,
     visitor: Visitor,
-    place: Place,
+    place: MachinePlace,
     terms: Terms,
     expires: Instant,
 }
 
-impl FromRequestParts<Arc<Gateway>> for Arrived {
-    type Rejection = No;
+impl FromRequestParts<MachineDoor> for MachineRequest {
+    type Rejection = MachineRejection;
 
-    async fn from_request_parts(parts: &mut Parts, gateway: &Arc<Gateway>) -> Result<Self, No> {
-        let unmarked = |_| Problem::new(Code::Internal, "nobody knows where this request came from");
-        let Extension(peer) = Extension::<Peer>::from_request_parts(parts, gateway).await.map_err(unmarked)?;
-        let query = Query::parse(parts.uri.query())?;
-        let topic: Option<TopicName> = query.name("topic")?;
-        let asking = Asking { gateway, peer: peer.ip(), headers: &parts.headers, query: &query, topic: topic.as_ref() };
-        let grant = asking.in_signed_passing(parts.method == Method::GET).await?;
+    async fn from_request_parts(parts: &mut Parts, door: &MachineDoor) -> Result<Self, MachineRejection> {
+        let incoming = Incoming::from_request_parts(parts, door).await?;
+        let topic: Option<TopicName> = incoming.query.name("topic")?;
+        let credentials = incoming.credentials(&parts.headers, topic.as_ref());
+        let grant = credentials.for_signed_request(parts.method == Method::GET).await?;
         let place = place(&grant, topic.clone())?;
-        let terms = terms::terms(gateway, &grant, &place.topic, asking.token());
+        incoming.note(&grant, Some(&place.topic));
+        let terms = terms::terms(&door.gateway, &grant, &place.topic, credentials.token());
         let expires = clock::instant(grant.expires);
-        Ok(Self { visitor: Visitor { gateway: gateway.clone(), peer, grant }, place, terms, expires })
+        let visitor = Visitor { gateway: door.gateway.clone(), peer: incoming.peer, grant };
+        Ok(Self { door: door.clone(), visitor, place, terms, expires })
     }
 }
 
 /// Where somebody goes.
-pub(super) fn place(grant: &crate::auth::Grant, topic: Option<TopicName>) -> Result<Place, Problem> {
+pub(super) fn place(grant: &crate::auth::Grant, topic: Option<TopicName>) -> Result<MachinePlace, Problem> {
     let topic = topic.or_else(|| grant.only_topic().cloned());
     let topic = topic.ok_or_else(|| invalid("`topic` is missing, and the token opens more than one"))?;
-    Ok(Place { participant: grant.participant.clone(), topic })
+    Ok(MachinePlace { participant: grant.participant.clone(), topic })
 }
 
-impl Arrived {
-    fn no(&self, refusal: Refusal) -> No {
-        No::Message { status: machine::status(refusal.code), refusal, to: self.place.participant.clone() }
+impl MachineRequest {
+    fn no(&self, refusal: Refusal) -> MachineRejection {
+        MachineRejection::Message { status: machine::status(refusal.code), refusal, to: self.place.participant.clone() }
     }
 
     /// `POST`: a message.
-    pub(super) async fn post(self, request: Request) -> Result<Response, No> {
+    pub(super) async fn post(self, request: Request) -> Result<Response, MachineRejection> {
         let Visitor { gateway, grant, .. } = &self.visitor;
-        if let Some(wait) = gateway.machine.paused(&grant.participant, Instant::now()) {
-            return Err(self.refused(gateway.rooms.too_many(wait)));
+        if let Some(wait) = self.door.paused(&grant.participant, Instant::now()) {
+            return Err(self.no(gateway.rooms.too_many(wait)));
         }
         if !is_json(request.headers()) {
             let told = "`Content-Type` must be application/json";
-            let mut no = self.refused(self.counted(Refusal::new(Code::InvalidParameters, told)));
-            if let No::Message { status, refusal, .. } = &mut no
+            let mut no = self.no(self.counted(Refusal::new(Code::InvalidParameters, told)));
+            if let MachineRejection::Message { status, refusal, .. } = &mut no
                 && refusal.code == Code::InvalidParameters
             {
                 *status = StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16();
             }
             return Err(no);
         }
-        let text = self.read(request.into_body()).await.map_err(|refusal| self.refused(self.counted(refusal)))?;
-        self.ask(Opening::Post(Post::default()), Some(text)).await
+        let text = self.read(request.into_body()).await.map_err(|refusal| self.no(self.counted(refusal)))?;
+        self.ask(MachineOpening::Post, Some(text)).await
     }
 
     /// The message, held to what its sender came with.
     async fn read(&self, body: Body) -> Result<Box<str>, Refusal> {
         let limits = self.visitor.gateway.config.limits.envelope();
-        let most = if limits.message > 0 { limits.message } else { MAX_MESSAGE };
-        let bytes = body::read(body, most).await?;
-        let text =
-            String::from_utf8(bytes.into()).map_err(|_| Refusal::new(Code::InvalidJson, "the body is not UTF-8"))?;
+        let text = read_text(&self.visitor.gateway, body).await?;
         self.terms.check(&text, &limits, &self.place.participant)?;
-        Ok(text.into())
+        Ok(text)
     }
 
     /// What is refused counts like what is published: what is said instead, where there was too much.
     fn counted(&self, refusal: Refusal) -> Refusal {
         let Visitor { gateway, grant, .. } = &self.visitor;
         let Err(wait) = gateway.rooms.count_refused(&grant.participant) else { return refusal };
-        gateway.machine.pause(&grant.participant, wait, Instant::now());
+        self.door.pause(&grant.participant, wait, Instant::now());
         gateway.rooms.too_many(wait).regarding(refusal.regarding)
     }
 
-    /// Keeps a no in the audit trail, where one that the session says is kept too.
-    fn refused(&self, refusal: Refusal) -> No {
-        let Visitor { gateway, peer, grant } = &self.visitor;
-        gateway.ledger(grant, &self.place.topic, peer.ip()).told_no(refusal.code);
-        self.no(refusal)
-    }
-
     /// `GET`: a stream of events.
-    pub(super) async fn listen(self, headers: &HeaderMap) -> Result<Response, No> {
+    pub(super) async fn listen(self, headers: &HeaderMap) -> Result<Response, MachineRejection> {
         if !accepts_events(headers) {
             let refusal = Refusal::new(Code::InvalidParameters, "`Accept` must allow text/event-stream");
             let status = StatusCode::NOT_ACCEPTABLE.as_u16();
-            return Err(No::Message { status, refusal, to: self.place.participant });
+            return Err(MachineRejection::Message { status, refusal, to: self.place.participant });
         }
-        let after = headers.get("last-event-id").and_then(|value| value.to_str().ok()).map(Into::into);
-        self.ask(Opening::Listen(Listen { after, endpoint: None }), None).await
+        self.ask(MachineOpening::Listen(last_event_id(headers)), None).await
     }
 
-    async fn ask(&self, opening: Opening, text: Option<Box<str>>) -> Result<Response, No> {
-        let Visitor { gateway, grant, .. } = &self.visitor;
+    async fn ask(&self, opening: MachineOpening, text: Option<Box<str>>) -> Result<Response, MachineRejection> {
         let request = text.as_deref().and_then(machine::message_id);
-        let mut asked = Asked { opening, text };
+        let mut asked = StreamRequest { opening, text };
         for _ in 0..MAX_TRIES {
-            let found = gateway.machine.inbox(&self.visitor, &self.place);
+            let found = self.door.session(&self.visitor, &self.place);
             // A stream that reconnects by itself is no message.
             let counted = |refusal| if asked.text.is_some() { self.counted(refusal) } else { refusal };
-            let (inbox, stamps) = found.map_err(|refusal| self.refused(counted(refusal)))?;
+            let Found { handle, connection } = found.map_err(|refusal| self.no(counted(refusal)))?;
             // A call has the id of the message that makes it.
-            let _stamped = request.clone().map(|request| stamps.begin_request(request, grant));
-            asked = match inbox.ask(asked, self.expires).await {
+            let _stamped = request.clone().map(|request| connection.stamps.begin_request(request, &self.visitor.grant));
+            asked = match handle.ask(asked, self.expires).await {
                 Outcome::Answered(response) => return Ok(response),
-                Outcome::Unheard(asked) => asked,
+                Outcome::Undelivered(asked) => asked,
                 Outcome::Ended => break,
+                Outcome::Expired => return Err(Problem::from(AuthError::Expired).into()),
                 Outcome::Busy => {
                     let told = "too many requests of yours wait for their answers";
                     return Err(self.no(Refusal::new(Code::RateLimited, told)));

@@ -10,73 +10,73 @@ use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use hyper::upgrade::OnUpgrade;
-use salon_dialects::machine::{self, Machine};
-use salon_dialects::{Dialect, Event, Frame, Opening, StreamId};
+use salon_dialects::machine::{self, Machine, MachineOpening};
+use salon_dialects::{Dialect, Event, Frame, StreamId};
 use salon_protocol::{CloseReason, Code, Refusal, TopicName};
 
+use super::super::sessions::Visitor;
 use super::super::upgrade::{self, Upgrade};
 use super::super::{self as doors};
+use super::door::{self, MachineDoor, MachinePlace};
 use super::requests::place;
-use super::table::{self, Place, Sessions, Visitor};
 use super::terms;
-use crate::carriers::{Carrier, Received, WebSocket};
+use crate::carriers::{Carrier, Receive, Received, WebSocket};
 use crate::clock;
+use crate::connection::ConnectionContext;
 use crate::gateway::{Counted, Counts, Gateway};
-use crate::http::credentials::Asking;
-use crate::http::{Peer, Problem, Query};
-use crate::ledger::Ledger;
+use crate::http::credentials::Credentials;
+use crate::http::{Incoming, Peer, Problem, Query, Requester};
 use crate::session::{Beginning, Session};
 
 /// What clients may offer, and what is echoed to those that do.
 const SUBPROTOCOL: &str = "machine-context.v1";
 
-/// How long somebody may take to show a token.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection may take to show a token.
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much is read of a message whose sender nobody knows, in bytes. A token has at most 8 KiB.
-const MAX_FIRST: usize = 64 * 1024;
+/// The most bytes of a first message, whose sender is not known. A token has at most 8 KiB.
+const MAX_FIRST_BYTES: usize = 64 * 1024;
 
-/// How long the last words to somebody may take.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a refusal and the closing handshake may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Somebody who has been let in.
-struct Known {
+struct Admitted {
     visitor: Visitor,
-    place: Place,
+    place: MachinePlace,
     counted: Counts,
-    ledger: Ledger,
+    connection: ConnectionContext,
     token: Option<String>,
     /// What was said before it was known who said it.
     first: Option<Box<str>>,
 }
 
 /// Makes the connection a WebSocket and its session.
-pub(super) async fn connect(gateway: &Arc<Gateway>, peer: Peer, mut request: Request) -> Result<Response, Problem> {
+pub(super) async fn connect(door: &MachineDoor, incoming: Incoming, mut request: Request) -> Result<Response, Problem> {
+    let gateway = &door.gateway;
     let upgrade = Upgrade::take(&mut request)?;
-    let (parts, _) = request.into_parts();
-    let query = Query::parse(parts.uri.query())?;
-    let topic: Option<TopicName> = query.name("topic")?;
-    let headers = &parts.headers;
-    let asking = Asking { gateway, peer: peer.ip(), headers, query: &query, topic: topic.as_ref() };
-    if !asking.shows_something() {
+    let topic: Option<TopicName> = incoming.query.name("topic")?;
+    let (headers, peer) = (request.headers(), incoming.peer);
+    let credentials = incoming.credentials(headers, topic.as_ref());
+    if !credentials.shows_something() {
         let counted = gateway.count_stranger(&peer)?;
         let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
-        let owner = gateway.clone();
+        let door = door.clone();
         gateway.spawn(async move {
-            let hearing = hear_first(owner, peer, topic, upgrade, counted);
+            let hearing = hear_first(door.gateway.clone(), peer, topic, upgrade, counted);
             let Some((known, carrier)) = Box::pin(hearing).await else { return };
-            run(known, carrier).await;
+            run(&door, known, carrier).await;
         });
         return Ok(response);
     }
-    let grant = asking.for_signed_stream().await?;
-    let token = asking.token().map(str::to_owned);
+    let grant = credentials.for_signed_stream().await?;
+    let token = credentials.token().map(str::to_owned);
     let known = admit(Visitor { gateway: gateway.clone(), peer, grant }, topic, token, None)?;
     let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
-    let owner = gateway.clone();
+    let door = door.clone();
     gateway.spawn(async move {
-        if let Some(carrier) = Box::pin(upgrade::socket(&owner, upgrade)).await {
-            run(known, carrier).await;
+        if let Some(carrier) = Box::pin(upgrade::socket(&door.gateway, upgrade)).await {
+            run(&door, known, carrier).await;
         }
     });
     Ok(response)
@@ -88,12 +88,12 @@ fn admit(
     topic: Option<TopicName>,
     token: Option<String>,
     first: Option<Box<str>>,
-) -> Result<Known, Problem> {
+) -> Result<Admitted, Problem> {
     let place = place(&visitor.grant, topic)?;
     let Visitor { gateway, peer, grant } = &visitor;
-    let ledger = gateway.ledger(grant, &place.topic, peer.ip());
-    let counted = gateway.count(grant, peer).inspect_err(|refusal| ledger.told_no(refusal.code))?;
-    Ok(Known { place, counted, ledger, token, first, visitor })
+    let connection = gateway.connection(grant, &place.topic, peer.ip());
+    let counted = gateway.count(grant, peer)?;
+    Ok(Admitted { place, counted, connection, token, first, visitor })
 }
 
 /// Waits for the first message, and for the token in it.
@@ -103,72 +103,86 @@ async fn hear_first(
     topic: Option<TopicName>,
     upgrade: OnUpgrade,
     counted: Option<Counted<IpAddr>>,
-) -> Option<(Known, WebSocket)> {
-    let most = upgrade::hard_limit(&gateway).min(MAX_FIRST);
+) -> Option<(Admitted, WebSocket)> {
+    let most = upgrade::hard_limit(&gateway).min(MAX_FIRST_BYTES);
     let mut carrier = upgrade::socket_within(most, upgrade).await?;
     let mut shutdown = gateway.shutdown.subscribe();
     let heard = tokio::select! { biased;
         _ = shutdown.wait_for(|stop| *stop) => Err(Refusal::new(Code::Closing, "the gateway is shutting down")),
-        heard = tokio::time::timeout(PATIENCE, first(&mut carrier)) => match heard {
-            Ok(First::Text(text)) => Ok(text),
-            Ok(First::TooLong) => {
+        heard = tokio::time::timeout(TOKEN_TIMEOUT, first(&mut carrier)) => match heard {
+            Ok(FirstMessage::Text(text)) => Ok(text),
+            Ok(FirstMessage::TooLong) => {
                 let told = format!("the message that shows the token may have at most {most} bytes");
                 Err(Refusal::new(Code::TooLarge, told))
             }
-            Ok(First::Nothing) => return None,
+            Ok(FirstMessage::Nothing) => return None,
             Err(_) => Err(Refusal::new(Code::Unauthorized, "no message came with a token in `payload.security.token`")),
         },
     };
-    // Whoever is let in is counted by name, and not twice.
+    // A participant that is let in is counted by name, and not twice.
     drop(counted);
-    let judged = heard.and_then(|text| {
-        let (headers, query) = (HeaderMap::new(), Query::none());
-        let asking =
-            Asking { gateway: &gateway, peer: peer.ip(), headers: &headers, query: &query, topic: topic.as_ref() };
-        let about = machine::message_id(&text);
-        let missing = || {
-            Refusal::new(
-                Code::Unauthorized,
-                "a token is required: `payload.security.token` in the first message, or a header",
-            )
-        };
-        let token = machine::token_in(&text).ok_or_else(missing);
-        let told = |problem: Problem| Refusal::new(problem.code(), problem.message());
-        let known = token.and_then(|token| {
-            let grant = asking.by_message(&token).map_err(told)?;
-            admit(Visitor { gateway: gateway.clone(), peer, grant }, topic.clone(), Some(token), Some(text))
-                .map_err(told)
-        });
-        known.map_err(|refusal| refusal.regarding(about))
-    });
-    match judged {
+    let requester = Requester::default();
+    match heard.and_then(|text| admit_by_message(&gateway, peer, topic, text, &requester)) {
         Ok(known) => {
             carrier.set_hard_limit(upgrade::hard_limit(&gateway));
             Some((known, carrier))
         }
         Err(refusal) => {
-            gateway.meters.refused(refusal.code);
-            let id = uuid::Uuid::new_v4().to_string();
-            let text = machine::error_text(&refusal, &id, clock::now(), None);
-            carrier.send(StreamId::ONLY, Frame::Text(text.into()));
-            carrier.close(match refusal.code {
-                Code::Closing => CloseReason::Shutdown,
-                Code::TooLarge => CloseReason::FrameTooLarge,
-                _ => CloseReason::Bye,
-            });
-            let farewell = async {
-                // A peer that is gone needs no farewell.
-                let _ = poll_fn(|cx| carrier.poll_flush(cx)).await;
-                poll_fn(|cx| carrier.poll_farewell(cx)).await;
-            };
-            let _ = tokio::time::timeout(FAREWELL, farewell).await;
+            gateway.refused(refusal.code, &requester, peer.ip());
+            refuse(carrier, &refusal).await;
             None
         }
     }
 }
 
+/// Verifies the token in a first message, and admits its sender.
+fn admit_by_message(
+    gateway: &Arc<Gateway>,
+    peer: Peer,
+    topic: Option<TopicName>,
+    text: Box<str>,
+    requester: &Requester,
+) -> Result<Admitted, Refusal> {
+    let regarding = machine::message_id(&text);
+    let admitted = || {
+        let missing = "a token is required: `payload.security.token` in the first message, or a header";
+        let token = machine::token_in(&text).ok_or_else(|| Refusal::new(Code::Unauthorized, missing))?;
+        let (headers, query) = (HeaderMap::new(), Query::none());
+        let credentials = Credentials {
+            gateway,
+            peer: peer.ip(),
+            headers: &headers,
+            query: &query,
+            topic: topic.as_ref(),
+            requester,
+        };
+        let grant = credentials.by_message(&token)?;
+        let visitor = Visitor { gateway: gateway.clone(), peer, grant };
+        admit(visitor, topic.clone(), Some(token), Some(text.clone()))
+    };
+    admitted().map_err(|problem: Problem| Refusal::from(problem).regarding(regarding))
+}
+
+/// Answers a first message that is refused, and closes the connection.
+async fn refuse(mut carrier: WebSocket, refusal: &Refusal) {
+    let id = uuid::Uuid::new_v4().to_string();
+    let text = machine::error_text(refusal, &id, clock::now(), None);
+    carrier.send(StreamId::ONLY, Frame::Text(text.into()));
+    carrier.close(match refusal.code {
+        Code::Closing => CloseReason::Shutdown,
+        Code::TooLarge => CloseReason::FrameTooLarge,
+        _ => CloseReason::Bye,
+    });
+    let farewell = async {
+        // A peer that is gone needs no farewell.
+        let _ = poll_fn(|cx| carrier.poll_flush(cx)).await;
+        poll_fn(|cx| carrier.poll_farewell(cx)).await;
+    };
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, farewell).await;
+}
+
 /// What comes first from somebody nobody knows.
-enum First {
+enum FirstMessage {
     Text(Box<str>),
     /// More than is read of a stranger.
     TooLong,
@@ -176,42 +190,43 @@ enum First {
     Nothing,
 }
 
-async fn first(carrier: &mut WebSocket) -> First {
+async fn first(carrier: &mut WebSocket) -> FirstMessage {
     loop {
-        match poll_fn(|cx| carrier.poll_receive(cx)).await {
-            Received::Frame(_, Frame::Text(text)) => return First::Text(text),
+        match poll_fn(|cx| Receive::<MachineOpening>::poll_receive(carrier, cx)).await {
+            Received::Frame(_, Frame::Text(text)) => return FirstMessage::Text(text),
             // What is no text has no token in it.
-            Received::Frame(..) => return First::Text("".into()),
+            Received::Frame(..) => return FirstMessage::Text("".into()),
             Received::Control => {
                 if poll_fn(|cx| carrier.poll_flush(cx)).await.is_err() {
-                    return First::Nothing;
+                    return FirstMessage::Nothing;
                 }
             }
-            Received::End(CloseReason::FrameTooLarge) => return First::TooLong,
-            _ => return First::Nothing,
+            Received::End(CloseReason::FrameTooLarge) => return FirstMessage::TooLong,
+            _ => return FirstMessage::Nothing,
         }
     }
 }
 
-async fn run(known: Known, carrier: WebSocket) {
-    let (ledger, place) = (known.ledger.clone(), known.place.clone());
-    let _attended = Sessions::attend(&known.visitor.gateway, &place);
+async fn run(door: &MachineDoor, known: Admitted, carrier: WebSocket) {
+    let connection = known.connection.clone();
+    let _open = door.open_socket(&known.place);
     let (session, _counted) = begin(known, carrier);
-    doors::run(session, &ledger).await;
+    doors::run(session, &connection).await;
 }
 
-fn begin(known: Known, carrier: WebSocket) -> (Pin<Box<Session<Machine, WebSocket>>>, Counts) {
-    let Known { visitor: Visitor { gateway, grant, .. }, place, counted, ledger, token, first } = known;
+fn begin(known: Admitted, carrier: WebSocket) -> (Pin<Box<Session<Machine, WebSocket>>>, Counts) {
+    let Admitted { visitor: Visitor { gateway, grant, .. }, place, counted, connection, token, first } = known;
     let terms = terms::terms(&gateway, &grant, &place.topic, token.as_deref());
-    let mut dialect = table::dialect(&gateway, &place, Some(terms), None);
+    let mut dialect = door::dialect(&gateway, &place, Some(terms), None);
     if let Some(first) = first {
         let now = Instant::now();
-        dialect.handle_event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex), now);
+        dialect.handle_event(Event::StreamOpened(StreamId::ONLY, MachineOpening::Duplex), now);
         dialect.handle_frame(StreamId::ONLY, Frame::Text(first), now);
     }
-    let patience = Some(upgrade::patience(&gateway));
+    let keep_alive = Some(upgrade::keep_alive(&gateway));
     let expires = clock::instant(grant.expires);
-    let entrance = table::entrance(&gateway, &grant, &place.topic);
-    let beginning = Beginning { dialect, carrier, patience, expires, ledger };
+    let entrance = door::entrance(&gateway, &grant, &place.topic);
+    let resolver = Some(super::super::catalogue_resolver::<Machine>(&gateway, &connection));
+    let beginning = Beginning { dialect, resolver, carrier, keep_alive, expires, connection };
     (Box::pin(Session::outside(entrance, beginning)), counted)
 }

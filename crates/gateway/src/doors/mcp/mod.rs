@@ -4,10 +4,10 @@
 //! What a request means is the grammar's business (`salon_dialects::mcp::door`); here it is decided who makes it and which session
 //! it belongs to. Every request has a token of its own, and a session is found only by who began it.
 
+mod door;
 mod refusals;
 mod requests;
 mod socket;
-mod table;
 
 use std::sync::Arc;
 
@@ -18,25 +18,25 @@ use axum::routing::{MethodRouter, any, get, post};
 
 use super::upgrade::Upgrade;
 use crate::gateway::Gateway;
-use refusals::No;
-use requests::Arrived;
-
-pub(crate) use table::Sessions;
+use door::McpDoor;
+use refusals::McpRejection;
+use requests::McpRequest;
 
 /// Every address of MCP.
-pub(crate) fn router() -> Router<Arc<Gateway>> {
-    let others = || async { No::Method("GET, POST, DELETE") };
+pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
+    let others = || async { McpRejection::Method("GET, POST, DELETE") };
     // A look at the headers alone would begin a session.
-    let session = || -> MethodRouter<Arc<Gateway>> { get(listen).post(send).delete(end).head(others).fallback(others) };
-    let polled = || -> MethodRouter<Arc<Gateway>> { post(poll).delete(end).fallback(|| async { No::Polling }) };
+    let session = || -> MethodRouter<McpDoor> { get(listen).post(send).delete(end).head(others).fallback(others) };
+    let polled = || -> MethodRouter<McpDoor> { post(poll).delete(end).fallback(|| async { McpRejection::Polling }) };
     Router::new()
-        .route("/mcp", any(|| async { No::no_room() }))
+        .route("/mcp", any(|| async { McpRejection::no_room() }))
         .route("/mcp/{topic}", session())
         .route("/mcp/{topic}/{participant}", session())
         .route("/mcp/{topic}/poll", polled())
         .route("/mcp/{topic}/{participant}/poll", polled())
         .route("/sse", session())
-        .route("/message", post(message).fallback(|| async { No::Method("POST") }))
+        .route("/message", post(message).fallback(|| async { McpRejection::Method("POST") }))
+        .with_state(McpDoor::new(gateway))
 }
 
 #[utoipa::path(get, path = "/mcp/{topic}", tag = "MCP", summary = "Listen to a room as an MCP client",
@@ -50,11 +50,11 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
         (status = 101, description = "One text frame a JSON-RPC message, both ways; the subprotocol is `mcp`"),
         (status = "4XX", description = "Refused, as JSON-RPC says it")),
     security(("bearer" = []), ()))]
-pub(crate) async fn listen(arrived: Arrived, mut request: Request) -> Result<Response, No> {
+pub(crate) async fn listen(arrived: McpRequest, mut request: Request) -> Result<Response, McpRejection> {
     if !Upgrade::is_wanted(request.headers()) {
         return arrived.listen(request.headers()).await;
     }
-    let upgrade = Upgrade::take(&mut request).map_err(No::Problem)?;
+    let upgrade = Upgrade::take(&mut request).map_err(McpRejection::Problem)?;
     let (visitor, place) = arrived.newcomer()?;
     socket::connect(visitor, place, upgrade, request.headers())
 }
@@ -69,7 +69,7 @@ pub(crate) async fn listen(arrived: Arrived, mut request: Request) -> Result<Res
     responses((status = 200, description = "The answer, as JSON or as a stream of events", body = Object), (status = 202, description = "Taken; nothing is to be answered"),
         (status = "4XX", description = "Refused, as JSON-RPC says it", body = Object), (status = 503, description = "Not now", body = crate::http::ProblemBody)),
     security(("bearer" = [])))]
-pub(crate) async fn send(arrived: Arrived, request: Request) -> Result<Response, No> {
+pub(crate) async fn send(arrived: McpRequest, request: Request) -> Result<Response, McpRejection> {
     arrived.post(request).await
 }
 
@@ -77,7 +77,7 @@ pub(crate) async fn send(arrived: Arrived, request: Request) -> Result<Response,
     params(("topic" = String, Path), ("mcp-session-id" = String, Header, description = "The session")),
     responses((status = 204, description = "It has ended"), (status = "4XX", description = "Refused, as JSON-RPC says it", body = Object)),
     security(("bearer" = [])))]
-pub(crate) async fn end(arrived: Arrived, request: Request) -> Result<Response, No> {
+pub(crate) async fn end(arrived: McpRequest, request: Request) -> Result<Response, McpRejection> {
     arrived.delete(request.headers()).await
 }
 
@@ -86,7 +86,7 @@ pub(crate) async fn end(arrived: Arrived, request: Request) -> Result<Response, 
     request_body(content = Object, description = "A JSON-RPC message", content_type = "application/json"),
     responses((status = 202, description = "Taken"), (status = "4XX", description = "Refused, as JSON-RPC says it", body = Object)),
     security(("bearer" = [])))]
-pub(crate) async fn message(arrived: Arrived, request: Request) -> Result<Response, No> {
+pub(crate) async fn message(arrived: McpRequest, request: Request) -> Result<Response, McpRejection> {
     arrived.message(request).await
 }
 
@@ -98,6 +98,6 @@ pub(crate) async fn message(arrived: Arrived, request: Request) -> Result<Respon
     request_body(content = Object, description = "Nothing, a JSON-RPC message, or several in an array", content_type = "application/json"),
     responses((status = 200, description = "Messages, in an array", body = Vec<Object>), (status = "4XX", description = "Refused, as JSON-RPC says it", body = Object)),
     security(("bearer" = [])))]
-pub(crate) async fn poll(arrived: Arrived, request: Request) -> Result<Response, No> {
+pub(crate) async fn poll(arrived: McpRequest, request: Request) -> Result<Response, McpRejection> {
     arrived.poll(request).await
 }

@@ -18,7 +18,7 @@ const NO_SESSION: i64 = -32001;
 const NOT_JSON: i64 = -32700;
 
 /// An answer that is a no.
-pub(crate) enum No {
+pub(crate) enum McpRejection {
     /// As everywhere.
     Problem(Problem),
     /// As a JSON-RPC error that answers no request in particular.
@@ -35,7 +35,7 @@ pub(crate) enum No {
 const POLLED: &str = "POST, DELETE";
 const NAMESAKE: &str = "a participant called `poll` is at /sse?topic={topic}&participant=poll";
 
-impl No {
+impl McpRejection {
     fn rpc(status: StatusCode, error: i64, code: Code, message: impl Into<String>) -> Self {
         Self::Rpc { status, error, code, message: message.into() }
     }
@@ -70,9 +70,10 @@ impl No {
     }
 }
 
-impl From<Problem> for No {
+impl From<Problem> for McpRejection {
     fn from(problem: Problem) -> Self {
         let status = match problem.code() {
+            Code::InvalidJson => return Self::not_json(problem.message()),
             Code::InvalidParameters => StatusCode::BAD_REQUEST,
             Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Code::Timeout => StatusCode::REQUEST_TIMEOUT,
@@ -82,13 +83,13 @@ impl From<Problem> for No {
     }
 }
 
-impl From<Refusal> for No {
+impl From<Refusal> for McpRejection {
     fn from(refusal: Refusal) -> Self {
         Problem::from(refusal).into()
     }
 }
 
-impl IntoResponse for No {
+impl IntoResponse for McpRejection {
     fn into_response(self) -> Response {
         match self {
             Self::Problem(problem) => problem.into_response(),

@@ -26,8 +26,8 @@ mod streams;
 mod subscriptions;
 
 use super::*;
+use crate::EventFrame;
 use crate::mcp::scripts::{Open, Stage, begun, id};
-use crate::{EventFrame, Listen};
 use insta::assert_snapshot;
 use salon_protocol::{Entry, Envelope, McpVersion, Members, Message, Participant, Position, RpcId, Timestamp};
 
@@ -107,7 +107,7 @@ impl Play {
 
     fn duplex(scope: Scope, others: &str) -> Self {
         let mut play = Self::new(scope, others, |_| {});
-        play.event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex));
+        play.event(Event::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
         play
     }
 
@@ -200,7 +200,7 @@ impl Play {
             _ => return false,
         };
         if let Some(stream) = stream {
-            self.event(Event::StreamOpened(stream, Opening::Post(Post { headers, apart })));
+            self.event(Event::StreamOpened(stream, McpOpening::Post(Post { headers, apart })));
         }
         self.door.handle_frame(stream.unwrap_or(StreamId::ONLY), Frame::Text(text.into()), self.now);
         self.collect();
@@ -317,7 +317,7 @@ impl Play {
             }
             "get" => {
                 let after = Some(second).filter(|after| !after.is_empty()).map(Into::into);
-                self.event(Event::StreamOpened(stream(first), Opening::Listen(Listen { after, endpoint: None })));
+                self.event(Event::StreamOpened(stream(first), McpOpening::Listen(Listen { after, endpoint: None })));
             }
             "hangup" => self.event(Event::StreamClosed(stream(rest))),
             "gap" => self.event(Event::Gap),
@@ -394,7 +394,7 @@ impl Stage for Play {
                     let Introduction { name, mcp, .. } = *introduction;
                     format!("join {} {}", name.as_deref().unwrap_or("-"), mcp.version)
                 }
-                Action::Consult(who, listing) => {
+                Action::Ask(CatalogueQuery { who, listing }) => {
                     let (to, method) = (who.to_string(), listing.method().to_owned());
                     self.open.push(Open { to, method, id: None });
                     format!("consult {who} {}", listing.method())
@@ -424,6 +424,7 @@ impl Stage for Play {
                         other => panic!("{other:?}"),
                     }
                 }
+                Action::Refused(_) => continue,
                 Action::Finish(StreamId(stream)) => format!("finish {stream}"),
                 Action::Close(reason) => {
                     self.ended = true;

@@ -106,7 +106,7 @@ impl Watched {
             ("bob", "resources/list", r#"{"resources":[{"uri":"a:1"}]}"#),
         ];
         if !over_http {
-            play.event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex));
+            play.event(Event::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
         }
         let mut watched = Self { play, over_http, next: 1, open: HashMap::new(), state: None, lost: false };
         watched.request(&format!(r#"call # initialize {{"protocolVersion":"2025-11-25","capabilities":{ASKABLE}}}"#));
@@ -302,12 +302,12 @@ proptest! {
     fn nothing_that_is_said_does_harm(texts in prop::collection::vec(r#"(\{"jsonrpc":"2.0"(,"id":(1|"a"|null|\[\]))?(,"method":"(initialize|tools/call|tools/list|ping|notifications/[a-z/]{1,12}|[a-z/]{1,12})")?(,"params":(\{\}|\[\]|7|\{"name":"bob__t"\}|\{"_meta":\{"io\.modelcontextprotocol/protocolVersion":"2026-07-28"\}\}))?(,"result":\{\})?\}|\PC{0,40})"#, 0..12), http: bool) {
         let mut play = Play::new(Scope::Room, "bob", |_| {});
         if !http {
-            play.event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex));
+            play.event(Event::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
         }
         for (number, text) in (1..).zip(texts) {
             let stream = if http { StreamId(number) } else { StreamId::ONLY };
             if http {
-                play.event(Event::StreamOpened(stream, Opening::Post(Post::default())));
+                play.event(Event::StreamOpened(stream, McpOpening::Post(Post::default())));
             }
             play.door.handle_frame(stream, Frame::Text(text.as_str().into()), play.now);
             play.collect();

@@ -285,7 +285,7 @@ fn over_sse_everything_comes_on_the_one_stream() {
 #[test]
 fn one_participant_introduces_itself_in_the_dialect() {
     let mut play = Play::new(Scope::One(id("bob")), "bob");
-    play.event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex));
+    play.event(Event::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
     let script = format!(
         r#"call 1 initialize {HELLO}
         seat

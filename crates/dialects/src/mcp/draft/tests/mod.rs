@@ -25,9 +25,9 @@ use salon_protocol::{
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::mcp::door::{Options, Scope};
+use crate::mcp::door::{Action, CatalogueQuery, Event, Listen, McpOpening, Options, Post, Scope};
 use crate::mcp::scripts::{Open, Stage, begun, id, raw};
-use crate::{Action, Dialect, Event, Frame, Listen, Opening, Post, Stamps, StreamId};
+use crate::{Dialect, Frame, Stamps, StreamId};
 
 /// What the others introduce themselves with.
 const SERVER: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}"#;
@@ -49,6 +49,8 @@ struct Play {
     open: Vec<Open>,
     said: u32,
     told: String,
+    /// Codes of what was refused.
+    counted: Vec<&'static str>,
     ended: bool,
 }
 
@@ -72,12 +74,12 @@ impl Play {
         };
         let roster = others.split_whitespace().map(|who| Arc::new(somebody(who))).collect();
         let dialect = Interpreter::new(options, Stamps::new("s", now, Timestamp(0)), now);
-        Self { dialect, now, roster, open: Vec::new(), said: 0, told: String::new(), ended: false }
+        Self { dialect, now, roster, open: Vec::new(), said: 0, told: String::new(), counted: Vec::new(), ended: false }
     }
 
     fn duplex(others: &str) -> Self {
         let mut play = Self::new(Scope::Room, others);
-        play.event(Event::StreamOpened(StreamId::ONLY, Opening::Duplex));
+        play.event(Event::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
         play
     }
 
@@ -141,11 +143,11 @@ impl Play {
         let (opening, text) = if let Some(rest) = rest.strip_prefix("poll ") {
             let (wait, words) = rest.split_once(' ').unwrap_or((rest, ""));
             let wait = Duration::from_secs(wait.parse().unwrap());
-            (Opening::Poll(wait), Self::message(words).unwrap_or_default())
+            (McpOpening::Poll(wait), Self::message(words).unwrap_or_default())
         } else {
             let words = rest.strip_prefix("apart ").unwrap_or(rest);
             let post = Post { apart: words.len() < rest.len(), ..Post::default() };
-            (Opening::Post(post), Self::message(words).unwrap_or_else(|| panic!("{line}")))
+            (McpOpening::Post(post), Self::message(words).unwrap_or_else(|| panic!("{line}")))
         };
         self.event(Event::StreamOpened(stream, opening));
         self.frame(stream, &text);
@@ -192,10 +194,10 @@ impl Play {
                 let presence = format!(r#"{{"event":"leave","participant":{{"id":"{rest}"}}}}"#);
                 self.entry("system:gateway", Kind::Presence, None, &presence);
             }
-            "get" => self.event(Event::StreamOpened(stream(rest), Opening::Listen(Listen::default()))),
+            "get" => self.event(Event::StreamOpened(stream(rest), McpOpening::Listen(Listen::default()))),
             "sse" => {
                 let listen = Listen { after: None, endpoint: Some("/message?sessionId=x".into()) };
-                self.event(Event::StreamOpened(stream(rest), Opening::Listen(listen)));
+                self.event(Event::StreamOpened(stream(rest), McpOpening::Listen(listen)));
             }
             "hangup" => self.event(Event::StreamClosed(stream(rest))),
             "closing" => self.event(Event::Closing(CloseReason::Shutdown)),
@@ -226,7 +228,7 @@ impl Stage for Play {
             assert!(!self.ended, "nothing comes after the end: {action:?}");
             let line = match action {
                 Action::Join(introduction) => format!("join {}", introduction.name.as_deref().unwrap_or("-")),
-                Action::Consult(who, listing) => {
+                Action::Ask(CatalogueQuery { who, listing }) => {
                     self.open.push(Open { to: who.to_string(), method: listing.method().into(), id: None });
                     continue;
                 }
@@ -250,6 +252,10 @@ impl Stage for Play {
                         }
                         other => panic!("{other:?}"),
                     }
+                }
+                Action::Refused(code) => {
+                    self.counted.push(code.word());
+                    continue;
                 }
                 Action::Finish(StreamId(stream)) => format!("finish {stream}"),
                 Action::Close(reason) => {

@@ -71,7 +71,7 @@ fn over_http_what_is_no_message_is_a_bad_request() {
     for (said, expected) in TABLE {
         let play = Play::new(Scope::Room, "bob");
         let mut play = play.after(&format!("1 call 1 initialize {HELLO}\nseat"));
-        play.event(Event::StreamOpened(StreamId(2), Opening::Post(Post::default())));
+        play.event(Event::StreamOpened(StreamId(2), McpOpening::Post(Post::default())));
         play.frame(StreamId(2), said);
         while !play.open.is_empty() {
             play.answer(0, r#"{"tools":[]}"#);
@@ -125,4 +125,41 @@ fn a_poll_that_is_no_json_or_too_much_is_refused() {
         let expected = format!("begin 2 400 json\n2← {{\"id\":null,\"error\":{{\"code\":{code}");
         assert!(told.starts_with(&expected) && told.ends_with("finish 2\n"), "{body}: {told}");
     }
+}
+
+#[test]
+fn every_refusal_is_counted_once() {
+    for (said, expected) in TABLE {
+        let mut play = Play::greeted(HELLO);
+        play.counted.clear();
+        play.frame(StreamId::ONLY, said);
+        while !play.open.is_empty() {
+            play.answer(0, r#"{"tools":[]}"#);
+        }
+        let codes = &play.counted;
+        assert_eq!(codes.len(), usize::from(!expected.is_empty()), "{said}: {codes:?}");
+    }
+}
+
+#[test]
+fn refusals_of_the_dialect_itself_are_counted_by_what_is_wrong() {
+    for (script, code) in [
+        ("1 poll 9 client {", "invalid_envelope"),
+        (r#"1 call 1 initialize {"mcpVersion":"2024-11-05"}"#, "invalid_parameters"),
+    ] {
+        let mut play = Play::new(Scope::Room, "bob");
+        play.run(script);
+        assert_eq!(play.counted, [code], "{script}");
+    }
+    let mut play = Play::greeted(HELLO);
+    play.run("client {");
+    play.run(r#"client [{"jsonrpc":"2.0","id":1,"method":"ping"}]"#);
+    play.run("call 1 shutdown\ncall 2 ping");
+    assert_eq!(play.counted, ["invalid_json", "invalid_envelope", "invalid_envelope"]);
+    let mut play = Play::new(Scope::Room, "bob").after(&format!("1 poll 0 call 1 initialize {HELLO}\nseat"));
+    play.run("2 poll 9 client {\n3 poll 9 client [{\"jsonrpc\":\"2.0\"}]");
+    assert_eq!(play.counted, ["invalid_json", "invalid_envelope"]);
+    // A request that its client cancels, or that ends with the session, is no refusal.
+    let play = Play::listed().after("call 1 tools/invoke {\"name\":\"bob__t\"}\ntell cancel {\"id\":1}\nclosing");
+    assert_eq!(play.counted, [""; 0]);
 }

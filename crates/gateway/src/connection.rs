@@ -1,10 +1,12 @@
-//! What one connection does, as the meters count it and the audit trail keeps it.
+//! The context of one connection: whose it is, what it may do, and where what it does is counted and audited.
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use salon_protocol::{Code, ParticipantId, TopicName};
 use salon_rooms::Happening;
+use tracing::Span;
 
 use crate::audit::{Audit, AuditEvent, AuditKind};
 use crate::auth::Visit;
@@ -13,9 +15,17 @@ use crate::meters::Meters;
 use crate::nodes::Nodes;
 use crate::stamps::ConnectionStamps;
 
-/// One connection's ledger.
+/// The span of one accepted connection. Its id is in every log line of the connection, and of the session that begins with it. An error's
+/// level, so that no filter takes the id from a line that it lets through.
+pub(crate) fn span(peer: impl std::fmt::Display) -> Span {
+    static LAST_ID: AtomicU64 = AtomicU64::new(0);
+    let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
+    tracing::error_span!("connection", id, %peer)
+}
+
+/// Cheap to clone: a session and the table it is found in share one.
 #[derive(Clone)]
-pub(crate) struct Ledger {
+pub(crate) struct ConnectionContext {
     pub(crate) meters: Meters,
     pub(crate) audit: Audit,
     pub(crate) participant: ParticipantId,
@@ -29,7 +39,7 @@ pub(crate) struct Ledger {
     pub(crate) nodes: Option<Arc<Nodes>>,
 }
 
-impl Ledger {
+impl ConnectionContext {
     /// Waits for the end of the sign-in that the connection stands on: for ever, where it stands on none.
     pub(crate) async fn signed_out(&self) {
         match &self.visit {
@@ -38,15 +48,10 @@ impl Ledger {
         }
     }
 
-    /// The connection was told no.
+    /// Counts and audits a refusal.
     pub(crate) fn refused(&self, code: Code) {
-        self.meters.refused(code);
-        self.told_no(code);
-    }
-
-    /// The same where the no is an HTTP answer, which is counted with all others.
-    pub(crate) fn told_no(&self, code: Code) {
-        self.record(AuditKind::Refusal, |event| event.code(code));
+        let who = Some((&self.participant, Some(&self.topic)));
+        record_refusal(&self.meters, &self.audit, code, who, self.address);
     }
 
     /// Entries are on their way to the connection's socket.
@@ -61,9 +66,24 @@ impl Ledger {
         }
     }
 
-    /// Keeps something in the audit trail.
+    /// Writes an event to the audit trail.
     pub(crate) fn record(&self, kind: AuditKind, more: impl FnOnce(AuditEvent) -> AuditEvent) {
         let event = AuditEvent::new(kind, clock::now());
         self.audit.record(more(event.participant(&self.participant).topic(&self.topic).address(self.address)));
     }
+}
+
+/// What every refusal comes to, whichever door says it: it is counted, and audited once it is known whom it concerns. A request that is
+/// not let in is audited as such, where its credentials are verified.
+pub(crate) fn record_refusal(
+    meters: &Meters,
+    audit: &Audit,
+    code: Code,
+    who: Option<(&ParticipantId, Option<&TopicName>)>,
+    address: IpAddr,
+) {
+    meters.refused(code);
+    let Some((participant, topic)) = who else { return };
+    let event = AuditEvent::new(AuditKind::Refusal, clock::now()).participant(participant).address(address).code(code);
+    audit.record(topic.into_iter().fold(event, AuditEvent::topic));
 }

@@ -1,0 +1,145 @@
+//! The framed door's own part of a session: who may begin one, and the grammar it speaks.
+//!
+//! Invariant: whoever knows a session's id may use it, so an id is told to nobody but in the answer to its CONNECT, and never logged.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use salon_dialects::Introduction;
+use salon_dialects::framed::{Connect, Framed, Options, refuse};
+use salon_log::Claim;
+use salon_protocol::{Code, Participant, Refusal, TopicName};
+use salon_rooms::{Admission, Deliver};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::super as doors;
+use super::super::sessions::{SessionTable, Visitor};
+use crate::audit::{AuditEvent, AuditKind};
+use crate::auth::{self, Grant};
+use crate::carriers::{Lines, SessionLines, Undelivered};
+use crate::clock;
+use crate::entrance::Entrance;
+use crate::gateway::Gateway;
+use crate::http::Peer;
+use crate::session::{Beginning, Session};
+
+/// A connection, before it is known whose.
+pub(super) struct Caller {
+    pub(super) door: Arc<FramedDoor>,
+    pub(super) peer: SocketAddr,
+}
+
+impl Caller {
+    /// Verifies a CONNECT: whose it is, and which topic it may enter. A failure is audited here, a success where the session begins.
+    pub(super) fn verify(&self, connect: &Connect) -> Result<(Visitor, TopicName), Refusal> {
+        let mut asked = None;
+        let verified = self.judge(connect, &mut asked).inspect_err(|refusal| {
+            let event = AuditEvent::new(AuditKind::AuthFailed, clock::now());
+            let event = event.code(refusal.code).reason(refusal.message.clone()).address(self.peer.ip());
+            self.door.gateway.audit.record(asked.iter().fold(event, AuditEvent::topic));
+        });
+        let (grant, topic) = verified?;
+        Ok((Visitor { gateway: self.door.gateway.clone(), peer: Peer::At(self.peer), grant }, topic))
+    }
+
+    fn judge(&self, connect: &Connect, asked: &mut Option<TopicName>) -> Result<(Grant, TopicName), Refusal> {
+        let wrong = |message: String| Refusal::new(Code::InvalidParameters, message);
+        if let Some(topic) = &connect.topic {
+            let topic = TopicName::new(topic).map_err(|error| wrong(format!("`topic` is not acceptable: {error}")))?;
+            *asked = Some(topic);
+        }
+        let missing = || Refusal::new(Code::Unauthorized, "a token is required: `token` in the body of CONNECT");
+        let token = connect.token.as_deref().ok_or_else(missing)?;
+        let grant = self.door.gateway.verifier.verify(token, clock::now())?;
+        grant.require_unsigned()?;
+        if connect.id != grant.participant.as_str() {
+            let message = format!("`clientInfo.id` must be \"{}\", the token's participant", grant.participant);
+            return Err(Refusal::new(Code::Forbidden, message));
+        }
+        let topic = asked.clone().or_else(|| grant.only_topic().cloned());
+        let topic = topic.ok_or_else(|| wrong("`topic` is missing, and the token opens more than one".into()))?;
+        grant.require(&topic)?;
+        Ok((grant, topic))
+    }
+}
+
+/// What the large first frames of connections may take together, in KiB.
+const MAX_STRANGERS_KIB: usize = 64 << 10;
+
+/// What all connections of the door share.
+pub(crate) struct FramedDoor {
+    pub(super) gateway: Arc<Gateway>,
+    sessions: Arc<SessionTable<Box<str>, SessionLines>>,
+    strangers: Arc<Semaphore>,
+}
+
+impl FramedDoor {
+    pub(super) fn new(gateway: Arc<Gateway>) -> Self {
+        Self { gateway, sessions: Arc::default(), strangers: Arc::new(Semaphore::new(MAX_STRANGERS_KIB)) }
+    }
+
+    /// Memory for so many bytes of a connection that uses no session yet, if there is some.
+    pub(super) fn room_for(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let kibibytes = u32::try_from(bytes.div_ceil(1024)).ok()?;
+        self.strangers.clone().try_acquire_many_owned(kibibytes).ok()
+    }
+
+    /// The way into a session.
+    pub(super) fn find(&self, id: &str) -> Option<SessionLines> {
+        self.sessions.get(&id.into())
+    }
+
+    /// Begins a session, which is yet to receive the CONNECT.
+    pub(super) fn begin(&self, visitor: &Visitor, topic: &TopicName) -> Result<(Box<str>, SessionLines), Refusal> {
+        let Visitor { gateway, grant, .. } = visitor;
+        let id: Box<str> = auth::hex(&auth::random::<16>()).into();
+        let expires = clock::instant(grant.expires);
+        let begun = self.sessions.find_or_begin(visitor, id.clone(), topic, |connection| {
+            let (carrier, way) = Lines::new(expires, undelivered(gateway));
+            let options = Options {
+                me: grant.participant.clone(),
+                limits: gateway.config.limits.envelope(),
+                session: id.clone(),
+                linger: gateway.config.framed.linger,
+                version: env!("CARGO_PKG_VERSION"),
+            };
+            let now = Instant::now();
+            // Not the session's id: this stands in every envelope's.
+            let dialect = Framed::new(options, doors::stamps(now), now);
+            let beginning = Beginning { dialect, resolver: None, carrier, keep_alive: None, expires, connection };
+            (Box::pin(Session::outside(entrance(gateway, grant, topic), beginning)), way)
+        });
+        Ok((id, begun?.handle))
+    }
+}
+
+/// What is said to those who name a session that is not there.
+pub(super) fn unknown() -> Refusal {
+    Refusal::new(Code::Unauthorized, "there is no such session, or not any more; begin with CONNECT")
+}
+
+/// What is said to frames that a session had not heard when it ended.
+fn undelivered(gateway: &Gateway) -> Undelivered {
+    let shutdown = gateway.shutdown.subscribe();
+    Box::new(move |frame| {
+        let refusal = match *shutdown.borrow() {
+            true => Refusal::new(Code::Closing, "the gateway is shutting down"),
+            false => unknown(),
+        };
+        refuse(frame, &refusal, clock::now())
+    })
+}
+
+/// The way into the room. A participant is there once: two of them would both do what one was asked.
+fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entrance {
+    let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
+    doors::entrance(gateway, topic, move |Introduction { mcp, capabilities, .. }| Admission {
+        participant: Participant { id: id.clone(), name: name.clone(), kind, mcp, capabilities },
+        claim: Claim::Exclusive,
+        after: None,
+        recent: None,
+        deliver: Deliver::Directed,
+        echo: false,
+    })
+}

@@ -1,0 +1,233 @@
+//! The MCP door's own part of a session: who shares one, how long it lasts, and the grammar it speaks.
+//!
+//! Invariants: nobody reaches a session with another's token or at another address. Requests without a session id share a session only
+//! with those whose tokens permit the same.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::FromRef;
+use salon_dialects::mcp::door::{McpOpening, Options, Scope};
+use salon_dialects::mcp::draft::Interpreter;
+use salon_log::Claim;
+use salon_protocol::{Participant, ParticipantId, ParticipantKind, Refusal, TopicName};
+use salon_rooms::{Admission, Deliver};
+
+use super::super::sessions::{Handle, SessionTable, Visitor};
+use super::super::{self as doors, MAX_NAME_CHARS};
+use crate::auth::{self, Grant};
+use crate::carriers::{Exchanges, Inbox};
+use crate::clock;
+use crate::connection::ConnectionContext;
+use crate::entrance::Entrance;
+use crate::gateway::Gateway;
+use crate::session::{Beginning, Session};
+
+/// In rooms with at most this many others, a client that can be asked things gets everybody's lists in its own name.
+const MAX_OTHERS_LISTED: usize = 16;
+
+/// How long a session may be silent that begins with a handshake and ends when its client says so.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+/// How long a participant stays whose requests belong to no session, or that was to come back and poll.
+const SESSIONLESS_IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// Where a session belongs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct McpPlace {
+    pub(super) participant: ParticipantId,
+    pub(super) topic: TopicName,
+    pub(super) scope: Scope,
+}
+
+/// How long a session lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lifetime {
+    /// From a handshake to a farewell.
+    Session,
+    /// As long as the stream it begins with (HTTP+SSE).
+    Stream,
+    /// As long as the client polls.
+    Polls,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum SessionKey {
+    Id(Box<str>),
+    /// The requests of the stateless revision: one session for all of a participant's at one address whose tokens permit this. A
+    /// request with another token cannot begin a session of its own, and must neither gain nor lose by tokens shown before.
+    Shared(McpPlace, BTreeSet<String>),
+}
+
+/// A session and what it is the server of.
+#[derive(Clone)]
+pub(super) struct McpSession {
+    scope: Scope,
+    pub(super) inbox: Inbox<McpOpening>,
+}
+
+impl Handle for McpSession {
+    fn is_closed(&self) -> bool {
+        self.inbox.is_closed()
+    }
+
+    fn idle_since(&self) -> Option<Instant> {
+        self.inbox.idle_since()
+    }
+}
+
+/// What the addresses of MCP share.
+#[derive(Clone)]
+pub(crate) struct McpDoor {
+    pub(super) gateway: Arc<Gateway>,
+    sessions: Arc<SessionTable<SessionKey, McpSession>>,
+}
+
+impl FromRef<McpDoor> for Arc<Gateway> {
+    fn from_ref(door: &McpDoor) -> Self {
+        door.gateway.clone()
+    }
+}
+
+impl McpDoor {
+    pub(super) fn new(gateway: &Arc<Gateway>) -> Self {
+        Self { gateway: gateway.clone(), sessions: Arc::default() }
+    }
+
+    /// The session of an id, if it is this participant's and belongs where the request says.
+    pub(super) fn find(
+        &self,
+        id: &str,
+        grant: &Grant,
+        topic: Option<&TopicName>,
+        scope: Option<&Scope>,
+    ) -> Option<Inbox<McpOpening>> {
+        let found = self.sessions.find(&SessionKey::Id(id.into()), grant, |session, at| {
+            topic.is_none_or(|topic| topic == at) && scope.is_none_or(|scope| *scope == session.scope)
+        });
+        found.map(|session| session.inbox)
+    }
+
+    /// Begins a session; gives its id.
+    pub(super) fn begin(
+        &self,
+        visitor: &Visitor,
+        place: &McpPlace,
+        lifetime: Lifetime,
+    ) -> Result<(Box<str>, Inbox<McpOpening>), Refusal> {
+        let id: Box<str> = auth::hex(&auth::random::<24>()).into();
+        let idle = match lifetime {
+            Lifetime::Session => IDLE_TIMEOUT,
+            Lifetime::Stream => visitor.gateway.config.timings.stream_idle_timeout,
+            Lifetime::Polls => SESSIONLESS_IDLE_TIMEOUT,
+        };
+        let (key, session_id) = (SessionKey::Id(id.clone()), Some(id.clone()));
+        let begun = self.sessions.begin_evicting(visitor, key, &place.topic, |connection| {
+            session(visitor, place, session_id, idle, connection)
+        });
+        Ok((id, begun?.inbox))
+    }
+
+    /// The session that requests share which belong to none.
+    pub(super) fn shared(&self, visitor: &Visitor, place: &McpPlace) -> Result<Inbox<McpOpening>, Refusal> {
+        let permissions = visitor.grant.permissions.iter().cloned().collect();
+        let key = SessionKey::Shared(place.clone(), permissions);
+        let found = self.sessions.find_or_begin(visitor, key, &place.topic, |connection| {
+            session(visitor, place, None, SESSIONLESS_IDLE_TIMEOUT, connection)
+        });
+        Ok(found?.handle.inbox)
+    }
+
+    /// Nobody finds the session any more.
+    pub(super) fn remove(&self, id: &str) {
+        self.sessions.remove(&SessionKey::Id(id.into()));
+    }
+}
+
+type HttpSession = std::pin::Pin<Box<Session<Interpreter, Exchanges<McpOpening>>>>;
+
+/// A session over HTTP that is yet to join.
+fn session(
+    Visitor { gateway, grant, .. }: &Visitor,
+    place: &McpPlace,
+    id: Option<Box<str>>,
+    idle: Duration,
+    connection: ConnectionContext,
+) -> (HttpSession, McpSession) {
+    let (carrier, inbox) = Exchanges::new();
+    let dialect = dialect(gateway, place, id, Some(idle));
+    let expires = clock::instant(grant.expires);
+    let resolver = Some(doors::catalogue_resolver::<Interpreter>(gateway, &connection));
+    let beginning = Beginning { dialect, resolver, carrier, keep_alive: None, expires, connection };
+    let session = Box::pin(Session::outside(entrance(gateway, grant, &place.topic), beginning));
+    (session, McpSession { scope: place.scope.clone(), inbox })
+}
+
+/// The grammar of one session.
+pub(super) fn dialect(
+    gateway: &Gateway,
+    place: &McpPlace,
+    session: Option<Box<str>>,
+    idle: Option<Duration>,
+) -> Interpreter {
+    let timings = &gateway.config.timings;
+    let options = Options {
+        me: place.participant.clone(),
+        topic: place.topic.clone(),
+        scope: place.scope.clone(),
+        limits: gateway.config.limits.envelope(),
+        session,
+        idle,
+        vanished_timeout: timings.vanished_timeout,
+        list_max_age: timings.list_max_age,
+        returning_until: Some(gateway.started + timings.return_window),
+        few: MAX_OTHERS_LISTED,
+        // Far from each other, and small enough for clients whose numbers are doubles.
+        first: u64::from(u32::from_le_bytes(auth::random())) << 20,
+        salt: auth::random(),
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    let now = Instant::now();
+    Interpreter::new(options, doors::stamps(now), now)
+}
+
+/// The way into the room for a client that is yet to introduce itself. It sits beside its participant's other sessions.
+pub(super) fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entrance {
+    let (id, name) = (grant.participant.clone(), grant.name.clone());
+    // A program that speaks MCP acts for a model, unless the token says otherwise.
+    let kind = grant.kind.or(Some(ParticipantKind::Agent));
+    doors::entrance(gateway, topic, move |introduction| {
+        let own_name = || introduction.name.as_deref().and_then(display_name);
+        let name = name.clone().or_else(own_name);
+        Admission {
+            participant: Participant { name, kind, mcp: introduction.mcp, ..Participant::new(id.clone()) },
+            claim: Claim::Shared,
+            after: None,
+            recent: None,
+            deliver: Deliver::Directed,
+            // What another session of the same participant says to somebody can concern this one.
+            echo: true,
+        }
+    })
+}
+
+/// A name that a client gave itself, as far as it can be shown.
+fn display_name(given: &str) -> Option<String> {
+    let clean: String = given.chars().filter(|character| !character.is_control()).take(MAX_NAME_CHARS).collect();
+    let clean = clean.trim();
+    (!clean.is_empty()).then(|| clean.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_cleaned_and_cut_rather_than_refused() {
+        assert_eq!(display_name("Claude Code").as_deref(), Some("Claude Code"));
+        assert_eq!(display_name(" a\nb\u{7}c ").as_deref(), Some("abc"));
+        assert_eq!(display_name("é".repeat(300).as_str()).map(|name| name.chars().count()), Some(256));
+        assert_eq!(display_name("\n \t"), None);
+    }
+}

@@ -1,0 +1,215 @@
+//! Sessions that outlive the request or connection they began with: one table for every door that has some.
+//!
+//! Invariants: a session counts as a connection of its participant and of the address it began from until the table forgets it. One
+//! that is used with several tokens may do what all of them permit. Each door says by its keys who shares a session, and by its
+//! handles how to reach one.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::{Mutex, MutexGuard};
+use salon_dialects::Dialect;
+use salon_protocol::{Refusal, TopicName};
+
+use crate::auth::Grant;
+use crate::carriers::{Inbox, Receive, SessionLines};
+use crate::connection::ConnectionContext;
+use crate::gateway::{Counts, Gateway, LimitReached};
+use crate::http::Peer;
+use crate::http::credentials::Credentials;
+use crate::session::Session;
+
+/// A participant whose token is verified, and where it comes from.
+pub(super) struct Visitor {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) peer: Peer,
+    pub(super) grant: Grant,
+}
+
+/// How a door reaches a session.
+pub(super) trait Handle: Clone + Send + 'static {
+    /// Whether the session has ended.
+    fn is_closed(&self) -> bool;
+
+    /// Since when nobody has used the session; `None` while somebody does.
+    fn idle_since(&self) -> Option<Instant>;
+}
+
+impl<O: Send + 'static> Handle for Inbox<O> {
+    fn is_closed(&self) -> bool {
+        Inbox::is_closed(self)
+    }
+
+    fn idle_since(&self) -> Option<Instant> {
+        Inbox::idle_since(self)
+    }
+}
+
+impl Handle for SessionLines {
+    fn is_closed(&self) -> bool {
+        SessionLines::is_closed(self)
+    }
+
+    /// Such a session lingers on purpose, so that its peer can come back.
+    fn idle_since(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// A session that was found or begun.
+pub(super) struct Found<H> {
+    pub(super) handle: H,
+    pub(super) connection: ConnectionContext,
+}
+
+struct SessionRecord<H> {
+    handle: H,
+    connection: ConnectionContext,
+    /// Tells it from a later session under the same key.
+    number: u64,
+    _counted: Counts,
+}
+
+impl<H: Handle> SessionRecord<H> {
+    /// Uses the session with a token.
+    fn used(&self, grant: &Grant) -> Found<H> {
+        self.connection.stamps.narrow(grant);
+        Found { handle: self.handle.clone(), connection: self.connection.clone() }
+    }
+}
+
+/// The sessions of one door.
+pub(super) struct SessionTable<K, H> {
+    records: Mutex<Records<K, H>>,
+}
+
+struct Records<K, H> {
+    by_key: HashMap<K, SessionRecord<H>>,
+    begun: u64,
+}
+
+impl<K, H> Default for SessionTable<K, H> {
+    fn default() -> Self {
+        Self { records: Mutex::new(Records { by_key: HashMap::new(), begun: 0 }) }
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
+    fn records(&self) -> MutexGuard<'_, Records<K, H>> {
+        self.records.lock()
+    }
+
+    /// The handle of a session that is reached by knowing its key.
+    pub(super) fn get(&self, key: &K) -> Option<H> {
+        self.records().by_key.get(key).map(|record| record.handle.clone())
+    }
+
+    /// A session that belongs to the grant's participant, where the grant opens its topic and `is_meant` accepts it. One that is not
+    /// found is not used, and keeps its permissions.
+    pub(super) fn find(&self, key: &K, grant: &Grant, is_meant: impl FnOnce(&H, &TopicName) -> bool) -> Option<H> {
+        let records = self.records();
+        let record = records.by_key.get(key)?;
+        let ConnectionContext { participant, topic, .. } = &record.connection;
+        let is_found = *participant == grant.participant && grant.opens(topic) && is_meant(&record.handle, topic);
+        is_found.then(|| record.used(grant).handle)
+    }
+
+    /// The session under a key that its visitors share, which is begun where there is none or where it has just ended.
+    pub(super) fn find_or_begin<D: Dialect + Unpin + 'static, C: Receive<D::Opening> + 'static>(
+        self: &Arc<Self>,
+        visitor: &Visitor,
+        key: K,
+        topic: &TopicName,
+        begin: impl FnOnce(ConnectionContext) -> (Pin<Box<Session<D, C>>>, H),
+    ) -> Result<Found<H>, Refusal> {
+        let mut records = self.records();
+        match records.by_key.get(&key) {
+            Some(record) if !record.handle.is_closed() => Ok(record.used(&visitor.grant)),
+            _ => {
+                let counted = visitor.gateway.count(&visitor.grant, &visitor.peer)?;
+                Ok(self.insert(&mut records, visitor, key, topic, counted, begin))
+            }
+        }
+    }
+
+    /// Begins a session under a key of its own. At a limit it takes the place of the participant's idlest.
+    pub(super) fn begin_evicting<D: Dialect + Unpin + 'static, C: Receive<D::Opening> + 'static>(
+        self: &Arc<Self>,
+        visitor: &Visitor,
+        key: K,
+        topic: &TopicName,
+        begin: impl FnOnce(ConnectionContext) -> (Pin<Box<Session<D, C>>>, H),
+    ) -> Result<H, Refusal> {
+        let mut records = self.records();
+        let counted = records.make_room(visitor)?;
+        Ok(self.insert(&mut records, visitor, key, topic, counted, begin).handle)
+    }
+
+    /// Nobody finds the session any more.
+    pub(super) fn remove(&self, key: &K) {
+        self.records().by_key.remove(key);
+    }
+
+    fn forget(&self, key: &K, number: u64) {
+        let mut records = self.records();
+        if records.by_key.get(key).is_some_and(|record| record.number == number) {
+            records.by_key.remove(key);
+        }
+    }
+
+    /// Runs a session that is counted, for as long as it lasts.
+    fn insert<D: Dialect + Unpin + 'static, C: Receive<D::Opening> + 'static>(
+        self: &Arc<Self>,
+        records: &mut Records<K, H>,
+        visitor: &Visitor,
+        key: K,
+        topic: &TopicName,
+        counted: Counts,
+        begin: impl FnOnce(ConnectionContext) -> (Pin<Box<Session<D, C>>>, H),
+    ) -> Found<H> {
+        let Visitor { gateway, peer, grant } = visitor;
+        Credentials::audit_entry(gateway, peer.ip(), grant, topic);
+        let connection = gateway.connection(grant, topic, peer.ip());
+        let (session, handle) = begin(connection.clone());
+        records.begun += 1;
+        let number = records.begun;
+        let found = Found { handle: handle.clone(), connection: connection.clone() };
+        let record = SessionRecord { handle, connection: connection.clone(), number, _counted: counted };
+        records.by_key.insert(key.clone(), record);
+        let table = self.clone();
+        gateway.spawn(async move {
+            super::run(session, &connection).await;
+            table.forget(&key, number);
+        });
+        found
+    }
+}
+
+impl<K: Clone + Eq + Hash, H: Handle> Records<K, H> {
+    /// Counts one more session, and ends another of its participant for it where that helps.
+    fn make_room(&mut self, Visitor { gateway, peer, grant }: &Visitor) -> Result<Counts, Refusal> {
+        let own = |connection: &ConnectionContext| connection.participant == grant.participant;
+        let ended = match gateway.try_count(grant, peer) {
+            Ok(counted) => return Ok(counted),
+            Err(LimitReached::Participant(refusal)) => self.end_idlest(own).then_some(()).ok_or(refusal),
+            // Only one that counts for the same address.
+            Err(LimitReached::Address(refusal)) => {
+                let beside = |connection: &ConnectionContext| own(connection) && connection.address == peer.ip();
+                self.end_idlest(beside).then_some(()).ok_or(refusal)
+            }
+        };
+        ended.and_then(|()| gateway.count(grant, peer))
+    }
+
+    /// Ends the session among `those` that nobody waits for, the one unused for the longest. Says whether there was one.
+    fn end_idlest(&mut self, those: impl Fn(&ConnectionContext) -> bool) -> bool {
+        let own = self.by_key.iter().filter(|(_, record)| those(&record.connection));
+        let idle = own.filter_map(|(key, record)| Some((record.handle.idle_since()?, key)));
+        let Some(key) = idle.min_by_key(|(since, _)| *since).map(|(_, key)| key.clone()) else { return false };
+        // A session that nobody can reach ends by itself.
+        self.by_key.remove(&key).is_some()
+    }
+}
