@@ -27,6 +27,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
             ("with somebody called poll", Logs::SqliteOnly, |engine| Box::pin(called_poll(engine))),
             ("over WebSocket", Logs::SqliteOnly, |engine| Box::pin(websocket(engine))),
             ("makes room by ending the idlest", Logs::SqliteOnly, |engine| Box::pin(too_many(engine))),
+            ("makes room for a request without one", Logs::SqliteOnly, |engine| Box::pin(too_many_stateless(engine))),
             ("makes no room at a full address", Logs::SqliteOnly, |engine| Box::pin(full_address(engine))),
             ("ends with its token", Logs::SqliteOnly, |engine| Box::pin(token_ends(engine))),
             ("ends with the gateway", Logs::Every, |engine| Box::pin(shutdown(engine))),
@@ -394,6 +395,16 @@ async fn too_many(engine: Engine) -> Result<(), Failure> {
     expect(200, third.post(ROOM, &ping(5)).await?)?;
     Client::initialized(&gateway, "bob").await?;
     drop(streams);
+    gateway.stop().await
+}
+
+async fn too_many_stateless(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine).set("max-connections-per-participant", "1")?).await?;
+    let first = Client::initialized(&gateway, "alice").await?;
+    let call = Client::new(&gateway, "alice")?.call("POST", ROOM).header("MCP-Protocol-Version", "2026-07-28");
+    let call = call.header("Mcp-Method", "server/discover").body(discover());
+    expect(200, call.send(gateway.address()).await?)?;
+    expect(404, first.post(ROOM, &ping(1)).await?)?;
     gateway.stop().await
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -70,10 +71,15 @@ struct SessionRecord<H> {
     connection: ConnectionContext,
     /// Tells it from a later session under the same key.
     number: u64,
-    _counted: Counts,
+    counted: Counts,
 }
 
 impl<H: Handle> SessionRecord<H> {
+    /// Whether it is among the connections of an address. One from inside this process is among none.
+    fn counts_for(&self, address: IpAddr) -> bool {
+        self.counted.0.is_some() && self.connection.address == address
+    }
+
     /// Uses the session with a token.
     fn used(&self, grant: &Grant) -> Found<H> {
         self.connection.stamps.narrow(grant);
@@ -81,9 +87,10 @@ impl<H: Handle> SessionRecord<H> {
     }
 }
 
-/// The sessions of one door.
+/// The sessions of one door. At a limit the default refuses another session.
 pub(super) struct SessionTable<K, H> {
     records: Mutex<Records<K, H>>,
+    evicts_idle: bool,
 }
 
 struct Records<K, H> {
@@ -93,7 +100,14 @@ struct Records<K, H> {
 
 impl<K, H> Default for SessionTable<K, H> {
     fn default() -> Self {
-        Self { records: Mutex::new(Records { by_key: HashMap::new(), begun: 0 }) }
+        Self { records: Mutex::new(Records { by_key: HashMap::new(), begun: 0 }), evicts_idle: false }
+    }
+}
+
+impl<K, H> SessionTable<K, H> {
+    /// At a limit another session takes the place of its participant's idlest.
+    pub(super) fn evicting_idle() -> Self {
+        Self { evicts_idle: true, ..Self::default() }
     }
 }
 
@@ -129,14 +143,14 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
         match records.by_key.get(&key) {
             Some(record) if !record.handle.is_closed() => Ok(record.used(&visitor.grant)),
             _ => {
-                let counted = visitor.gateway.count(&visitor.grant, &visitor.peer)?;
+                let counted = self.count(&mut records, visitor)?;
                 Ok(self.insert(&mut records, visitor, key, topic, counted, begin))
             }
         }
     }
 
-    /// Begins a session under a key of its own. At a limit it takes the place of the participant's idlest.
-    pub(super) fn begin_evicting<D: Dialect + Unpin + 'static, C: Receive<D::Opening> + 'static>(
+    /// Begins a session under a key of its own.
+    pub(super) fn begin<D: Dialect + Unpin + 'static, C: Receive<D::Opening> + 'static>(
         self: &Arc<Self>,
         visitor: &Visitor,
         key: K,
@@ -144,7 +158,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
         begin: impl FnOnce(ConnectionContext) -> (Pin<Box<Session<D, C>>>, H),
     ) -> Result<H, Refusal> {
         let mut records = self.records();
-        let counted = records.make_room(visitor)?;
+        let counted = self.count(&mut records, visitor)?;
         Ok(self.insert(&mut records, visitor, key, topic, counted, begin).handle)
     }
 
@@ -158,6 +172,10 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
         if records.by_key.get(key).is_some_and(|record| record.number == number) {
             records.by_key.remove(key);
         }
+    }
+
+    fn count(&self, records: &mut Records<K, H>, visitor: &Visitor) -> Result<Counts, Refusal> {
+        if self.evicts_idle { records.make_room(visitor) } else { visitor.gateway.count(&visitor.grant, &visitor.peer) }
     }
 
     /// Runs a session that is counted, for as long as it lasts.
@@ -177,7 +195,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
         records.begun += 1;
         let number = records.begun;
         let found = Found { handle: handle.clone(), connection: connection.clone() };
-        let record = SessionRecord { handle, connection: connection.clone(), number, _counted: counted };
+        let record = SessionRecord { handle, connection: connection.clone(), number, counted };
         records.by_key.insert(key.clone(), record);
         let table = self.clone();
         gateway.spawn(async move {
@@ -191,13 +209,13 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
 impl<K: Clone + Eq + Hash, H: Handle> Records<K, H> {
     /// Counts one more session, and ends another of its participant for it where that helps.
     fn make_room(&mut self, Visitor { gateway, peer, grant }: &Visitor) -> Result<Counts, Refusal> {
-        let own = |connection: &ConnectionContext| connection.participant == grant.participant;
+        let own = |record: &SessionRecord<H>| record.connection.participant == grant.participant;
         let ended = match gateway.try_count(grant, peer) {
             Ok(counted) => return Ok(counted),
             Err(LimitReached::Participant(refusal)) => self.end_idlest(own).then_some(()).ok_or(refusal),
             // Only one that counts for the same address.
             Err(LimitReached::Address(refusal)) => {
-                let beside = |connection: &ConnectionContext| own(connection) && connection.address == peer.ip();
+                let beside = |record: &SessionRecord<H>| own(record) && record.counts_for(peer.ip());
                 self.end_idlest(beside).then_some(()).ok_or(refusal)
             }
         };
@@ -205,8 +223,8 @@ impl<K: Clone + Eq + Hash, H: Handle> Records<K, H> {
     }
 
     /// Ends the session among `those` that nobody waits for, the one unused for the longest. Says whether there was one.
-    fn end_idlest(&mut self, those: impl Fn(&ConnectionContext) -> bool) -> bool {
-        let own = self.by_key.iter().filter(|(_, record)| those(&record.connection));
+    fn end_idlest(&mut self, those: impl Fn(&SessionRecord<H>) -> bool) -> bool {
+        let own = self.by_key.iter().filter(|(_, record)| those(record));
         let idle = own.filter_map(|(key, record)| Some((record.handle.idle_since()?, key)));
         let Some(key) = idle.min_by_key(|(since, _)| *since).map(|(_, key)| key.clone()) else { return false };
         // A session that nobody can reach ends by itself.

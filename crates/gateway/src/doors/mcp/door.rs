@@ -92,7 +92,7 @@ impl FromRef<McpDoor> for Arc<Gateway> {
 
 impl McpDoor {
     pub(super) fn new(gateway: &Arc<Gateway>) -> Self {
-        Self { gateway: gateway.clone(), sessions: Arc::default() }
+        Self { gateway: gateway.clone(), sessions: Arc::new(SessionTable::evicting_idle()) }
     }
 
     /// The session of an id, if it is this participant's and belongs where the request says.
@@ -123,9 +123,9 @@ impl McpDoor {
             Lifetime::Polls => SESSIONLESS_IDLE_TIMEOUT,
         };
         let (key, session_id) = (SessionKey::Id(id.clone()), Some(id.clone()));
-        let begun = self.sessions.begin_evicting(visitor, key, &place.topic, |connection| {
-            session(visitor, place, session_id, idle, connection)
-        });
+        let begun = self
+            .sessions
+            .begin(visitor, key, &place.topic, |connection| session(visitor, place, session_id, idle, connection));
         Ok((id, begun?.inbox))
     }
 
