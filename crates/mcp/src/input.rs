@@ -1,6 +1,8 @@
 //! `input_required`: a modern server's way of asking back. A client of the legacy era is asked by real requests instead, and the
 //! call is made again with its answers.
 
+use std::time::Duration;
+
 use salon_protocol::Members;
 use serde_json::value::RawValue;
 
@@ -13,6 +15,17 @@ pub const ELICITATION: &str = "elicitation/create";
 pub const SAMPLING: &str = "sampling/createMessage";
 /// See [`ELICITATION`].
 pub const ROOTS: &str = "roots/list";
+
+/// How often one call may ask for input, and how many questions it may ask at once.
+pub const MAX_ROUNDS: u32 = 10;
+/// See [`MAX_ROUNDS`].
+pub const MAX_QUESTIONS: usize = 32;
+
+/// The wait before a call is sent again that was answered with `input_required` and no question, in its first round and later ones.
+pub fn retry_delay(round: u32) -> Duration {
+    const FIRST: Duration = Duration::from_millis(250);
+    FIRST * 2_u32.pow(round.min(6))
+}
 
 /// Whether a client with these capabilities can be asked this.
 pub fn is_offered(capabilities: &RawValue, method: &str) -> bool {

@@ -10,6 +10,12 @@ use serde_json::value::RawValue;
 pub mod code {
     /// Ours: whom it asked is not there, or not any more, or the room does not take it.
     pub const GONE: i64 = -32000;
+    /// Legacy: there is no such resource. The modern era has `INVALID_PARAMS` for it.
+    // MCP 2025-11-25, Resources, "Error Handling".
+    pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    /// Legacy: pages must be opened first. The modern era asks by `input_required`.
+    // MCP 2025-11-25, Elicitation, "URL Elicitation Required Error".
+    pub const URL_ELICITATION_REQUIRED: i64 = -32042;
     /// Modern, HTTP: headers and body differ, or a header is missing.
     pub const HEADER_MISMATCH: i64 = -32020;
     /// Modern: the request needs something its client cannot be asked for.

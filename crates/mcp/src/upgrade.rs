@@ -3,19 +3,12 @@
 use salon_protocol::{Members, RpcError};
 use serde_json::value::RawValue;
 
-use crate::meta;
+use crate::{code, meta};
 
 /// Results that say how long they may be kept.
 // MCP 2026-07-28, Caching, "Cacheable Results".
 const CACHEABLE: [&str; 6] =
     ["server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"];
-
-/// The resource was not found, in the legacy era.
-// MCP 2025-11-25, Resources, "Error Handling"; MCP 2026-07-28 has −32602 for it.
-const NOT_FOUND: i64 = -32002;
-/// Pages must be opened first, in the legacy era.
-// MCP 2025-11-25, Elicitation, "URL Elicitation Required Error"; MCP 2026-07-28 asks by `input_required`.
-const URL_ELICITATION: i64 = -32042;
 
 /// A result with what every modern result has. What it says already stays.
 // MCP 2026-07-28, Overview, "ResultType" and "_meta".
@@ -38,7 +31,7 @@ pub fn result(method: &str, result: &RawValue, info: Option<&RawValue>) -> Box<R
 /// An error whose code the modern era has another for; `None` when it can stay.
 pub fn error(error: &RawValue) -> Option<Box<RawValue>> {
     let mut members = Members::parse(error.get())?;
-    if members.get("code")?.get() != NOT_FOUND.to_string() {
+    if members.get("code")?.get() != code::RESOURCE_NOT_FOUND.to_string() {
         return None;
     }
     members.set("code", &RpcError::INVALID_PARAMS);
@@ -48,7 +41,7 @@ pub fn error(error: &RawValue) -> Option<Box<RawValue>> {
 /// The questions in an error that says that pages must be opened first, as a modern client is asked them.
 pub fn url_elicitation(error: &RawValue) -> Option<Vec<Box<RawValue>>> {
     let error = Members::parse(error.get())?;
-    if error.get("code")?.get() != URL_ELICITATION.to_string() {
+    if error.get("code")?.get() != code::URL_ELICITATION_REQUIRED.to_string() {
         return None;
     }
     let data = Members::parse(error.get("data")?.get())?;

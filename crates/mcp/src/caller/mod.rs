@@ -4,7 +4,7 @@
 //! performs the legacy era's handshake before the first call, writes the modern era's `_meta` into every request, reads lists page by
 //! page, and sends a call again with the input a modern server asks for.
 //!
-//! Invariants: a call ends once, with [`CallerStep::End`]. A request that the owner is told to withdraw is never answered for here.
+//! Invariants: a call ends once, with [`CallerStep::End`], unless the owner [forgets](Caller::forget) it. A request that the owner is told to withdraw is never answered for here.
 //! Deliberately absent: JSON-RPC ids, progress tokens, envelopes and sockets. The owner maps a [`RequestId`] to what its transport uses,
 //! and may drop the caller at any time.
 
@@ -27,17 +27,8 @@ pub use list::{ListLimits, WholeList};
 use list::{ListReading, PageOutcome};
 use pending::{CallState, PendingCall, Work};
 
-/// How often one call may ask for input, and how many questions it may ask at once.
-pub const MAX_ROUNDS: u32 = 10;
-/// See [`MAX_ROUNDS`].
-pub const MAX_QUESTIONS: usize = 32;
-
 /// How long the client may take over the questions of a modern server: a person may have to think.
 pub const INPUT_TIMEOUT: Duration = Duration::from_secs(600);
-
-/// The wait before a call is sent again that was answered with `input_required` and no question: it doubles with every round.
-const RETRY_DELAY: Duration = Duration::from_millis(250);
-const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// A call, from [`Caller::call`] or [`Caller::list`] to its [`CallerStep::End`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -273,6 +264,13 @@ impl Caller {
     pub fn cancel(&mut self, call: CallId, reason: &str) {
         self.withdraw(call, reason);
         self.end(call, Err(CallFailure::Cancelled));
+    }
+
+    /// Drops a call that the owner has ended itself. Nothing is sent, and no [`CallerStep::End`] follows.
+    pub fn forget(&mut self, call: CallId) {
+        self.end(call, Err(CallFailure::Cancelled));
+        self.steps
+            .retain(|step| !matches!(step, CallerStep::End(id, _) | CallerStep::Ask { call: id, .. } if *id == call));
     }
 
     /// A request was answered: with its result, or with its error.

@@ -7,11 +7,8 @@ use salon_protocol::RpcError;
 use serde_json::value::RawValue;
 
 use super::list::ListReading;
-use super::{
-    CallFailure, CallId, Caller, CallerStep, INPUT_TIMEOUT, MAX_QUESTIONS, MAX_RETRY_DELAY, MAX_ROUNDS, RETRY_DELAY,
-    RequestId,
-};
-use crate::input::{self, InputRequired};
+use super::{CallFailure, CallId, Caller, CallerStep, INPUT_TIMEOUT, RequestId};
+use crate::input::{self, InputRequired, MAX_QUESTIONS, MAX_ROUNDS};
 
 #[derive(Debug, Clone)]
 pub(super) struct PendingCall {
@@ -61,9 +58,9 @@ impl Caller {
         }
         call.rounds += 1;
         if questions.is_empty() {
-            let delay = RETRY_DELAY.saturating_mul(1 << call.rounds.min(MAX_ROUNDS)).min(MAX_RETRY_DELAY);
+            let retry_at = now + input::retry_delay(call.rounds);
             call.state = CallState::Pausing { state };
-            return self.wait_until(id, Some(now + delay));
+            return self.wait_until(id, Some(retry_at));
         }
         let (mut open, mut answers) = (BTreeMap::new(), Vec::new());
         for (key, question) in questions {

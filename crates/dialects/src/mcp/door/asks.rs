@@ -5,8 +5,9 @@
 
 use std::time::Instant;
 
-use salon_mcp::input::{self, InputRequired, Put, Question};
+use salon_mcp::input::{self, InputRequired, Put, Question, MAX_QUESTIONS, MAX_ROUNDS, ROOTS, SAMPLING};
 use salon_mcp::{Era, Head, Revision, meta, upgrade};
+pub(super) use salon_mcp::input::{ELICITATION, is_offered as offers};
 use salon_protocol::{Code, Envelope, EnvelopeId, McpVersion, Members, ParticipantId, RpcError, RpcId, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -20,14 +21,6 @@ use super::{Door, Due, route};
 /// Questions that may be open, and of them those of one asker.
 pub(super) const MAX_ASKS: usize = 64;
 pub(super) const MAX_ASKS_EACH: usize = 16;
-/// How often a modern participant may ask back during one call, and how much at once.
-const MAX_ROUNDS: u32 = 10;
-const MAX_QUESTIONS: usize = 32;
-
-/// What a client can be asked.
-const SAMPLING: &str = "sampling/createMessage";
-pub(super) const ELICITATION: &str = "elicitation/create";
-const ROOTS: &str = "roots/list";
 
 /// A question to the client.
 #[derive(Debug)]
@@ -447,8 +440,7 @@ impl Door {
             }
         }
         if !self.wants_input(number) {
-            let pause = std::time::Duration::from_millis(250) * 2_u32.pow(rounds.min(6));
-            self.after(pause, Due::Again(number), now);
+            self.after(input::retry_delay(rounds), Due::Again(number), now);
         }
     }
 
@@ -507,17 +499,6 @@ pub(super) fn too_many() -> RpcError {
 /// Whether the modern era lets a request be answered by questions.
 fn may_ask_back(method: &str) -> bool {
     matches!(method, "tools/call" | "prompts/get" | "resources/read")
-}
-
-/// Whether a client said that it can be asked this.
-pub(super) fn offers(capabilities: &RawValue, method: &str) -> bool {
-    let capability = match method {
-        SAMPLING => "sampling",
-        ELICITATION => "elicitation",
-        ROOTS => "roots",
-        _ => return false,
-    };
-    Members::parse(capabilities.get()).is_some_and(|capabilities| capabilities.get(capability).is_some())
 }
 
 /// In the modern era a question by URL has no id of its own.

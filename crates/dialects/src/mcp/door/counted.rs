@@ -2,6 +2,7 @@
 //!
 //! Deliberately absent: what others answer, and calls that come to nothing through nobody's fault here.
 
+use salon_mcp::code;
 use salon_protocol::{Code, RpcError};
 use serde::Deserialize;
 
@@ -30,8 +31,8 @@ pub(in crate::mcp) fn code_of(error: &RpcError) -> Code {
     named.unwrap_or(match error.code {
         -32700 => Code::InvalidJson,
         -32600 => Code::InvalidEnvelope,
-        -32022 => Code::UnsupportedProtocol,
-        -32002 => Code::NotFound,
+        code::UNSUPPORTED_REVISION => Code::UnsupportedProtocol,
+        code::RESOURCE_NOT_FOUND => Code::NotFound,
         -32603 => Code::Internal,
         _ => Code::InvalidParameters,
     })

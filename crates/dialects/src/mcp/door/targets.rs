@@ -57,14 +57,13 @@ pub(super) fn not_yet(target: &Target) -> RpcError {
 }
 
 pub(super) fn unknown(target: &Target, era: Era) -> RpcError {
-    const NOT_FOUND: i64 = -32002;
     match target {
         Target::Name(Listing::Tools, name) => RpcError::invalid_params(format!("nobody here offers a tool `{name}`")),
         Target::Name(_, name) => RpcError::invalid_params(format!("nobody here offers a prompt `{name}`")),
         Target::Uri(uri) | Target::Template(uri) => {
-            let code = if era == Era::Legacy { NOT_FOUND } else { RpcError::INVALID_PARAMS };
+            let error_code = if era == Era::Legacy { code::RESOURCE_NOT_FOUND } else { RpcError::INVALID_PARAMS };
             let told = format!("nobody here offers a resource `{uri}`");
-            RpcError::new(code, told).with_data(&json!({ "uri": uri }))
+            RpcError::new(error_code, told).with_data(&json!({ "uri": uri }))
         }
     }
 }
