@@ -1,13 +1,14 @@
 //! The Machine Context Protocol 1.0: messages with a header and a payload, over a WebSocket or over HTTP.
 //!
 //! One value per session: a WebSocket, or all that one participant sends and hears over HTTP in a topic. A request is a tool call to
-//! somebody in the room ([`calls`]); who registers tools is an MCP server there, and calls come as requests of this protocol
+//! somebody in the room ([`calls`], made by [`callers`]); who registers tools is an MCP server there, and calls come as requests of this protocol
 //! ([`service`]); everything else is a notification ([`news`]). A message's `messageId` is its envelope's id.
 //!
 //! Invariants: a request is answered once. A token in a message goes no further than [`message`]. Deliberately absent: sockets, keys,
 //! and the store behind the `context` tool, which is the gateway's like any other tool.
 
 mod asides;
+mod callers;
 mod calls;
 mod integrity;
 mod message;
@@ -34,7 +35,8 @@ use serde_json::value::RawValue;
 
 use crate::{CatalogueAnswer, CatalogueQuery, Dialect, Frame, Stamps, StreamId, Ticket};
 use asides::{Aside, Asides};
-use calls::{Call, Peer};
+use callers::{Peer, SentRequest};
+use calls::Call;
 use message::{Kind, Spoken, malformed};
 use opening::{Action, Event};
 use registering::{Allowance, Registered};
@@ -88,8 +90,10 @@ enum Place {
 /// What falls due.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    /// A request has been silent for too long.
-    Call(EnvelopeId),
+    /// It takes too long to find out what the participant of a request offers.
+    Consulting(EnvelopeId),
+    /// A deadline of a participant's caller.
+    Caller(ParticipantId),
     /// The client has been silent about a request for too long.
     Asked(EnvelopeId),
     /// Replies that the room did not take are said again.
@@ -103,10 +107,8 @@ enum Due {
 /// What a draft was for, so that its outcome can be told.
 #[derive(Debug)]
 enum Purpose {
-    /// A request of the client's.
-    Call(EnvelopeId),
-    /// A handshake.
-    Greeting(EnvelopeId),
+    /// A request in the client's name: a call, or a handshake.
+    Request(EnvelopeId),
     /// Something the client told somebody.
     Told { stream: StreamId, id: Option<EnvelopeId> },
     /// The client's answer to a request, which can be given again should the room not take it.
@@ -125,7 +127,7 @@ impl Purpose {
         match self {
             Self::Told { stream, id } | Self::Answer { stream, id, .. } => Some((*stream, id.as_ref())),
             Self::Registered(registered) => Some((registered.stream, Some(&registered.id))),
-            Self::Call(_) | Self::Greeting(_) | Self::Reply(_) | Self::Aside(_) => None,
+            Self::Request(_) | Self::Reply(_) | Self::Aside(_) => None,
         }
     }
 }
@@ -140,8 +142,8 @@ pub struct Machine {
     early: VecDeque<(StreamId, Spoken)>,
     peers: BTreeMap<ParticipantId, Peer>,
     calls: HashMap<EnvelopeId, Call>,
-    /// Handshakes under way.
-    greetings: HashMap<EnvelopeId, ParticipantId>,
+    /// Requests in the client's name that are in the room, or on their way there.
+    sent: HashMap<EnvelopeId, SentRequest>,
     registry: Registry,
     allowance: Allowance,
     /// Requests to the client that it has not answered.
@@ -179,7 +181,7 @@ impl Machine {
             early: VecDeque::new(),
             peers: BTreeMap::new(),
             calls: HashMap::new(),
-            greetings: HashMap::new(),
+            sent: HashMap::new(),
             registry: Registry::default(),
             allowance: Allowance::new(now),
             asked: HashMap::new(),
@@ -288,11 +290,11 @@ impl Machine {
             }
             // Its answer, if there was one, went to whoever sent it first.
             Some(Purpose::Registered(registered)) if repeated => self.unregistered(*registered, sent_before(), now),
-            Some(Purpose::Call(id)) if repeated => self.fail(&id, &sent_before(), now),
+            Some(Purpose::Request(id)) if repeated => self.request_failed(&id, &sent_before(), now),
             Some(Purpose::Registered(registered)) => self.registered(*registered, now),
             Some(Purpose::Reply(_)) => self.replying -= 1,
             Some(Purpose::Aside(_)) => self.said(),
-            Some(Purpose::Call(_) | Purpose::Greeting(_)) | None => {}
+            Some(Purpose::Request(_)) | None => {}
         }
     }
 
@@ -304,8 +306,7 @@ impl Machine {
     /// A draft will not be stored.
     fn undo(&mut self, purpose: Purpose, mut refusal: Refusal, now: Instant) {
         match purpose {
-            Purpose::Call(id) => self.fail(&id, &refusal, now),
-            Purpose::Greeting(envelope) => self.not_greeted(&envelope, &refusal, now),
+            Purpose::Request(id) => self.request_failed(&id, &refusal, now),
             Purpose::Told { stream, id } => {
                 refusal.regarding = id;
                 self.refuse(stream, &refusal, now);
@@ -453,7 +454,8 @@ impl Dialect for Machine {
     fn handle_timeout(&mut self, now: Instant) {
         while self.timers.first().is_some_and(|(at, _)| *at <= now) {
             match self.timers.pop_first() {
-                Some((_, Due::Call(id))) => self.overdue(&id, now),
+                Some((_, Due::Consulting(id))) => self.not_consulted(&id, now),
+                Some((_, Due::Caller(who))) => self.caller_due(&who, now),
                 Some((_, Due::Asked(id))) => self.unanswered(&id, now),
                 Some((_, Due::Replies)) => self.reply_again(),
                 Some((_, Due::Asides)) => self.say_again(),

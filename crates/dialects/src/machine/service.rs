@@ -13,7 +13,7 @@ use salon_protocol::{
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::calls::PATIENCE;
+use super::calls::SILENCE_TIMEOUT;
 use super::message::{Destination, Kind, Spoken, read, wrong};
 use super::speech::{Message, write_failure, write_result};
 use super::{Due, Machine, Purpose, raw};
@@ -211,7 +211,8 @@ impl Machine {
         }
         let text = message.text();
         let token = called.meta.get("progressToken").map(ToOwned::to_owned);
-        let asked = Asked { caller: envelope.from().clone(), who, id: id.clone(), token, deadline: now + PATIENCE };
+        let asked =
+            Asked { caller: envelope.from().clone(), who, id: id.clone(), token, deadline: now + SILENCE_TIMEOUT };
         self.wait_for(envelope.id().clone(), asked);
         Ok(text)
     }
@@ -232,7 +233,7 @@ impl Machine {
     /// The client is at work on a request.
     pub(super) fn lengthen(&mut self, request: &EnvelopeId, now: Instant) {
         if let Some(mut asked) = self.drop_asked(request) {
-            asked.deadline = now + PATIENCE;
+            asked.deadline = now + SILENCE_TIMEOUT;
             self.wait_for(request.clone(), asked);
         }
     }
@@ -240,7 +241,7 @@ impl Machine {
     /// The client has been silent about a request for too long: its caller is told, and so is the client.
     pub(super) fn unanswered(&mut self, request: &EnvelopeId, now: Instant) {
         let Some(Asked { caller, id, .. }) = self.drop_asked(request) else { return };
-        let reason = format!("`{}` did not answer within {} seconds", self.options.me, PATIENCE.as_secs());
+        let reason = format!("`{}` did not answer within {} seconds", self.options.me, SILENCE_TIMEOUT.as_secs());
         let mut cancelled = Members::default();
         cancelled.set("reason", &reason);
         self.reply_to(caller, request.clone(), id, &Err(told(FAILED, Code::Timeout, reason)), now);

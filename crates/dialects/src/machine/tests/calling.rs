@@ -34,6 +34,18 @@ fn a_request_is_a_tool_call_after_a_handshake_and_its_answer_a_response() {
 }
 
 #[test]
+fn a_capability_is_called_by_its_own_name_where_the_catalogue_is_unknown() {
+    let script = r#"
+        request m1 bob {"tool":{"id":"arm","capability":"move"}}
+        list bob none
+        bob: initialize
+    "#;
+    let told = Play::seated().act(script);
+    let call = told.lines().last().unwrap_or_default();
+    assert!(call.contains(r#""method":"tools/call","params":{"name":"arm.move","#), "{told}");
+}
+
+#[test]
 fn what_somebody_listed_is_remembered_until_it_changes() {
     let script = r#"
         request m1 bob {"tool":{"id":"a"}}
@@ -149,7 +161,10 @@ fn somebody_of_the_modern_era_needs_no_handshake() {
         modern: tools/call {"resultType":"complete","content":[{"type":"text","text":"hi"}]}
         request m2 modern {"tool":{"id":"t"}}
         list modern {"tools":[{"name":"t"}]}
-        modern: tools/call {"resultType":"input_required","inputRequests":{}}
+        modern: tools/call {"resultType":"input_required","inputRequests":{"what":{"method":"sampling/createMessage"}}}
+        request m3 modern {"tool":{"id":"t"}}
+        modern: tools/call {"resultType":"input_required","inputRequests":{"who":{"method":"elicitation/create"}},"requestState":"s"}
+        modern: tools/call {"resultType":"complete","content":[{"type":"text","text":"without"}]}
     "#;
     assert_snapshot!(Play::seated().act(script), @r#"
     consult modern tools
@@ -157,6 +172,9 @@ fn somebody_of_the_modern_era_needs_no_handshake() {
     ← {"header":{"id":"e1","type":"response","requestId":"m1","source":"modern","destination":"alice"},"payload":{"result":"hi"}}
     ⇒ modern m2 {"id":"m2","method":"tools/call","params":{"name":"t","arguments":{},"_meta":{"progressToken":"m2","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"alice","version":""},"io.modelcontextprotocol/clientCapabilities":{}}}}
     ← {"header":{"id":"e2","type":"error","requestId":"m2","source":"modern","destination":"alice"},"error":{"code":"tool_error","message":"the tool asks its caller something, which this protocol has no way to answer"}}
+    ⇒ modern m3 {"id":"m3","method":"tools/call","params":{"name":"t","arguments":{},"_meta":{"progressToken":"m3","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"alice","version":""},"io.modelcontextprotocol/clientCapabilities":{}}}}
+    ⇒ modern s-2 {"id":"s-2","method":"tools/call","params":{"name":"t","arguments":{},"_meta":{"progressToken":"m3","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"alice","version":""},"io.modelcontextprotocol/clientCapabilities":{}},"inputResponses":{"who":{"action":"decline"}},"requestState":"s"}}
+    ← {"header":{"id":"e4","type":"response","requestId":"m3","source":"modern","destination":"alice"},"payload":{"result":"without"}}
     "#);
 }
 
