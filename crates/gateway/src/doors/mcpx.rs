@@ -11,6 +11,7 @@ use axum::routing::get;
 use hyper::upgrade::OnUpgrade;
 use salon_dialects::mcpx::{Mcpx, Options};
 use salon_log::Claim;
+use salon_mcp::Revision;
 use salon_protocol::{Code, EnvelopeId, McpVersion, PROTOCOL, Participant, ParticipantKind, Refusal, TopicName};
 use salon_rooms::{Admission, Arrival, Deliver};
 
@@ -27,9 +28,6 @@ use crate::session::{Beginning, Session};
 
 /// The most MCP revisions one participant may name.
 const MAX_REVISIONS: usize = 8;
-
-/// The revision from which on there is no handshake.
-const FIRST_WITHOUT_HANDSHAKE: &str = "2026-07-28";
 
 /// What the query of a connection asks for.
 struct ConnectQuery {
@@ -100,7 +98,7 @@ fn revisions(list: &str) -> Result<McpVersion, Problem> {
         )));
     }
     let usual = McpVersion::default().version;
-    let with_handshake = versions.iter().filter(|revision| revision.as_str() < FIRST_WITHOUT_HANDSHAKE);
+    let with_handshake = versions.iter().filter(|revision| revision.as_str() < Revision::MODERN.date());
     let version = if versions.contains(&usual) { Some(&usual) } else { with_handshake.max() };
     let version = version.unwrap_or(&versions[0]).clone();
     Ok(McpVersion { version, versions })

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use salon_mcp::input::{self, InputRequired, Put};
-use salon_mcp::{Era, meta, same_id};
+use salon_mcp::input::{self, InputRequired, MAX_QUESTIONS, MAX_ROUNDS, Put};
+use salon_mcp::{Era, Revision, meta, same_id};
 use salon_protocol::{EnvelopeId, Members, ParticipantId, RpcError, rpc};
 use serde::Deserialize;
 use serde_json::json;
@@ -18,10 +18,6 @@ const THINKING_TIME: Duration = Duration::from_secs(600);
 const MAX_ASKS: usize = 64;
 /// Failures that are kept for questions whose envelope is not known yet: as many as can be on their way to the room.
 const MAX_EARLY: usize = 64;
-/// Questions that may come with one result.
-const MAX_QUESTIONS: usize = 32;
-/// How often a server may ask back during one call.
-const MAX_ROUNDS: u32 = 10;
 
 #[derive(Debug)]
 pub(super) struct Ask {
@@ -276,7 +272,7 @@ impl Switchboard {
         }
         let old = self.calls.get_mut(&number).and_then(|call| call.deadline.take());
         if wanted.questions.is_empty() {
-            let until = now + Duration::from_millis(250) * 2_u32.pow(rounds.min(6));
+            let until = now + input::retry_delay(rounds);
             if let Some(call) = self.calls.get_mut(&number) {
                 call.state = State::Resting { state: wanted.state };
                 call.deadline = Some(until);
@@ -284,7 +280,7 @@ impl Switchboard {
             return self.set_timer(old, Some(until), Due::Call(number));
         }
         self.set_timer(old, None, Due::Call(number));
-        let revision = self.callers.get(&caller).map_or(salon_mcp::Revision::ROOM, |caller| caller.revision);
+        let revision = self.callers.get(&caller).map_or(Revision::ROOM, |caller| caller.revision);
         let (mut answers, mut open, mut elicitations) = (Vec::new(), Vec::new(), Vec::new());
         for (key, question) in wanted.questions {
             let elicitation = format!("{}-{number}-{}", self.setting.seed, open.len());

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use salon_mcp::headers::ToolHeaders;
+use salon_mcp::listing::{Listing, read_page};
 use salon_mcp::{Era, meta};
 use salon_protocol::{LogLevel, Members, ParticipantId, RpcError, rpc};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -27,7 +28,7 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) enum Errand {
     /// A page of the list of tools.
-    Tools(Box<Listing>),
+    Tools(Box<ToolsReading>),
     /// Is the server there?
     Ping,
     /// A standing subscription, see [`listening`](super::listening).
@@ -38,7 +39,7 @@ pub(super) enum Errand {
 
 /// A list of tools that is being read.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
+pub(super) struct ToolsReading {
     names: Vec<String>,
     headers: ToolHeaders,
     pages: usize,
@@ -136,41 +137,37 @@ impl Switchboard {
         if std::mem::replace(&mut self.catalogue.reading, true) {
             self.catalogue.stale = true;
         } else if self.server.has("tools") && self.setting.expose.tools {
-            self.run(LaneId::BASE, Errand::Tools(Box::default()), "tools/list", None, now);
+            self.run(LaneId::BASE, Errand::Tools(Box::default()), Listing::Tools.method(), None, now);
         } else {
-            self.listed(Some(Listing::default()), now);
+            self.listed(Some(ToolsReading::default()), now);
         }
     }
 
-    fn read_tools(&mut self, mut listing: Listing, result: &RawValue, now: Instant) {
-        #[derive(Deserialize)]
-        struct Page {
-            tools: Vec<Box<RawValue>>,
-            #[serde(rename = "nextCursor")]
-            next: Option<Box<RawValue>>,
-        }
-        #[derive(Deserialize)]
-        struct Tool {
-            name: String,
-        }
-        let Ok(page) = serde_json::from_str::<Page>(result.get()) else { return self.listed(None, now) };
-        for tool in page.tools.iter().take(MAX_TOOLS - listing.names.len().min(MAX_TOOLS)) {
-            listing.headers.learn(tool);
-            listing.names.extend(serde_json::from_str::<Tool>(tool.get()).map(|tool| tool.name));
+    fn read_tools(&mut self, mut listing: ToolsReading, result: &RawValue, now: Instant) {
+        let Some((tools, next)) = read_page(Listing::Tools, result) else { return self.listed(None, now) };
+        for tool in tools.into_iter().take(MAX_TOOLS - listing.names.len().min(MAX_TOOLS)) {
+            listing.headers.learn(&tool.raw);
+            listing.names.push(tool.name.into());
         }
         listing.pages += 1;
-        match page.next {
+        match next {
             Some(cursor) if listing.pages < MAX_PAGES && listing.names.len() < MAX_TOOLS => {
                 let mut params = Members::default();
                 params.set("cursor", &cursor);
-                self.run(LaneId::BASE, Errand::Tools(Box::new(listing)), "tools/list", Some(&params.to_raw()), now);
+                self.run(
+                    LaneId::BASE,
+                    Errand::Tools(Box::new(listing)),
+                    Listing::Tools.method(),
+                    Some(&params.to_raw()),
+                    now,
+                );
             }
             _ => self.listed(Some(listing), now),
         }
     }
 
     /// The list has been read, or cannot be.
-    fn listed(&mut self, listing: Option<Listing>, now: Instant) {
+    fn listed(&mut self, listing: Option<ToolsReading>, now: Instant) {
         self.catalogue.reading = false;
         if self.lost {
             return;
@@ -199,7 +196,7 @@ impl Switchboard {
         if names.len() < self.catalogue.names.len() {
             params.set("more", &true);
         }
-        let payload = rpc::notification("notifications/tools/list_changed", Some(&params.to_raw()));
+        let payload = rpc::notification(Listing::Tools.changed(), Some(&params.to_raw()));
         self.publish(None, None, payload, What::Notice);
     }
 

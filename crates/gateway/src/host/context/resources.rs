@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use salon_log::context::{Address, Key, Scope};
 use salon_log::{ContextStore, ReadError};
+use salon_mcp::code;
 use salon_mcp::listing::{Item, Listing};
 use salon_protocol::{ParticipantId, RpcError, TopicName};
 use serde::{Deserialize, Serialize};
@@ -22,9 +23,6 @@ const PAGE: usize = 250;
 /// How many resources a door lists, and how many bytes of them. The others can be read by their URI.
 const MAX_AT_DOORS: usize = 4096;
 const MAX_BYTES_AT_DOORS: usize = 4 << 20;
-
-/// MCP's code for a resource that is not there.
-const NO_RESOURCE: i64 = -32002;
 
 impl Context {
     /// Serves a request about resources; `None` when it is about something else.
@@ -226,5 +224,5 @@ fn named(request: &Request, params: Option<&str>) -> Result<(String, Scope, Key)
 }
 
 fn no_resource(uri: &str) -> RpcError {
-    RpcError::new(NO_RESOURCE, "there is no such resource here").with_data(&json!({ "uri": uri }))
+    RpcError::new(code::RESOURCE_NOT_FOUND, "there is no such resource here").with_data(&json!({ "uri": uri }))
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use salon_dialects::mcp::draft::{self, words};
 pub use salon_mcp::Era;
-use salon_mcp::{Head, Revision, code};
+use salon_mcp::{Head, Revision, code, meta};
 use salon_protocol::{RpcError, rpc};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -192,23 +192,25 @@ impl Initialized {
 }
 
 fn discover() -> String {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":{DISCOVER},"method":"server/discover","params":{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientCapabilities":{{}},"io.modelcontextprotocol/clientInfo":{}}}}}}}"#,
-        ourselves()
-    )
+    let (id, info) = (ours(DISCOVER), ours(ourselves()));
+    let asker = meta::Asker { capabilities: &ours("{}"), info: &info, level: None };
+    rpc::request(id, "server/discover", meta::upgrade(None, asker).as_deref()).get().to_owned()
 }
 
 /// The question that both kinds of legacy server answer, each in its own way, or one of them.
 fn initialize(speech: Speech) -> String {
     let official = format!(r#"{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{}}}"#, ourselves());
-    let official = RawValue::from_string(official).expect("an object of ours");
+    let official = ours(&official);
     let params = match speech {
         Speech::Official => official,
         Speech::Draft => words::hello_to_draft(),
         Speech::Unknown => words::hello_to_either(&official),
     };
-    let id = RawValue::from_string(INITIALIZE.to_owned()).expect("a string of ours");
-    rpc::request(id, "initialize", Some(&params)).get().to_owned()
+    rpc::request(ours(INITIALIZE), "initialize", Some(&params)).get().to_owned()
+}
+
+fn ours(json: &str) -> Box<RawValue> {
+    RawValue::from_string(json.to_owned()).expect("this module writes JSON")
 }
 
 fn ourselves() -> &'static str {
