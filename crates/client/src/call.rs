@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::peer::{Exchange, Next};
+use crate::peer::{AfterAnswer, CallExchange};
 use crate::{CallError, ResultError, Room, RpcError};
 
 /// How long a call waits without hearing anything, unless told otherwise.
@@ -55,7 +55,7 @@ pub struct Call {
     early: Option<Result<Box<RawValue>, CallError>>,
     over: bool,
     /// What follows the answer, which may ask for input; requests that are sent without a handshake have none.
-    exchange: Option<Box<Exchange>>,
+    exchange: Option<Box<CallExchange>>,
     /// The answers to the callee's questions, then the request that carries them.
     next_round: Option<BoxFuture<'static, Result<Call, CallError>>>,
 }
@@ -151,7 +151,7 @@ impl Call {
     }
 
     /// A call whose answer may ask for input first.
-    pub(crate) fn with_exchange(mut self, exchange: Exchange) -> Self {
+    pub(crate) fn with_exchange(mut self, exchange: CallExchange) -> Self {
         self.exchange = Some(Box::new(exchange));
         self
     }
@@ -205,14 +205,14 @@ impl Call {
     fn answered(&mut self, answer: Result<Box<RawValue>, CallError>) {
         let next = match (self.exchange.take(), answer) {
             (Some(exchange), Ok(answer)) => exchange.answered(&self.room, &self.callee, &self.id, &answer),
-            (_, answer) => Next::End(answer),
+            (_, answer) => AfterAnswer::End(answer),
         };
         match next {
-            Next::Round(next_round) => {
+            AfterAnswer::Round(next_round) => {
                 self.deadline = deadline_in(self.timeout.max(ASKED_BACK));
                 self.next_round = Some(next_round);
             }
-            Next::End(answer) => self.early = Some(answer),
+            AfterAnswer::End(answer) => self.early = Some(answer),
         }
     }
 

@@ -33,7 +33,7 @@ use catalogue::FetchedList;
 use directory::Acquaintance;
 pub(crate) use directory::Directory;
 use exchange::Handshake;
-pub(crate) use exchange::{Exchange, Next};
+pub(crate) use exchange::{AfterAnswer, CallExchange};
 pub use subscription::Subscription;
 
 /// How long a participant may take to say what it is and what it has. Programs answer that, not people.
@@ -217,7 +217,7 @@ impl Peer {
         let (known, handshake) = self.meet().await?;
         let params = to_raw_value(params).map_err(CallError::invalid_arguments)?;
         let log_level = *known.log_level.lock();
-        Exchange::start(self, &handshake, log_level, (method, &params), options).await
+        CallExchange::start(self, &handshake, log_level, (method, &params), options).await
     }
 
     /// Tells it something, after the handshake.

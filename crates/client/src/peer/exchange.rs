@@ -130,7 +130,7 @@ pub(super) async fn fetch(
 }
 
 /// One call of a [`Caller`]: what follows its answer, which may ask for input first.
-pub(crate) struct Exchange {
+pub(crate) struct CallExchange {
     caller: Caller,
     call: CallId,
     request: RequestId,
@@ -139,14 +139,14 @@ pub(crate) struct Exchange {
 }
 
 /// What follows an answer.
-pub(crate) enum Next {
+pub(crate) enum AfterAnswer {
     /// The call is over.
     End(Result<Box<RawValue>, CallError>),
     /// The input is collected, then the request is sent again.
     Round(BoxFuture<'static, Result<Call, CallError>>),
 }
 
-impl Exchange {
+impl CallExchange {
     /// Sends a request.
     pub(super) async fn start(
         peer: &Peer,
@@ -179,12 +179,12 @@ impl Exchange {
         peer: &ParticipantId,
         envelope: &EnvelopeId,
         answer: &RawValue,
-    ) -> Next {
+    ) -> AfterAnswer {
         self.caller.answered(self.request, Ok(answer), now());
         match self.caller.poll_step() {
-            Some(CallerStep::End(_, Ok(CallEnd::Result(result)))) => Next::End(Ok(result)),
-            Some(CallerStep::End(_, Err(failure))) => Next::End(Err(call_error(&self.method, failure))),
-            first => Next::Round(self.next_round(room.clone(), peer.clone(), envelope.clone(), first).boxed()),
+            Some(CallerStep::End(_, Ok(CallEnd::Result(result)))) => AfterAnswer::End(Ok(result)),
+            Some(CallerStep::End(_, Err(failure))) => AfterAnswer::End(Err(call_error(&self.method, failure))),
+            first => AfterAnswer::Round(self.next_round(room.clone(), peer.clone(), envelope.clone(), first).boxed()),
         }
     }
 

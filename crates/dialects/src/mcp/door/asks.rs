@@ -5,9 +5,9 @@
 
 use std::time::Instant;
 
-use salon_mcp::input::{self, InputRequired, Put, Question, MAX_QUESTIONS, MAX_ROUNDS, ROOTS, SAMPLING};
-use salon_mcp::{Era, Head, Revision, meta, upgrade};
+use salon_mcp::input::{self, InputRequired, MAX_QUESTIONS, MAX_ROUNDS, Put, Question, ROOTS, SAMPLING};
 pub(super) use salon_mcp::input::{ELICITATION, is_offered as offers};
+use salon_mcp::{Era, Head, Revision, meta, upgrade};
 use salon_protocol::{Code, Envelope, EnvelopeId, McpVersion, Members, ParticipantId, RpcError, RpcId, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
