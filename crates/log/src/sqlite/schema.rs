@@ -57,6 +57,10 @@ const MIGRATIONS: &[&str] = &[
     );
     INSERT INTO meta (name, value) VALUES ('context_floor', 0);
     ",
+    "
+    -- The offset at which the call of a settled request failed, and nothing while it waits for its answer.
+    ALTER TABLE unanswered ADD COLUMN failed INTEGER;
+    ",
 ];
 
 /// The newest version known here.
