@@ -10,6 +10,8 @@ mod cursor;
 mod keeper;
 mod lifecycle;
 mod limits;
+#[cfg(test)]
+mod model;
 mod presence;
 mod publishing;
 mod registry;
