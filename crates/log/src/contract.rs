@@ -6,6 +6,7 @@
 mod checks;
 pub mod cluster;
 pub mod context;
+mod folds;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,9 +16,10 @@ use futures_util::{FutureExt, StreamExt};
 use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp, Timestamp, TopicName};
 
 use self::checks::{all, within};
+use self::folds::{calls_end_once, requests_are_found, shown, standing_is_a_fold};
 use crate::{
-    AppendError, Appended, Claim, Health, OpenRequest, ReadError, Retention, RetentionRules, Span, Standing, Tail,
-    Tailed, TopicLog,
+    AppendError, Appended, Claim, Health, OpenRequest, ReadError, Retention, RetentionRules, Span, Tail, Tailed,
+    TopicLog,
 };
 
 /// An engine as the suite needs it.
@@ -49,6 +51,7 @@ pub async fn run(engine: &impl Engine) {
         within("5: positions are ordered", positions_are_ordered(engine)).boxed_local(),
         within("6: leases supersede", leases_supersede(engine)).boxed_local(),
         within("7: the present is a fold", standing_is_a_fold(engine)).boxed_local(),
+        within("7: a call ends once", calls_end_once(engine)).boxed_local(),
         within("7: requests are found, answered or not", requests_are_found(engine)).boxed_local(),
         within("8: what is gone is a gap", what_is_gone_is_a_gap(engine)).boxed_local(),
         within("8: retention leaves nobody out", retention_keeps_the_present(engine)).boxed_local(),
@@ -203,7 +206,7 @@ async fn appended_means_readable(engine: &impl Engine) {
         let entry = append(&log, &room, line(&format!("e{n}"), "alice", "h\\u00e9llo \\\"you\\\" 1.0")).await;
         let newest = log.read(&room, Span::Newest, 1).await.expect("a read of the newest");
         assert_eq!(newest, std::slice::from_ref(&entry), "2: an acknowledged entry is not the newest that can be read");
-        let found = log.find(&room, entry.envelope.id()).await.expect("a search").map(|found| found.entry);
+        let found = log.find(&room, entry.envelope.id()).await.expect("a search");
         assert_eq!(found, Some(entry.clone()), "2: an acknowledged entry is not found by its id");
         assert_eq!(
             start(&log, &room).await,
@@ -322,7 +325,7 @@ async fn stamps_are_kept(engine: &impl Engine) {
             let read = log.read(&room, Span::After(begin), 10).await.expect("a read");
             let read: Vec<_> = read.iter().map(|entry| entry.stamp.clone()).collect();
             assert_eq!(read, expected, "4: a read gives other stamps than were stored, {told}");
-            let found = log.find(&room, &id("e0")).await.expect("a look").expect("it is there").entry;
+            let found = log.find(&room, &id("e0")).await.expect("a look").expect("it is there");
             assert_eq!(found.stamp.as_ref(), Some(&strong), "4: another stamp is found than was stored, {told}");
             let again = log.append_stamped(&room, line("e0", "alice", "hello"), Some(weak.clone())).await;
             let again = again.expect("the same envelope again");
@@ -408,81 +411,6 @@ async fn leases_supersede(engine: &impl Engine) {
     assert_eq!(count(&first_lost), 1, "6: a holder is told at most once");
     drop(bob);
     assert_eq!(log.roster(&room).await.expect("a roster"), [], "6: dropping a lease releases it");
-}
-
-fn shown(standing: &Standing) -> (Vec<String>, Vec<String>) {
-    (ids(&standing.present), asked(&standing.unanswered))
-}
-
-async fn standing_is_a_fold(engine: &impl Engine) {
-    let (mut log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
-    let nothing = log.standing(&room).await.expect("the standing of nobody's topic");
-    assert_eq!(shown(&nothing), (vec![], vec![]), "7: something stands in a topic nobody entered");
-    let steps = [
-        (presence("j1", "join", "alice"), &["j1"][..], &[][..]),
-        (presence("j2", "join", "bob"), &["j1", "j2"], &[]),
-        (request("r1", "alice", "bob"), &["j1", "j2"], &["r1"]),
-        (request("r2", "alice", "bob"), &["j1", "j2"], &["r1", "r2"]),
-        (response("a1", "bob", "r1"), &["j1", "j2"], &["r2"]),
-        (response("a1-again", "bob", "r1"), &["j1", "j2"], &["r2"]),
-        (presence("j3", "join", "alice"), &["j2", "j3"], &["r2"]),
-        (presence("l1", "leave", "bob"), &["j3"], &["r2"]),
-        (presence("l2", "leave", "carol"), &["j3"], &["r2"]),
-        (response("early", "bob", "r3"), &["j3"], &["r2"]),
-        (request("r3", "alice", "bob"), &["j3"], &["r2", "r3"]),
-        (line("hello", "alice", "hello"), &["j3"], &["r2", "r3"]),
-        (response("a2", "bob", "r2"), &["j3"], &["r3"]),
-        (presence("j4", "join", "bob"), &["j3", "j4"], &["r3"]),
-        (response("a3", "bob", "r3"), &["j3", "j4"], &[]),
-    ];
-    append(&log, &topic("elsewhere"), presence("j0", "join", "dave")).await;
-    for (n, (envelope, present, unanswered)) in steps.into_iter().enumerate() {
-        let id = envelope.id().clone();
-        let entry = append(&log, &room, envelope).await;
-        let before = log.standing(&room).await.expect("a standing");
-        assert_eq!(before.head, entry.position, "7: the standing after {id} is not as of it");
-        let expected =
-            (present.iter().map(|s| s.to_string()).collect(), unanswered.iter().map(|s| s.to_string()).collect());
-        assert_eq!(shown(&before), expected, "7: who is present and what is unanswered after {id}");
-        match n % 3 {
-            1 => engine.trim(&log).await,
-            2 => log = engine.restart(log).await,
-            _ => continue,
-        }
-        let after = log.standing(&room).await.expect("a standing");
-        assert_eq!(
-            (after.head, shown(&after)),
-            (entry.position, expected),
-            "7: a restart after {id} changed the standing"
-        );
-        assert_eq!(after.present, before.present, "7: a restart after {id} changed an entry");
-    }
-}
-
-async fn requests_are_found(engine: &impl Engine) {
-    let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
-    let unanswered = async |name: &str| {
-        let found = log.find(&room, &id(name)).await.expect("a search");
-        found.map(|found| (found.entry.envelope.id() == &id(name), found.unanswered))
-    };
-    assert_eq!(unanswered("r1").await, None, "7: something was found in a topic nobody entered");
-    append(&log, &room, line("hello", "alice", "hello")).await;
-    for name in ["r1", "r2", "r3"] {
-        append(&log, &room, request(name, "alice", "bob")).await;
-    }
-    append(&log, &room, response("a1", "bob", "r1")).await;
-    let before = [Some((true, false)), Some((true, false)), Some((true, true)), Some((true, true)), None];
-    let names = ["hello", "r1", "r2", "r3", "r4"];
-    for (name, expected) in names.iter().zip(before) {
-        assert_eq!(unanswered(name).await, expected, "7: whether {name} is found, and unanswered");
-    }
-    engine.trim(&log).await;
-    append(&log, &room, response("a2", "bob", "r2")).await;
-    let after = [Some((true, false)), Some((true, false)), Some((true, false)), Some((true, true)), None];
-    for (name, expected) in names.iter().zip(after) {
-        assert_eq!(unanswered(name).await, expected, "7: whether {name} is found, and unanswered, later");
-    }
-    assert!(log.find(&topic("elsewhere"), &id("r3")).await.expect("a search").is_none(), "7: found in another topic");
 }
 
 async fn what_is_gone_is_a_gap(engine: &impl Engine) {

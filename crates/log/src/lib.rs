@@ -9,7 +9,7 @@ pub mod cluster;
 pub mod context;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
-mod folded;
+mod fold;
 mod lease;
 #[cfg(feature = "nats")]
 pub mod nats;
@@ -29,6 +29,7 @@ use tokio::sync::watch;
 
 pub use cluster::Cluster;
 pub use context::ContextStore;
+pub use fold::{CallEnd, Effect, FailedCall, Fold, Ignored, KnownCall, answered_request};
 pub use lease::{Claim, Lease};
 pub use retention::{Retention, RetentionRules};
 
@@ -42,7 +43,9 @@ pub use retention::{Retention, RetentionRules};
 /// 5. A position is ordered within its epoch and not dense.
 /// 6. A live lease is exclusive across nodes, unless its holders asked to share it. A newer claim of the same participant
 ///    supersedes, and the older holder is told. A lease ends with its holder, or with its node.
-/// 7. [`TopicLog::standing`] and [`TopicLog::find`] are folds over the log: the same on every node and after every restart.
+/// 7. [`TopicLog::standing`] is a [`Fold`] over the log: the same on every node and after every restart. An answer to a call that does
+///    not wait for one when the answer's turn comes in that order is refused, and nobody ever reads it. So is a leave of somebody
+///    who is not present.
 /// 8. Reading from a position that retention has removed is an explicit gap, never a silent one.
 /// 9. After a failed write nothing is acknowledged any more, and [`TopicLog::health`] says why. An engine that only cannot reach what
 ///    it writes to says that it is unreachable, refuses meanwhile, and goes on without a gap or a duplicate once it can.
@@ -77,7 +80,7 @@ pub trait TopicLog: Send + Sync + 'static {
     fn tail(&self, topic: &TopicName, after: Position) -> Tail;
 
     /// Finds an entry by its envelope's id.
-    fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Found>, ReadError>>;
+    fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Arc<Entry>>, ReadError>>;
 
     /// What the log says of the present, as of its newest entry. Of a topic nobody ever entered: nothing, at the start.
     fn standing(&self, topic: &TopicName) -> BoxFuture<'static, Result<Standing, ReadError>>;
@@ -144,6 +147,12 @@ pub enum AppendError {
     /// Its id belongs to another envelope.
     #[error("the id is taken by another envelope in this topic")]
     IdConflict,
+    /// It answers a call that has ended before it, by the log's order.
+    #[error("the call has ended: {0:?}")]
+    CallEnded(CallEnd),
+    /// It says that a participant leaves who is not present, by the log's order.
+    #[error("the participant is not present")]
+    NotPresent,
     /// The log takes nothing any more.
     #[error("the log has stopped: {0}")]
     Stopped(Arc<str>),
@@ -159,6 +168,15 @@ pub enum AppendError {
     /// The envelope is longer than what the engine writes to takes.
     #[error("the envelope is longer than {0} bytes, which is the most the log takes")]
     TooLarge(usize),
+}
+
+impl From<Ignored> for AppendError {
+    fn from(ignored: Ignored) -> Self {
+        match ignored {
+            Ignored::Answer(end) => Self::CallEnded(end),
+            Ignored::Leave => Self::NotPresent,
+        }
+    }
 }
 
 /// Why something could not be read.
@@ -191,27 +209,20 @@ pub enum Span {
     Newest,
 }
 
-/// An entry found by its id.
-#[derive(Debug, Clone)]
-pub struct Found {
-    /// The entry.
-    pub entry: Arc<Entry>,
-    /// Whether it is a request that nobody has answered.
-    pub unanswered: bool,
-}
-
-/// What the log says of the present.
+/// What the log says of the present: a [`Fold`] as plain data.
 #[derive(Debug, Clone)]
 pub struct Standing {
     /// The newest position; everything below is as of here.
     pub head: Position,
     /// The newest join of everyone who has not left since, oldest first.
     pub present: Vec<Arc<Entry>>,
-    /// The newest requests that have no answer, oldest first, at most [`Standing::MAX_UNANSWERED`].
-    pub unanswered: Vec<OpenRequest>,
+    /// The requests that wait for an answer, oldest first, at most [`Standing::MAX_CALLS`].
+    pub waiting: Vec<OpenRequest>,
+    /// The requests that have failed, by the offset at which they did, at most [`Standing::MAX_CALLS`].
+    pub failed: Vec<(u64, OpenRequest)>,
 }
 
-/// A request that nobody has answered: what must be known of it, without its text, which may be long.
+/// A request that nobody has answered, without its text, which may be long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenRequest {
     /// The request's envelope.
@@ -243,8 +254,13 @@ impl OpenRequest {
 }
 
 impl Standing {
-    /// How many unanswered requests are remembered without being looked for.
-    pub const MAX_UNANSWERED: usize = 10_000;
+    /// How many calls of a topic may wait, and how many that have failed are remembered.
+    pub const MAX_CALLS: usize = 10_000;
+
+    /// The standing of a topic that nobody ever entered.
+    pub fn nothing(head: Position) -> Self {
+        Self { head, present: Vec::new(), waiting: Vec::new(), failed: Vec::new() }
+    }
 }
 
 /// A topic as a list shows it.

@@ -20,6 +20,7 @@ pub enum Code {
     RecipientNotFound,
     CorrelationRequired,
     CorrelationMismatch,
+    CallEnded,
     IdConflict,
     InvalidParameters,
     NotFound,
@@ -35,7 +36,7 @@ pub enum Code {
 
 impl Code {
     /// Every code.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::InvalidJson,
         Self::InvalidEnvelope,
         Self::UnsupportedProtocol,
@@ -47,6 +48,7 @@ impl Code {
         Self::RecipientNotFound,
         Self::CorrelationRequired,
         Self::CorrelationMismatch,
+        Self::CallEnded,
         Self::IdConflict,
         Self::InvalidParameters,
         Self::NotFound,
@@ -74,6 +76,7 @@ impl Code {
             Self::RecipientNotFound => "recipient_not_found",
             Self::CorrelationRequired => "correlation_required",
             Self::CorrelationMismatch => "correlation_mismatch",
+            Self::CallEnded => "call_ended",
             Self::IdConflict => "id_conflict",
             Self::InvalidParameters => "invalid_parameters",
             Self::NotFound => "not_found",

@@ -51,7 +51,7 @@ impl Batch {
     }
 
     /// Cuts entries into batches: none too large, and calls fail only by the last entry of one.
-    pub(crate) fn cut(entries: Vec<Arc<Entry>>, mut fails_calls: impl FnMut(&Entry) -> bool) -> Vec<Arc<Self>> {
+    pub(crate) fn cut(entries: Vec<Arc<Entry>>, mut fails_calls: impl FnMut(&Arc<Entry>) -> bool) -> Vec<Arc<Self>> {
         let mut batches = Vec::new();
         let (mut pending, mut bytes) = (Vec::new(), 0);
         let count = entries.len();

@@ -7,12 +7,11 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use salon_log::{ReadError, Span};
+use salon_log::{FailedCall, ReadError, Span};
 use salon_protocol::{CloseReason, Entry, Envelope, ParticipantId, Position};
 
 use crate::batch::Batch;
 use crate::bell::{Bell, Outlet, Parked};
-use crate::fold::FailedCall;
 use crate::room::{Room, Visit};
 
 /// How many entries a cursor that fell behind reads from the log at once.
@@ -116,9 +115,9 @@ impl Cursor {
     /// Begins after an offset.
     pub(crate) fn new(room: Arc<Room>, visit: Option<Visit>, bell: Arc<Bell>, after: u64) -> Self {
         let listener = room.listen(bell.clone());
-        // Looked at after listening: whoever is dismissed later is told, and whoever was dismissed before finds out here.
-        if room.common.is_dismissed() {
-            bell.end(CloseReason::Shutdown);
+        // Looked at after listening: a reader of a room that ends later is told, and one of a room that has ended finds out here.
+        if let Some(reason) = room.end_reason() {
+            bell.end(reason);
         }
         let place = room.ring().seek(after);
         let reading = match place {
@@ -298,10 +297,10 @@ impl Cursor {
 
     fn tell_failed_calls(&mut self, out: &mut Vec<Happening>) {
         let Some(reader) = &self.bell.interest.reader else { return };
-        let fold = self.room.fold();
+        let attendance = self.room.attendance();
         // A page of the log can be ahead of the fold; what fails there is told when the fold has come so far.
         let known = self.at.min(self.room.ring().head());
-        let failed = fold.failed_calls(reader, self.told, known);
+        let failed = attendance.fold().failed_calls(reader, self.told, known);
         out.extend(failed.into_iter().map(Happening::CallFailed));
         self.told = self.told.max(known);
     }

@@ -10,6 +10,7 @@ use salon_log::{Health, ReadError, Tail, Tailed};
 use salon_protocol::{CloseReason, Entry, Kind};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::lifecycle::Lifecycle;
 use crate::registry::Rooms;
 use crate::room::Room;
 
@@ -34,15 +35,16 @@ impl Rooms {
     ) {
         let kept = AssertUnwindSafe(self.clone().keep(room.clone(), tail, host, grace)).catch_unwind().await;
         if kept.is_err() {
-            tracing::error!(topic = %room.topic, "a room failed and was closed; this is a defect");
-            room.end(CloseReason::Internal);
-            self.forget(&room);
+            tracing::error!(topic = %room.topic, "room: panicked and was closed; this is a defect");
         }
+        room.advance(Lifecycle::Ended(CloseReason::Internal));
+        self.forget(&room);
     }
 
     /// Runs a room until it is put away.
     async fn keep(self, room: Arc<Room>, mut tail: Tail, host: BoxFuture<'static, ()>, grace: Option<Instant>) {
         let timings = self.0.common.settings.timings;
+        room.advance(Lifecycle::Open);
         let mut closing = self.0.closing.subscribe();
         let mut grace = grace;
         let mut again = None;
@@ -56,8 +58,8 @@ impl Rooms {
         let failed = loop {
             let outcome = tokio::select! { biased;
                 () = async { drop(closing.wait_for(|closing| *closing).await) } => {
-                    room.seating().depart_absent();
-                    // For as long as whoever closes the rooms waits: nobody is left here afterwards who would.
+                    // Those who went before have left. For as long as whoever closes the rooms waits: nobody is left here afterwards who
+                    // would append that.
                     let seen_off = loop {
                         match room.see_off().await {
                             Ok(false) => tokio::time::sleep(timings.retry_delay).await,
@@ -78,7 +80,7 @@ impl Rooms {
                 }
                 () = at(grace) => {
                     grace = None;
-                    room.seating().depart_absent();
+                    room.attendance().end_grace();
                     see_off(&room, &mut again).await
                 }
                 () = async { if let Some(host) = &mut host { host.await } }, if host.is_some() => {
@@ -108,10 +110,8 @@ impl Rooms {
             }
         };
         if let Some(error) = failed {
-            tracing::error!(topic = %room.topic, %error, "a room had to be closed");
-            room.end(CloseReason::Internal);
+            tracing::error!(topic = %room.topic, %error, "room: log unreadable, closing the room");
         }
-        self.forget(&room);
     }
 }
 

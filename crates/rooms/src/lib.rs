@@ -3,19 +3,22 @@
 //! A [`Rooms`] opens a room for each topic somebody is in. A [`Seat`] is a participant's live place in one; dropping it leaves.
 //! A [`Cursor`] only reads. Deliberately absent: wire formats, sockets, tokens.
 
+mod attendance;
 mod batch;
 mod bell;
 mod cursor;
-mod fold;
 mod keeper;
+mod lifecycle;
 mod limits;
+#[cfg(test)]
+mod model;
+mod presence;
 mod publishing;
 mod registry;
 mod ring;
 mod room;
 pub mod rules;
 mod seat;
-mod seating;
 #[cfg(test)]
 mod tests;
 mod timings;
@@ -23,10 +26,10 @@ mod timings;
 pub use batch::Batch;
 pub use bell::{Offer, Outlet};
 pub use cursor::{Cursor, Deliver, Happening, Interest};
-pub use fold::FailedCall;
 pub use limits::Rate;
 pub use publishing::{Publishing, Submission};
 pub use registry::{Admission, Arrival, Desk, Host, Residence, Rooms, Settings, Witness};
 pub use room::{resolve, unreadable};
+pub use salon_log::FailedCall;
 pub use seat::Seat;
 pub use timings::Timings;

@@ -6,10 +6,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use salon_log::{AppendError, Appended};
+use salon_log::{AppendError, Appended, CallEnd, answered_request};
 use salon_protocol::{Code, Draft, Envelope, EnvelopeId, Message, ParticipantId, Refusal, Stamp};
 
-use crate::room::{Room, unreadable, unwritable};
+use crate::room::{Room, closed, unreadable, unwritable};
 use crate::rules::{self, Circumstances, Referent, Refused};
 
 impl Room {
@@ -31,51 +31,43 @@ impl Room {
             return Publishing::Refused(refusal.regarding(Some(draft.envelope().id().clone())));
         }
         let answered = answered_request(draft.envelope()).cloned();
-        let mut fold = self.fold();
-        let call = answered.as_ref().map(|request| fold.call_mut(request));
-        let referent = match &call {
+        let attendance = self.attendance();
+        let fold = attendance.fold();
+        let referent = match answered.as_ref().map(|request| fold.call(request)) {
             // The fold knows every request that waits for an answer, but few of those that do not.
             Some(None) => {
-                drop(fold);
+                drop(attendance);
                 return Publishing::LookUp(self.clone().look_up(author.clone(), draft));
             }
-            Some(Some(call)) => {
-                Referent::Request { callee: call.callee.clone(), id: call.id.clone(), answered: call.answering }
-            }
+            Some(Some(call)) => Referent::Request {
+                callee: call.callee.clone(),
+                id: call.id.clone(),
+                ended: call.has_failed.then_some(CallEnd::Failed),
+            },
             None => Referent::Nothing,
         };
         let recipient_present = match draft.envelope().to() {
             [first, ..] if answered.is_none() => fold.is_present(first),
             _ => false,
         };
-        let circumstances = Circumstances { recipient_present, referent };
+        drop(attendance);
         let stamp = draft.stamp().cloned();
-        match rules::accept(author, draft, &circumstances) {
-            Ok(envelope) => {
-                if let Some(call) = answered.as_ref().and_then(|request| fold.call_mut(request)) {
-                    call.answering = true;
-                }
-                drop(fold);
-                Publishing::Submitted(self.submit(envelope, stamp, answered))
-            }
+        match rules::accept(author, draft, &Circumstances { recipient_present, referent }) {
+            Ok(envelope) => Publishing::Submitted(self.submit(envelope, stamp)),
             Err(refused) if depends_on_the_moment(refused.1.code) => {
-                drop(fold);
                 Publishing::LookUp(Box::pin(self.clone().retry(refused)))
             }
             Err(refused) => Publishing::Refused(refused.1),
         }
     }
 
-    fn submit(self: &Arc<Self>, envelope: Envelope, stamp: Option<Stamp>, answered: Option<EnvelopeId>) -> Submission {
-        let id = envelope.id().clone();
-        Submission {
-            append: self.log.append_stamped(&self.topic, envelope, stamp),
-            id,
-            answers: answered.map(|request| (self.clone(), request)),
-        }
+    /// Submits an envelope. Two answers to one call may be submitted at once: the log takes the first and refuses the other.
+    fn submit(&self, envelope: Envelope, stamp: Option<Stamp>) -> Submission {
+        let (id, answers) = (envelope.id().clone(), answered_request(&envelope).cloned());
+        Submission { append: self.log.append_stamped(&self.topic, envelope, stamp), id, answers }
     }
 
-    /// Judges an answer to a request that the fold does not know: answered before, or older than what it remembers.
+    /// Judges an answer to a request that the fold does not know: answered before, older than what it remembers, or not folded yet.
     fn look_up(self: Arc<Self>, author: ParticipantId, draft: Draft) -> BoxFuture<'static, Result<Appended, Refusal>> {
         Box::pin(async move {
             let request = answered_request(draft.envelope()).cloned();
@@ -85,9 +77,13 @@ impl Room {
             };
             let referent = match found {
                 None => Referent::Nothing,
-                Some(found) => match (found.entry.envelope.message(), found.entry.envelope.to()) {
+                Some(found) => match (found.envelope.message(), found.envelope.to()) {
                     (Some(Message::Request { id, .. }), [callee]) => {
-                        Referent::Request { callee: callee.clone(), id: id.clone(), answered: !found.unanswered }
+                        if !self.folded(found.position.offset).await {
+                            return Err(closed().regarding(Some(draft.envelope().id().clone())));
+                        }
+                        let ended = self.attendance().fold().end_of(found.envelope.id());
+                        Referent::Request { callee: callee.clone(), id: id.clone(), ended }
                     }
                     _ => Referent::NoRequest,
                 },
@@ -95,7 +91,7 @@ impl Room {
             let circumstances = Circumstances { recipient_present: false, referent };
             let stamp = draft.stamp().cloned();
             match rules::accept(&author, draft, &circumstances) {
-                Ok(envelope) => self.submit(envelope, stamp, request).await,
+                Ok(envelope) => self.submit(envelope, stamp).await,
                 Err(refused) if depends_on_the_moment(refused.1.code) => self.retry(refused).await,
                 Err(refused) => Err(refused.1),
             }
@@ -107,17 +103,12 @@ impl Room {
         let (draft, refusal) = *refused;
         let found = self.log.find(&self.topic, draft.envelope().id()).await.map_err(|error| unreadable(&error))?;
         match found {
-            Some(found) if found.entry.envelope.text() == draft.envelope().text() => {
-                Ok(Appended { entry: found.entry, repeated: true })
+            Some(found) if found.envelope.text() == draft.envelope().text() => {
+                Ok(Appended { entry: found, repeated: true })
             }
             _ => Err(refusal),
         }
     }
-}
-
-/// The request an envelope answers, when it is a response.
-fn answered_request(envelope: &Envelope) -> Option<&EnvelopeId> {
-    matches!(envelope.message(), Some(Message::Response { .. })).then(|| envelope.correlation()).flatten()
 }
 
 /// Whether the same draft could have been accepted at another time.
@@ -152,8 +143,8 @@ impl Publishing {
 pub struct Submission {
     append: BoxFuture<'static, Result<Appended, AppendError>>,
     id: EnvelopeId,
-    /// The request it answers, to be answerable again if this fails.
-    answers: Option<(Arc<Room>, EnvelopeId)>,
+    /// The request it answers.
+    answers: Option<EnvelopeId>,
 }
 
 impl Future for Submission {
@@ -161,19 +152,10 @@ impl Future for Submission {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = ready!(self.append.as_mut().poll(cx));
-        if outcome.is_ok() {
-            self.answers = None;
-        }
-        Poll::Ready(outcome.map_err(|error| unwritable(&error).regarding(Some(self.id.clone()))))
-    }
-}
-
-impl Drop for Submission {
-    fn drop(&mut self) {
-        if let Some((room, request)) = self.answers.take()
-            && let Some(call) = room.fold().call_mut(&request)
-        {
-            call.answering = false;
-        }
+        let refusal = |error| match (error, &self.answers) {
+            (AppendError::CallEnded(end), Some(request)) => rules::call_ended(request, end),
+            (error, _) => unwritable(&error),
+        };
+        Poll::Ready(outcome.map_err(|error| refusal(error).regarding(Some(self.id.clone()))))
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
-use salon_log::{Claim, Lapse, ReadError, Span, TopicLog};
+use salon_log::{Claim, Fold, Lapse, ReadError, Span, TopicLog};
 use salon_protocol::{
     CloseReason, Code, Draft, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, Refusal, TopicName,
 };
@@ -16,16 +16,17 @@ use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::attendance::{Attendance, Entrance};
 use crate::batch::Batch;
 use crate::bell::Bell;
 use crate::cursor::{Cursor, Deliver, Interest};
-use crate::fold::Fold;
+use crate::lifecycle::Lifecycle;
 use crate::limits::{Rate, Rates};
+use crate::presence::Joining;
 use crate::publishing::Publishing;
 use crate::ring::Budget;
-use crate::room::{Room, Visit, resolve, unreadable, unwritable};
+use crate::room::{Room, Visit, closed, resolve, unreadable, unwritable};
 use crate::seat::{Place, Seat};
-use crate::seating::Seating;
 use crate::timings::Timings;
 
 /// How often a leave is submitted that cannot be stored.
@@ -123,17 +124,17 @@ impl Desk {
 
     /// Who is here.
     pub fn roster(&self) -> Vec<Arc<Participant>> {
-        self.0.fold().roster()
+        self.0.attendance().fold().roster().cloned().collect()
     }
 
     /// Somebody who is here.
     pub fn participant(&self, id: &ParticipantId) -> Option<Arc<Participant>> {
-        self.0.fold().participant(id).cloned()
+        self.0.attendance().fold().participant(id).cloned()
     }
 
     /// Whether somebody sits on another node and not on this one.
     pub fn is_elsewhere(&self, id: &ParticipantId) -> bool {
-        !self.0.seating().is_seated(id) && self.0.log.is_elsewhere(&self.0.topic, id)
+        !self.0.attendance().is_seated(id) && self.0.log.is_elsewhere(&self.0.topic, id)
     }
 
     /// Counts the nodes that are gone; `None` where there is only one.
@@ -200,7 +201,7 @@ impl Rooms {
         let topics = futures_util::stream::iter(self.0.log.topics().await?);
         let recovered = topics.for_each_concurrent(RECOVERED_AT_ONCE, |topic| async move {
             if let Err(error) = self.recover_one(&topic.name).await {
-                tracing::warn!(topic = %topic.name, %error, "it could not be seen who is in a room");
+                tracing::warn!(topic = %topic.name, %error, "presence recovery: room unreadable, left to whoever opens it next");
             }
         });
         recovered.await;
@@ -234,7 +235,7 @@ impl Rooms {
         let Some(mut gone) = self.0.log.gone() else { return };
         while gone.changed().await.is_ok() {
             while let Err(error) = self.recover().await {
-                tracing::warn!(%error, "the rooms of a node that is gone could not be looked after; it is tried again");
+                tracing::warn!(%error, "presence recovery: rooms of a lost node unreadable, retrying");
                 tokio::time::sleep(self.0.common.settings.timings.retry_delay).await;
             }
         }
@@ -243,21 +244,21 @@ impl Rooms {
     /// Sees somebody off whose node is gone. One who cannot be is given up on, so that others need not wait: whoever has that room
     /// open, or opens it next, finds them without a place.
     async fn see_off_one(&self, Lapse { topic, participant }: Lapse) {
-        tracing::info!(%topic, %participant, "the node of a participant is gone");
+        tracing::info!(%topic, %participant, "presence: node of the participant lost, appending its leave");
         for _ in 0..SEE_OFF_TRIES {
             let seen_off = async {
                 let visit = self.visit(&topic).await?;
-                visit.room().seating().depart(&participant, None);
+                visit.room().attendance().depart(&participant, None);
                 visit.room().see_off().await
             };
             match seen_off.await {
                 Ok(true) => return,
                 Ok(false) | Err(ReadError::Unavailable(_)) => {}
-                Err(error) => tracing::error!(%topic, %error, "a participant could not be seen off"),
+                Err(error) => tracing::error!(%topic, %participant, %error, "presence: leave failed, retrying"),
             }
             tokio::time::sleep(self.0.common.settings.timings.retry_delay).await;
         }
-        tracing::warn!(%topic, %participant, "a participant is seen off when the room can be read again");
+        tracing::warn!(%topic, %participant, "presence: leave given up, left to the next repair of the room");
     }
 
     /// Gives somebody a seat.
@@ -281,33 +282,23 @@ impl Rooms {
         };
         let lease = self.0.log.claim(topic, &id, admission.claim, lost).await.map_err(|error| unreadable(&error))?;
 
-        let (place, began, announcement) = {
-            let mut seating = room.seating();
-            self.check_population(&seating, &id)?;
+        let (place, began, joining) = {
+            let (mut attendance, now) = (room.attendance(), Instant::now().into_std());
+            self.check_population(&attendance, &id, now)?;
             // Whoever would not share its place has lost it to this claim, on whichever node.
-            let is_beside = || seating.is_shared(&id) || self.0.log.is_elsewhere(topic, &id);
-            let beside = admission.claim == Claim::Shared && is_beside();
-            let resumed = after.is_some();
-            let newcomer = Arc::new(admission.participant);
-            let (participant, announce) = match seating.announced(&id) {
-                None => (newcomer, true),
-                // It goes on where it was: nothing has happened that others need to know.
-                Some(known) if resumed || beside => (known.clone(), false),
-                // It begins anew. What it was asked before is lost, and this is how its callers hear of it.
-                Some(known) => {
-                    let announce = *known != newcomer || room.fold().is_awaited(&id);
-                    (newcomer, announce)
-                }
-            };
-            seating.sit(&id, admission.claim);
+            let is_elsewhere = admission.claim == Claim::Shared && self.0.log.is_elsewhere(topic, &id);
+            let entrance = Entrance { claim: admission.claim, is_resumed: after.is_some(), is_elsewhere };
+            let (participant, joins) = attendance.enter(admission.participant, entrance, now);
             let place = Place::new(room.clone(), participant.clone(), lease);
-            let announcement = announce.then(|| room.submit_join(&mut seating, participant));
-            (place, room.ring().head(), announcement)
+            let joining = joins.then(|| Joining::submit(&room, &mut attendance, participant));
+            (place, room.ring().head(), joining)
         };
-        let began = match announcement {
-            Some(append) => {
-                let joined = append.await.map_err(|error| unwritable(&error))?.entry.position.offset;
-                room.folded(joined).await;
+        let began = match joining {
+            Some(joining) => {
+                let joined = joining.stored().await.map_err(|error| unwritable(&error))?;
+                if !room.folded(joined).await {
+                    return Err(closed());
+                }
                 joined
             }
             None => began,
@@ -318,13 +309,18 @@ impl Rooms {
             Some(limit) => Some(self.newest(&room, began, limit).await?),
             None => None,
         };
-        let roster = room.fold().roster();
+        let roster = room.attendance().fold().roster().cloned().collect();
         Ok(Arrival { seat: Seat::new(cursor, place), roster, recent })
     }
 
-    fn check_population(&self, seating: &Seating, id: &ParticipantId) -> Result<(), Refusal> {
+    fn check_population(
+        &self,
+        attendance: &Attendance,
+        id: &ParticipantId,
+        now: std::time::Instant,
+    ) -> Result<(), Refusal> {
         let limit = self.0.common.settings.participants;
-        if limit > 0 && seating.announced(id).is_none() && seating.population() >= limit {
+        if limit > 0 && attendance.announced(id, now).is_none() && attendance.population(now) >= limit {
             let participants = if limit == 1 { "participant" } else { "participants" };
             let message = format!("the room is full; the limit is {limit} {participants}");
             return Err(Refusal::new(Code::RateLimited, message));
@@ -363,7 +359,7 @@ impl Rooms {
     ) -> Result<Publishing, Refusal> {
         let is_request = matches!(draft.envelope().message(), Some(Message::Request { .. }));
         let visit = self.visit(topic).await.map_err(|error| unreadable(&error))?;
-        if is_request && !visit.room().fold().is_present(author) {
+        if is_request && !visit.room().attendance().fold().is_present(author) {
             let message = "a request wants an answer, and its sender is not in the room to get it; join first";
             let id = draft.envelope().id().clone();
             return Err(Refusal::new(Code::Forbidden, message).regarding(Some(id)));
@@ -386,10 +382,10 @@ impl Rooms {
         let room = self.open().get(topic).and_then(|cell| cell.get().cloned());
         // Asking who is in a room does not open it.
         match room {
-            Some(room) => Ok(room.fold().roster()),
+            Some(room) => Ok(room.attendance().fold().roster().cloned().collect()),
             None => {
                 let standing = self.0.log.standing(topic).await.map_err(|error| unreadable(&error))?;
-                Ok(Fold::restore(&standing).roster())
+                Ok(Fold::restore(&standing).roster().cloned().collect())
             }
         }
     }
@@ -398,10 +394,11 @@ impl Rooms {
     pub fn census(&self) -> (usize, usize) {
         let open = self.open();
         let rooms = open.values().filter_map(|cell| cell.get());
-        rooms.fold((0, 0), |(people, rooms), room| (people + room.fold().population(), rooms + 1))
+        rooms.fold((0, 0), |(people, rooms), room| (people + room.attendance().fold().population(), rooms + 1))
     }
 
-    /// Sees everyone off and puts all rooms away, after they were dismissed and have gone.
+    /// Puts all rooms away, after their readers were dismissed and have gone. Whoever was connected until then stays present, and has a
+    /// grace to come back, here or at another node, as after a crash.
     pub async fn close(&self) {
         self.0.closing.send_replace(true);
         let mut tasks = std::mem::take(&mut *self.tasks());
@@ -414,7 +411,7 @@ impl Rooms {
         self.0.common.dismissed.store(true, Ordering::SeqCst);
         let rooms: Vec<_> = self.open().values().filter_map(|cell| cell.get().cloned()).collect();
         for room in rooms {
-            room.end(CloseReason::Shutdown);
+            room.advance(Lifecycle::Ending(CloseReason::Shutdown));
         }
     }
 
@@ -426,17 +423,36 @@ impl Rooms {
         self.0.tasks.lock()
     }
 
+    /// How many rooms are open, or are being opened.
+    #[cfg(test)]
+    pub(crate) fn listed(&self) -> usize {
+        self.open().len()
+    }
+
     /// Finds a room, or opens it.
     async fn visit(&self, topic: &TopicName) -> Result<Visit, ReadError> {
         loop {
             let cell = self.open().entry(topic.clone()).or_default().clone();
-            cell.get_or_try_init(|| self.begin(topic)).await?;
-            // Between opening and visiting the room may have been put away again; then it is not in the list any more.
-            let open = self.open();
-            if let Some(room) =
-                open.get(topic).filter(|current| Arc::ptr_eq(current, &cell)).and_then(|cell| cell.get())
-            {
-                return Ok(Visit::new(room.clone()));
+            let opened = cell.get_or_try_init(|| self.begin(topic)).await.cloned();
+            let mut open = self.open();
+            let is_listed = open.get(topic).is_some_and(|listed| Arc::ptr_eq(listed, &cell));
+            match opened {
+                Err(error) => {
+                    // Taken only under this lock: with no other holder, nobody else is about to open it.
+                    if is_listed && Arc::strong_count(&cell) == 2 {
+                        open.remove(topic);
+                    }
+                    return Err(error);
+                }
+                // It ended just now, and its task has not come to remove it yet.
+                Ok(room) if room.has_ended() => {
+                    if is_listed {
+                        open.remove(topic);
+                    }
+                }
+                Ok(room) if is_listed => return Ok(Visit::new(room)),
+                // Between opening and visiting the room was put away again.
+                Ok(_) => {}
             }
         }
     }
@@ -447,7 +463,7 @@ impl Rooms {
         let room = Arc::new(Room::new(topic.clone(), self.0.log.clone(), self.0.common.clone(), &standing));
         let host = ParticipantId::host();
         // Requests to the host that it had not answered when this node went down are answered now.
-        let unanswered = room.fold().first_asked(&host).map(|offset| offset - 1);
+        let unanswered = room.attendance().fold().first_asked(&host).map(|offset| offset - 1);
         let began = unanswered.unwrap_or(standing.head.offset);
         let bell = Bell::new(Interest { reader: Some(host), deliver: Deliver::Named, without_own: true });
         let cursor = Cursor::new(room.clone(), None, bell, began);
@@ -468,6 +484,7 @@ impl Rooms {
         let mut open = self.open();
         let idle = room.is_idle();
         if idle {
+            room.advance(Lifecycle::Ended(CloseReason::Shutdown));
             open.remove(&room.topic);
         }
         idle

@@ -1,7 +1,8 @@
 //! Room rules: decides whether a draft may enter a topic.
 //! Invariant: pure. No clock, no log, no wire format.
 
-use salon_protocol::{CHAT_METHOD, Code, Draft, Envelope, Kind, Message, ParticipantId, Refusal, RpcId};
+use salon_log::CallEnd;
+use salon_protocol::{CHAT_METHOD, Code, Draft, Envelope, EnvelopeId, Kind, Message, ParticipantId, Refusal, RpcId};
 
 /// What the room knows that bears on a draft.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +26,8 @@ pub enum Referent {
         callee: ParticipantId,
         /// Its JSON-RPC id.
         id: RpcId,
-        /// Whether an answer has been stored, or is about to be.
-        answered: bool,
+        /// Why it does not wait for an answer, if it does not.
+        ended: Option<CallEnd>,
     },
 }
 
@@ -100,8 +101,21 @@ fn judge_response(
         Referent::Request { id: asked, .. } if asked != id => {
             mismatch(format!("the request `{named}` has the JSON-RPC id {}, not {}", asked.to_json(), id.to_json()))
         }
-        Referent::Request { answered: true, .. } => mismatch(format!("the request `{named}` was already answered")),
-        Referent::Request { .. } => Ok(()),
+        Referent::Request { ended: Some(end), .. } => Err(call_ended(named, *end)),
+        Referent::Request { ended: None, .. } => Ok(()),
+    }
+}
+
+/// What the sender of an answer is told when the call has ended before it.
+pub(crate) fn call_ended(request: &EnvelopeId, end: CallEnd) -> Refusal {
+    match end {
+        CallEnd::Answered => {
+            Refusal::new(Code::CorrelationMismatch, format!("the request `{request}` was already answered"))
+        }
+        CallEnd::Failed => {
+            let message = format!("the call `{request}` has failed, and its caller was told so: you had left the room");
+            Refusal::new(Code::CallEnded, message)
+        }
     }
 }
 
@@ -124,16 +138,17 @@ mod tests {
             r#"{{"protocol":"mcp-x/v0","id":"e1","ts":"2025-08-17T14:00:00Z","from":"{from}","to":[{to}],{correlation}"kind":"{kind}","payload":{payload}}}"#
         );
         let draft = Draft::parse(text, &Limits::default()).expect("a draft");
-        let request = |answered| Referent::Request {
+        let request = |ended| Referent::Request {
             callee: ParticipantId::new("bob").expect("a name"),
             id: RpcId::Number("7".into()),
-            answered,
+            ended,
         };
         let circumstances = Circumstances {
             recipient_present: draft.envelope().to().first().is_some_and(|id| id.as_str() == "bob"),
             referent: match draft.envelope().correlation().map(|id| id.as_str().to_owned()).as_deref() {
-                Some("r1") => request(false),
-                Some("r0") => request(true),
+                Some("r1") => request(None),
+                Some("r0") => request(Some(CallEnd::Answered)),
+                Some("rx") => request(Some(CallEnd::Failed)),
                 Some("chat") => Referent::NoRequest,
                 _ => Referent::Nothing,
             },
@@ -169,6 +184,7 @@ mod tests {
         assert_snapshot!(judge("bob", &format!("bob alice chat {ANSWER}")), @"correlation_mismatch: `chat` is not a request, so it cannot be answered [e1]");
         assert_snapshot!(judge("carol", &format!("carol alice r1 {ANSWER}")), @"correlation_mismatch: the request `r1` was addressed to `bob` [e1]");
         assert_snapshot!(judge("bob", &format!("bob alice r0 {ANSWER}")), @"correlation_mismatch: the request `r0` was already answered [e1]");
+        assert_snapshot!(judge("bob", &format!("bob alice rx {ANSWER}")), @"call_ended: the call `rx` has failed, and its caller was told so: you had left the room [e1]");
         assert_snapshot!(judge("bob", r#"bob alice r1 {"jsonrpc":"2.0","id":"7","result":1}"#), @r#"correlation_mismatch: the request `r1` has the JSON-RPC id 7, not "7" [e1]"#);
         assert_snapshot!(judge("bob", r#"bob alice r1 {"jsonrpc":"2.0","id":7.0,"error":{}}"#), @"correlation_mismatch: the request `r1` has the JSON-RPC id 7, not 7.0 [e1]");
     }

@@ -98,7 +98,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Takes a place whose participant the caller has just counted in the seating.
+    /// Takes a place whose participant the caller has just counted in the attendance.
     pub(crate) fn new(room: Arc<Room>, participant: Arc<Participant>, lease: Lease) -> Self {
         Self { room, participant, lease: Some(lease), farewell: None }
     }
@@ -109,7 +109,10 @@ impl Drop for Place {
         // First the lease, so that whoever sees the departure finds it released.
         self.lease = None;
         let farewell = self.farewell.take();
-        self.room.seating().rise(&self.participant.id, farewell);
+        // A gateway that is stopped sends everybody away, and they come back to it, or to another: their places are handed over, with
+        // the time to come back that they would have after a crash. A participant that says farewell itself leaves all the same.
+        let hands_over = self.room.common.is_dismissed() && farewell.is_none();
+        self.room.attendance().rise(&self.participant.id, farewell, hands_over);
         self.room.departure.notify_one();
     }
 }

@@ -1,34 +1,93 @@
-//! What a cursor yields when log and ring are not in step. Everything else about rooms is told as scenes.
+//! What rooms do when their log is late, has a gap or fails. Everything else about rooms is told as scenes.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
 use salon_log::sqlite::{Options, Sqlite};
 use salon_log::{
-    AppendError, Appended, Claim, Durability, Found, Health, Lapses, Lease, ReadError, Retention, RetentionRules, Span,
-    Standing, Tail, TopicLog, TopicSummary,
+    AppendError, Appended, Claim, Durability, Health, Lapses, Lease, ReadError, Retention, RetentionRules, Span,
+    Standing, Tail, Tailed, TopicLog, TopicSummary,
 };
-use salon_protocol::{Draft, Entry, Envelope, EnvelopeId, Limits, ParticipantId, Position, Stamp, TopicName};
+use salon_protocol::{
+    CloseReason, Code, Draft, Entry, Envelope, EnvelopeId, Limits, Participant, ParticipantId, Position, Stamp,
+    TopicName,
+};
 use tokio::sync::{Semaphore, watch};
 
-use crate::{Cursor, Happening, Interest, Rate, Rooms, Settings, Timings};
+use crate::{Admission, Arrival, Cursor, Deliver, Happening, Interest, Rate, Rooms, Seat, Settings, Timings};
 
-/// A real log whose tails come late: each batch waits for a permit.
-struct Late {
+/// A real log that a test can hold up, and have fail.
+struct Faulty {
     log: Sqlite,
-    permits: Arc<Semaphore>,
+    /// Each batch of a tail, each append and each search waits for a permit of its own kind.
+    tails: Arc<Semaphore>,
+    appends: Arc<Semaphore>,
+    finds: Arc<Semaphore>,
+    /// Whether appends and standings are out of reach.
+    is_unreachable: AtomicBool,
+    /// Ends every tail with an error.
+    broken: watch::Sender<bool>,
+    /// Envelopes that tails pass over, as if retention had removed everything up to them.
+    missed: Arc<Mutex<HashSet<String>>>,
 }
 
-impl TopicLog for Late {
+const PLENTY: usize = 10_000;
+
+impl Faulty {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            log: Sqlite::temporary(Options::default()).expect("a log"),
+            tails: Arc::new(Semaphore::new(PLENTY)),
+            appends: Arc::new(Semaphore::new(PLENTY)),
+            finds: Arc::new(Semaphore::new(PLENTY)),
+            is_unreachable: AtomicBool::new(false),
+            broken: watch::Sender::new(false),
+            missed: Arc::default(),
+        })
+    }
+
+    fn rooms(self: &Arc<Self>) -> Rooms {
+        Rooms::new(self.clone(), settings(), Box::new(|_| Box::pin(std::future::pending())))
+    }
+
+    fn outage<T: Send + 'static>(&self, error: T) -> Option<BoxFuture<'static, T>> {
+        self.is_unreachable.load(Ordering::SeqCst).then(|| std::future::ready(error).boxed())
+    }
+}
+
+async fn permit(permits: Arc<Semaphore>) {
+    permits.acquire().await.expect("never closed").forget();
+}
+
+/// What a tail yields instead when some envelopes are missed: a gap after the last of them.
+fn miss(tailed: Tailed, missed: &HashSet<String>) -> Vec<Tailed> {
+    let Tailed::Entries(entries) = tailed else { return vec![tailed] };
+    let last = entries.iter().rposition(|entry| missed.contains(entry.envelope.id().as_str()));
+    let Some(last) = last else { return vec![Tailed::Entries(entries)] };
+    let (resume, rest) = (entries[last].position, entries[last + 1..].to_vec());
+    let gap = Tailed::Gap { resume };
+    if rest.is_empty() { vec![gap] } else { vec![gap, Tailed::Entries(rest)] }
+}
+
+impl TopicLog for Faulty {
     fn append_stamped(
         &self,
         topic: &TopicName,
         envelope: Envelope,
         stamp: Option<Stamp>,
     ) -> BoxFuture<'static, Result<Appended, AppendError>> {
-        self.log.append_stamped(topic, envelope, stamp)
+        if let Some(refused) = self.outage(Err(AppendError::Unavailable("the test says so".into()))) {
+            return refused;
+        }
+        let (append, permits) = (self.log.append_stamped(topic, envelope, stamp), self.appends.clone());
+        Box::pin(async move {
+            permit(permits).await;
+            append.await
+        })
     }
     fn read(
         &self,
@@ -39,21 +98,38 @@ impl TopicLog for Late {
         self.log.read(topic, span, limit)
     }
     fn tail(&self, topic: &TopicName, after: Position) -> Tail {
-        let permits = self.permits.clone();
+        let (permits, missed, mut broken) = (self.tails.clone(), self.missed.clone(), self.broken.subscribe());
         let late = self.log.tail(topic, after).then(move |tailed| {
             let permits = permits.clone();
             async move {
-                permits.acquire().await.expect("never closed").forget();
+                permit(permits).await;
                 tailed
             }
         });
-        Box::pin(late)
+        let late = late.flat_map(move |tailed| {
+            let missed = missed.lock().expect("unpoisoned");
+            let tailed = match tailed {
+                Ok(tailed) => miss(tailed, &missed).into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            };
+            stream::iter(tailed)
+        });
+        let failure = async move {
+            let _ = broken.wait_for(|broken| *broken).await;
+            Err(ReadError::Failed("the test says so".into()))
+        };
+        Box::pin(stream::select(late, stream::once(failure)))
     }
-    fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Found>, ReadError>> {
-        self.log.find(topic, id)
+    fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Arc<Entry>>, ReadError>> {
+        let (find, permits) = (self.log.find(topic, id), self.finds.clone());
+        Box::pin(async move {
+            permit(permits).await;
+            find.await
+        })
     }
     fn standing(&self, topic: &TopicName) -> BoxFuture<'static, Result<Standing, ReadError>> {
-        self.log.standing(topic)
+        let refused = self.outage(Err(ReadError::Unavailable("the test says so".into())));
+        refused.unwrap_or_else(|| self.log.standing(topic))
     }
     fn claim(
         &self,
@@ -113,18 +189,16 @@ fn settings() -> Settings {
 /// A room whose ring begins after `e2` and has not heard of `e3` and `e4`, which are in the log.
 struct Behind {
     rooms: Rooms,
-    log: Arc<dyn TopicLog>,
+    log: Arc<Faulty>,
     topic: TopicName,
-    permits: Arc<Semaphore>,
     _first: Cursor,
 }
 
 impl Behind {
     async fn new() -> Self {
-        let permits = Arc::new(Semaphore::new(0));
-        let log = Sqlite::temporary(Options::default()).expect("a log");
-        let log: Arc<dyn TopicLog> = Arc::new(Late { log, permits: permits.clone() });
-        let rooms = Rooms::new(log.clone(), settings(), Box::new(|_| Box::pin(std::future::pending())));
+        let log = Faulty::new();
+        log.tails.forget_permits(PLENTY);
+        let rooms = log.rooms();
         let topic = TopicName::new("room:late").expect("a name");
         for id in ["e1", "e2"] {
             log.append(&topic, chat(id)).await.expect("stored");
@@ -133,7 +207,7 @@ impl Behind {
         for id in ["e3", "e4"] {
             log.append(&topic, chat(id)).await.expect("stored");
         }
-        Self { rooms, log, topic, permits, _first: first }
+        Self { rooms, log, topic, _first: first }
     }
 
     async fn resume_after(&self, id: &str) -> Cursor {
@@ -143,7 +217,7 @@ impl Behind {
 
     /// Lets the room hear of everything, and of `e5`; gives all that a cursor yields until then.
     async fn catch_up(self, mut cursor: Cursor, mut told: Vec<Happening>) -> Vec<String> {
-        self.permits.add_permits(100);
+        self.log.tails.add_permits(PLENTY);
         self.log.append(&self.topic, chat("e5")).await.expect("stored");
         let ids = |told: &[Happening]| -> Vec<String> {
             told.iter().flat_map(Happening::entries).map(|entry| entry.envelope.id().to_string()).collect()
@@ -210,4 +284,231 @@ async fn a_reader_that_retention_overtakes_is_told_of_the_gap() {
     drop(cursor);
     rooms.close().await;
     log.close().await;
+}
+
+/// Longer than anything here takes: what has not happened by then never does.
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(Duration::from_secs(20), future).await;
+    done.unwrap_or_else(|_| panic!("{what} did not happen"))
+}
+
+fn room() -> TopicName {
+    TopicName::new("room:a").expect("a name")
+}
+
+fn admission(id: &str, after: Option<&str>) -> Admission {
+    Admission {
+        participant: Participant::new(ParticipantId::new(id).expect("a name")),
+        claim: Claim::Exclusive,
+        after: after.map(|after| EnvelopeId::new(after).expect("an id")),
+        recent: None,
+        deliver: Deliver::All,
+        echo: true,
+    }
+}
+
+async fn enter(rooms: &Rooms, id: &str) -> Arrival {
+    soon("entering", rooms.enter(&room(), admission(id, None))).await.expect("a seat")
+}
+
+fn draft(id: &str, from: &str, rest: &str, payload: &str) -> Draft {
+    let text = format!(
+        r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"{from}",{rest},"kind":"mcp","payload":{{"jsonrpc":"2.0",{payload}}}}}"#
+    );
+    Draft::parse(text, &Limits::default()).expect("a draft")
+}
+
+/// A request of alice's to bob.
+fn asks(id: &str) -> Draft {
+    draft(id, "alice", r#""to":["bob"]"#, r#""id":1,"method":"tools/list""#)
+}
+
+/// Bob's answer to a request.
+fn answers(id: &str, request: &str) -> Draft {
+    draft(id, "bob", &format!(r#""to":["alice"],"correlation_id":"{request}""#), r#""id":1,"result":{}"#)
+}
+
+/// Reads until something comes that is wanted.
+async fn until(seat: &mut Seat, what: &str, is_wanted: impl Fn(&Happening) -> bool) -> Vec<Happening> {
+    let mut out = Vec::new();
+    let reading = async {
+        while !out.iter().any(&is_wanted) {
+            std::future::poll_fn(|cx| seat.poll_next(cx, &mut out, 1 << 20)).await.expect("more");
+        }
+    };
+    soon(what, reading).await;
+    out
+}
+
+fn fails(request: &'static str) -> impl Fn(&Happening) -> bool {
+    move |happening| matches!(happening, Happening::CallFailed(failed) if failed.request.as_str() == request)
+}
+
+fn brings(id: &'static str) -> impl Fn(&Happening) -> bool {
+    move |happening| happening.entries().iter().any(|entry| entry.envelope.id().as_str() == id)
+}
+
+async fn close(rooms: Rooms, log: Arc<Faulty>) {
+    rooms.close().await;
+    log.close().await;
+}
+
+/// The fold is restored at the log's head after a gap, and the entries up to there come by afterwards: calls that fail by one of them
+/// fail all the same.
+#[tokio::test]
+async fn a_call_that_fails_behind_a_gap_is_told() {
+    let log = Faulty::new();
+    let rooms = log.rooms();
+    let (bob, mut alice) = (enter(&rooms, "bob").await, enter(&rooms, "alice").await.seat);
+    alice.publish(asks("r1")).outcome().await.expect("stored");
+    until(&mut alice, "the request", brings("r1")).await;
+    log.tails.forget_permits(PLENTY);
+    log.missed.lock().expect("unpoisoned").insert("missed".into());
+    log.append(&room(), chat("missed")).await.expect("stored");
+    drop(bob);
+    let left = async {
+        while log.standing(&room()).await.expect("a standing").present.len() > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("bob's leave", left).await;
+    log.tails.add_permits(PLENTY);
+    until(&mut alice, "the failure of her call", fails("r1")).await;
+    drop(alice);
+    close(rooms, log).await;
+}
+
+#[tokio::test]
+async fn whoever_enters_a_room_that_ends_is_refused() {
+    let log = Faulty::new();
+    let rooms = log.rooms();
+    log.appends.forget_permits(PLENTY);
+    let topic = room();
+    let mut entering = Box::pin(rooms.enter(&topic, admission("alice", None)));
+    let standing = async {
+        while log.standing(&room()).await.expect("a standing").present.is_empty() {
+            assert!(entering.as_mut().now_or_never().is_none(), "let in before the join is acknowledged");
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the join", standing).await;
+    log.broken.send_replace(true);
+    let ended = async {
+        while rooms.census().1 > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the end of the room", ended).await;
+    log.appends.add_permits(PLENTY);
+    // The join may have been folded before the room ended; then there is a seat, which ends at once.
+    match soon("an answer", entering).await {
+        Err(refusal) => assert_eq!(refusal.code, Code::Closing),
+        Ok(mut arrival) => {
+            let reason = std::future::poll_fn(|cx| arrival.seat.poll_rest(cx));
+            assert_eq!(soon("the end of the seat", reason).await, CloseReason::Internal);
+        }
+    }
+    close(rooms, log).await;
+}
+
+#[tokio::test]
+async fn a_cursor_over_a_room_that_has_ended_ends() {
+    let log = Faulty::new();
+    let rooms = log.rooms();
+    log.append(&room(), chat("e1")).await.expect("stored");
+    log.finds.forget_permits(PLENTY);
+    let first = EnvelopeId::new("e1").expect("an id");
+    let topic = room();
+    let mut observing = Box::pin(rooms.observe(&topic, Some(&first), Interest::default()));
+    let opened = async {
+        while rooms.census().1 == 0 {
+            assert!(observing.as_mut().now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the opening of the room", opened).await;
+    log.broken.send_replace(true);
+    let ended = async {
+        while rooms.census().1 > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the end of the room", ended).await;
+    log.finds.add_permits(PLENTY);
+    let mut cursor = soon("a cursor", observing).await.expect("a cursor");
+    let end = async {
+        let mut out = Vec::new();
+        while cursor.next(&mut out, 1 << 20).await.is_ok() {}
+    };
+    soon("the end of the cursor", end).await;
+    drop(cursor);
+    close(rooms, log).await;
+}
+
+#[tokio::test]
+async fn a_room_that_could_not_be_opened_takes_no_memory() {
+    let log = Faulty::new();
+    let rooms = log.rooms();
+    log.is_unreachable.store(true, Ordering::SeqCst);
+    for number in 0..10 {
+        let topic = TopicName::new(format!("room:{number}")).expect("a name");
+        let refused = rooms.observe(&topic, None, Interest::default()).await.err().map(|refusal| refusal.code);
+        assert_eq!(refused, Some(Code::Closing));
+    }
+    assert_eq!(rooms.listed(), 0);
+    log.is_unreachable.store(false, Ordering::SeqCst);
+    assert_eq!(enter(&rooms, "alice").await.roster.len(), 1);
+    close(rooms, log).await;
+}
+
+#[tokio::test]
+async fn whoever_could_not_join_joins_the_next_time() {
+    let log = Faulty::new();
+    let rooms = log.rooms();
+    let _bob = enter(&rooms, "bob").await;
+    log.is_unreachable.store(true, Ordering::SeqCst);
+    let refused = soon("an answer", rooms.enter(&room(), admission("alice", None))).await;
+    assert_eq!(refused.err().map(|refusal| refusal.code), Some(Code::Closing));
+    log.is_unreachable.store(false, Ordering::SeqCst);
+    let alice = enter(&rooms, "alice").await;
+    assert_eq!(alice.roster.len(), 2, "she is in the room, and nobody knows");
+    assert_eq!(log.standing(&room()).await.expect("a standing").present.len(), 2);
+    drop(alice);
+    close(rooms, log).await;
+}
+
+#[tokio::test]
+async fn a_second_answer_is_refused_though_nobody_waits_for_the_first() {
+    let log = Faulty::new();
+    let rooms = log.rooms();
+    let (bob, mut alice) = (enter(&rooms, "bob").await.seat, enter(&rooms, "alice").await.seat);
+    alice.publish(asks("r1")).outcome().await.expect("stored");
+    until(&mut alice, "the request", brings("r1")).await;
+    // Its session ends before it knows what became of the answer.
+    drop(bob.publish(answers("a1", "r1")));
+    let refused = bob.publish(answers("a2", "r1")).outcome().await.err().map(|refusal| refusal.code);
+    assert_eq!(refused, Some(Code::CorrelationMismatch));
+    let repeated = bob.publish(answers("a1", "r1")).outcome().await.map(|appended| appended.repeated);
+    assert_eq!(repeated, Ok(true), "the same answer again is the same answer");
+    drop((alice, bob));
+    close(rooms, log).await;
+}
+
+#[tokio::test]
+async fn an_answer_to_a_call_that_has_failed_is_refused() {
+    let log = Faulty::new();
+    let rooms = log.rooms();
+    let (bob, mut alice) = (enter(&rooms, "bob").await.seat, enter(&rooms, "alice").await.seat);
+    alice.publish(asks("r1")).outcome().await.expect("stored");
+    until(&mut alice, "the request", brings("r1")).await;
+    drop(bob);
+    until(&mut alice, "the failure of her call", fails("r1")).await;
+    let bob = soon("entering", rooms.enter(&room(), admission("bob", Some("r1")))).await.expect("a seat").seat;
+    let refusal = bob.publish(answers("a1", "r1")).outcome().await.expect_err("her call has failed");
+    assert_eq!((refusal.code, refusal.regarding.expect("an id").as_str()), (Code::CallEnded, "a1"));
+    bob.publish(draft("e1", "bob", r#""to":[]"#, r#""method":"notifications/x""#)).outcome().await.expect("stored");
+    let heard = until(&mut alice, "what he says next", brings("e1")).await;
+    assert!(!heard.iter().any(brings("a1")), "the call has ended twice");
+    drop((alice, bob));
+    close(rooms, log).await;
 }

@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     nats_trials![
         whoever_sits_nowhere_is_seen_off,
         whom_a_node_left_behind_is_seen_off_when_it_is_gone,
+        a_planned_stop_hands_places_over,
         a_shared_place_lapses_when_the_last_of_its_nodes_is_gone,
         a_node_that_was_cut_off_yields_to_whoever_lives,
         a_place_that_was_claimed_in_vain_is_let_go_of,
@@ -145,6 +146,37 @@ async fn whom_a_node_left_behind_is_seen_off_when_it_is_gone() {
     watching.abort();
     rooms.close().await;
     one.close().await;
+}
+
+/// Whoever was connected to a gateway that is stopped and comes back to another in time has neither left nor joined.
+async fn a_planned_stop_hands_places_over() {
+    let servers = Servers::one().await.expect("a NATS server");
+    let (one, two) = (node(&servers.url()).await, node(&servers.url()).await);
+    let mut heard = Heard::from_now(&two).await;
+    let (stopped, other) = (rooms(&one), rooms(&two));
+    let _bob = enter(&other, "bob").await;
+    let (alice, carol) = (enter(&stopped, "alice").await, enter(&stopped, "carol").await);
+    for id in ["bob", "alice", "carol"] {
+        assert_eq!(heard.next_of(id).await, PresenceEvent::Join);
+    }
+    stopped.dismiss();
+    drop((alice, carol));
+    stopped.close().await;
+    one.close().await;
+    let _alice = enter(&other, "alice").await;
+    // Carol does not come back, so her time is over some time after alice's return.
+    let told = async {
+        loop {
+            let Some(Ok(Tailed::Entries(entries))) = heard.tail.next().await else { panic!("a tail ended") };
+            for said in entries.iter().filter_map(|entry| entry.envelope.presence()) {
+                assert_eq!((said.participant.id.as_str(), said.event), ("carol", PresenceEvent::Leave));
+                return;
+            }
+        }
+    };
+    within("carol's leave", told).await.expect("in time");
+    other.close().await;
+    two.close().await;
 }
 
 async fn a_shared_place_lapses_when_the_last_of_its_nodes_is_gone() {

@@ -201,6 +201,7 @@ pub(super) fn status(code: Code) -> u16 {
         | Code::RecipientNotFound
         | Code::CorrelationRequired
         | Code::CorrelationMismatch
+        | Code::CallEnded
         | Code::IdConflict
         | Code::InvalidParameters
         | Code::NotFound

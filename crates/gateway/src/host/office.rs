@@ -70,8 +70,8 @@ impl Office {
     /// Whether an old request was answered before the room was opened: to do again what it asked could do harm.
     pub(super) async fn has_answered(&self, entry: &Entry) -> bool {
         let (log, topic) = (&self.toolbox.log, self.desk.topic());
-        match log.find(topic, entry.envelope.id()).await {
-            Ok(found) => !found.is_some_and(|found| found.unanswered),
+        match log.standing(topic).await {
+            Ok(standing) => !standing.waiting.iter().any(|open| open.request == *entry.envelope.id()),
             Err(error) => {
                 tracing::error!(%topic, %error, "the host could not look a request up");
                 true

@@ -80,7 +80,9 @@ impl From<Refusal> for Problem {
             Code::Unauthorized => StatusCode::UNAUTHORIZED,
             Code::Forbidden | Code::FromMismatch | Code::ReservedKind => StatusCode::FORBIDDEN,
             Code::NotFound | Code::RecipientNotFound => StatusCode::NOT_FOUND,
-            Code::IdConflict | Code::VersionConflict | Code::CorrelationMismatch => StatusCode::CONFLICT,
+            Code::IdConflict | Code::VersionConflict | Code::CorrelationMismatch | Code::CallEnded => {
+                StatusCode::CONFLICT
+            }
             Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Code::Timeout => StatusCode::REQUEST_TIMEOUT,

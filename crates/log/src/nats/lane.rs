@@ -23,7 +23,8 @@ use super::follow::expecting;
 use super::link::Stored;
 use super::names::token;
 use super::timings::Timings;
-use super::topic::{STAMP, Topic};
+use super::topic::{Followed, STAMP, Topic};
+use crate::fold::may_be_ignored;
 use crate::{AppendError, Appended};
 
 /// How many appends are on the wire at once.
@@ -52,7 +53,7 @@ struct Pending {
     is_tried_again: bool,
     /// Where it is stored, and whether it had been before.
     stored: Option<(u64, bool)>,
-    entry: Option<Arc<Entry>>,
+    entry: Option<Followed>,
     /// Later calls with the same id.
     others: Vec<Append>,
 }
@@ -99,7 +100,7 @@ impl Lane {
     pub(super) async fn run(
         mut self,
         mut appends: mpsc::UnboundedReceiver<Append>,
-        mut delivered: mpsc::UnboundedReceiver<(String, Arc<Entry>)>,
+        mut delivered: mpsc::UnboundedReceiver<(String, Followed)>,
     ) {
         let mut is_open = true;
         let mut late = tokio::time::interval(self.timings.entry_timeout);
@@ -227,7 +228,7 @@ impl Lane {
         }));
     }
 
-    fn deliver(&mut self, token: &str, entry: Arc<Entry>) {
+    fn deliver(&mut self, token: &str, entry: Followed) {
         if let Some(pending) = self.pending.get_mut(token) {
             pending.entry = Some(entry);
             self.finish_if_known(token);
@@ -235,9 +236,8 @@ impl Lane {
     }
 
     fn finish_if_known(&mut self, token: &str) {
-        if let Some(Pending { stored: Some((_, repeated)), entry: Some(entry), .. }) = self.pending.get(token) {
-            let appended = Appended { entry: entry.clone(), repeated: *repeated };
-            self.finish(token, Ok(appended));
+        if let Some(Pending { stored: Some((_, repeated)), entry: Some(followed), .. }) = self.pending.get(token) {
+            self.finish(token, outcome(followed.clone(), *repeated));
         }
     }
 
@@ -277,8 +277,14 @@ impl Lane {
                 }
                 // What has been passed already will not come by, and nobody waits for ever.
                 let is_passed = self.topic.head().is_some_and(|head| head >= offset);
-                if is_passed || pending.append.since.elapsed() >= self.timings.append_timeout {
-                    pending.entry.get_or_insert(entry);
+                let is_overdue = pending.append.since.elapsed() >= self.timings.append_timeout;
+                if !is_passed && is_overdue && may_be_ignored(&entry.envelope) {
+                    // Whether it counts is known only once everything before it has come by.
+                    return self.finish(token, Err(AppendError::Unavailable(LATE_ANSWER.into())));
+                }
+                if is_passed || is_overdue {
+                    let ignored = self.topic.ignored_at(offset);
+                    pending.entry.get_or_insert(Followed { entry, ignored });
                 }
                 self.finish_if_known(token);
             }
@@ -287,7 +293,7 @@ impl Lane {
 
     /// Finds out what became of everything that was not acknowledged, and then sends again what may be. Nothing is decided before
     /// everything is known: what is looked up last may be what an earlier one must not be put behind.
-    async fn settle(&mut self, delivered: &mut mpsc::UnboundedReceiver<(String, Arc<Entry>)>) {
+    async fn settle(&mut self, delivered: &mut mpsc::UnboundedReceiver<(String, Followed)>) {
         let oldest = self.unsettled.first_key_value().and_then(|(_, token)| self.pending.get(token));
         let deadline = oldest.map_or_else(Instant::now, |oldest| oldest.append.since) + self.timings.append_timeout;
         let mut connection = self.shared.link.connection.subscribe();
@@ -302,9 +308,9 @@ impl Lane {
             let Some(pending) = self.pending.get_mut(&token) else { continue };
             let text = pending.append.envelope.text();
             // What has come by is stored and everybody has it, though nobody said so, and however late it is.
-            if let Some(entry) = pending.entry.clone().filter(|entry| entry.envelope.text() == text) {
+            if let Some(followed) = pending.entry.clone().filter(|followed| followed.entry.envelope.text() == text) {
                 self.latest_stored = self.latest_stored.max(call);
-                self.finish(&token, Ok(Appended { entry, repeated: false }));
+                self.finish(&token, outcome(followed, false));
                 continue;
             }
             if pending.append.since.elapsed() >= self.timings.append_timeout {
@@ -383,5 +389,13 @@ impl Lane {
             let _ = other.reply.send(outcome);
         }
         let _ = pending.append.reply.send(outcome);
+    }
+}
+
+/// What becomes of an append whose entry has come by.
+fn outcome(Followed { entry, ignored }: Followed, repeated: bool) -> Outcome {
+    match ignored {
+        Some(why) => Err(why.into()),
+        None => Ok(Appended { entry, repeated }),
     }
 }

@@ -49,7 +49,7 @@ use self::topic::Topic;
 use crate::changes::Feeds;
 use crate::tail::{Hub, Pages};
 use crate::{
-    AppendError, Appended, Claim, Durability, Found, Health, Lapses, Lease, ReadError, Span, Standing, Tail, TopicLog,
+    AppendError, Appended, Claim, Durability, Health, Lapses, Lease, ReadError, Span, Standing, Tail, TopicLog,
     TopicSummary,
 };
 
@@ -317,7 +317,7 @@ impl TopicLog for Nats {
         tail
     }
 
-    fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Found>, ReadError>> {
+    fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Arc<Entry>>, ReadError>> {
         let (shared, topic, id) = (self.shared.clone(), topic.clone(), id.clone());
         Box::pin(async move { shared.find(&topic, &id).await })
     }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::stream::Info;
-use salon_protocol::{Entry, EnvelopeId, Message, Position, Timestamp, TopicName};
+use salon_protocol::{Entry, EnvelopeId, Position, Timestamp, TopicName};
 use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
 use super::link::{Batch, Link, Stored, in_a_row, millis};
 use super::{Shared, topic};
-use crate::{Found, MAX_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
+use crate::fold::may_be_ignored;
+use crate::{MAX_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
 
 /// How many entries are asked for at first when reading backwards, where their sizes are not known.
 const FIRST_LOOK: u64 = 16;
@@ -86,6 +87,14 @@ fn there(read: Result<Vec<Arc<Entry>>, Fault>) -> Result<Option<Vec<Arc<Entry>>>
     }
 }
 
+/// What was removed of a page because it counts for nothing.
+struct Removed {
+    count: usize,
+    /// Where the page began and ended, before.
+    first: Position,
+    last: Position,
+}
+
 /// A topic's stream as its leader describes it.
 pub(super) struct Room {
     pub(super) name: TopicName,
@@ -113,8 +122,50 @@ impl Shared {
         Position { epoch: self.epoch, offset }
     }
 
-    /// Reads. What retention removes meanwhile is read for again: by what is kept then, it is a gap, or not wanted.
-    pub(super) async fn read(&self, name: &TopicName, span: Span, limit: usize) -> Result<Vec<Arc<Entry>>, ReadError> {
+    /// Reads entries, without those that count for nothing. A page that has some is filled up, because one that is short or
+    /// empty would say that there is nothing more.
+    pub(super) async fn read(
+        self: &Arc<Self>,
+        name: &TopicName,
+        span: Span,
+        limit: usize,
+    ) -> Result<Vec<Arc<Entry>>, ReadError> {
+        let mut found = self.read_stored(name, span, limit).await?;
+        let Some(mut removed) = self.remove_ignored(name, &mut found).await? else { return Ok(found) };
+        loop {
+            let is_forward = matches!(span, Span::After(_));
+            let span = if is_forward { Span::After(removed.last) } else { Span::Before(removed.first) };
+            let mut more = self.read_stored(name, span, removed.count).await?;
+            let next = self.remove_ignored(name, &mut more).await?;
+            match is_forward {
+                true => found.append(&mut more),
+                false => drop(found.splice(..0, more)),
+            }
+            match next {
+                Some(next) => removed = next,
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// Removes the entries of a page that count for nothing; says how many there were, and where the page began and ended.
+    async fn remove_ignored(
+        self: &Arc<Self>,
+        name: &TopicName,
+        page: &mut Vec<Arc<Entry>>,
+    ) -> Result<Option<Removed>, ReadError> {
+        let last = page.iter().rev().find(|entry| may_be_ignored(&entry.envelope));
+        let Some(offset) = last.map(|entry| entry.position.offset) else { return Ok(None) };
+        let topic = self.topic(name)?;
+        topic.reach(offset, self.link.timings.answer_timeout).await?;
+        let (count, first, last) = (page.len(), page[0].position, page[page.len() - 1].position);
+        page.retain(|entry| topic.ignored_at(entry.position.offset).is_none());
+        let count = count - page.len();
+        Ok((count > 0).then_some(Removed { count, first, last }))
+    }
+
+    /// Reads what is stored. What retention removes meanwhile is read for again: by what is kept then, it is a gap, or not wanted.
+    async fn read_stored(&self, name: &TopicName, span: Span, limit: usize) -> Result<Vec<Arc<Entry>>, ReadError> {
         for _ in 0..TRIES {
             match self.read_once(name, span, limit).await? {
                 Some(entries) => return Ok(entries),
@@ -260,32 +311,24 @@ impl Shared {
         Ok(vec![first.ok_or(Fault::Missing)?])
     }
 
-    pub(super) async fn find(self: &Arc<Self>, name: &TopicName, id: &EnvelopeId) -> Result<Option<Found>, ReadError> {
+    pub(super) async fn find(
+        self: &Arc<Self>,
+        name: &TopicName,
+        id: &EnvelopeId,
+    ) -> Result<Option<Arc<Entry>>, ReadError> {
         let stream = self.link.names.room(name);
         let Some(stored) = self.link.newest(&stream, &self.link.names.entry(name, id)).await? else {
             return Ok(None);
         };
-        let entry = topic::entry(self.epoch, &stored)?;
-        // Another id with the same digest.
-        if entry.envelope.id() != id {
-            return Ok(None);
-        }
-        let unanswered = match entry.envelope.message() {
-            Some(Message::Request { .. }) => {
-                // As of every answer that was acknowledged before this was asked.
-                let head = self.extent(name).await?.map_or(0, |extent| extent.head);
-                let topic = self.topic(name)?;
-                topic.reach(head, self.link.timings.answer_timeout).await?;
-                topic.is_unanswered(&entry)
-            }
-            _ => false,
-        };
-        Ok(Some(Found { entry, unanswered }))
+        let mut found = vec![topic::entry(self.epoch, &stored)?];
+        self.remove_ignored(name, &mut found).await?;
+        // Another id can have the same digest.
+        Ok(found.pop().filter(|entry| entry.envelope.id() == id))
     }
 
     pub(super) async fn standing(self: &Arc<Self>, name: &TopicName) -> Result<Standing, ReadError> {
         let Some(extent) = self.extent(name).await? else {
-            return Ok(Standing { head: self.position(0), present: Vec::new(), unanswered: Vec::new() });
+            return Ok(Standing::nothing(self.position(0)));
         };
         let topic = self.topic(name)?;
         topic.reach(extent.head, self.link.timings.answer_timeout).await?;

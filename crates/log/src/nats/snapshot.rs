@@ -3,6 +3,7 @@
 //!
 //! It is cut into parts that fit into a message. The first is the one that counts: it names the others, which are stored before it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_nats::HeaderMap;
@@ -13,8 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::Shared;
 use super::fault::Fault;
 use super::names::token;
-use crate::folded::Folded;
-use crate::{OpenRequest, Standing};
+use crate::{CallEnd, Fold, Ignored, OpenRequest, Standing};
 
 /// How many bytes a part has, where the servers take so many.
 const PART: usize = 512 * 1024;
@@ -24,8 +24,20 @@ const PARTS: &str = "Salon-Parts";
 
 pub(super) struct Snapshot {
     pub(super) head: u64,
-    present: Vec<Arc<Entry>>,
-    unanswered: Vec<OpenRequest>,
+    standing: Standing,
+    /// Entries that count for nothing, by their offsets.
+    ignored: BTreeMap<u64, Ignored>,
+}
+
+/// A call: the request's offset, its envelope, caller, callee, JSON-RPC id as JSON.
+type CallForm = (u64, EnvelopeId, ParticipantId, ParticipantId, Box<str>);
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum IgnoredForm {
+    AnsweredCall,
+    FailedCall,
+    AbsentParticipant,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -33,22 +45,29 @@ struct Form {
     head: u64,
     /// Offset, time of arrival, text.
     present: Vec<(u64, u64, Box<str>)>,
-    /// Offset, envelope, caller, callee, JSON-RPC id as JSON.
-    unanswered: Vec<(u64, EnvelopeId, ParticipantId, ParticipantId, Box<str>)>,
+    /// The calls that wait. Version 0.1 kept those that have failed here, too.
+    unanswered: Vec<CallForm>,
+    /// The calls that have failed, by the offset at which they did.
+    #[serde(default)]
+    failed: Vec<(u64, CallForm)>,
+    /// The offsets of entries that count for nothing, and why.
+    #[serde(default)]
+    ignored: Vec<(u64, IgnoredForm)>,
 }
 
 impl Snapshot {
-    pub(super) fn new(standing: Standing) -> Self {
-        Self { head: standing.head.offset, present: standing.present, unanswered: standing.unanswered }
+    pub(super) fn new(standing: Standing, ignored: BTreeMap<u64, Ignored>) -> Self {
+        Self { head: standing.head.offset, standing, ignored }
     }
 
     /// Whether nobody was present.
     pub(super) fn is_empty(&self) -> bool {
-        self.present.is_empty()
+        self.standing.present.is_empty()
     }
 
-    pub(super) fn fold(self) -> Folded {
-        Folded::restore(self.present, self.unanswered)
+    /// The fold, and the entries that count for nothing.
+    pub(super) fn fold(self) -> (Fold, BTreeMap<u64, Ignored>) {
+        (Fold::restore(&self.standing), self.ignored)
     }
 
     /// The newest, and its revision.
@@ -115,22 +134,13 @@ impl Snapshot {
     }
 
     fn write(&self) -> Vec<u8> {
-        let id = |id: &RpcId| match id {
-            RpcId::Number(text) => text.clone(),
-            RpcId::String(text) => serde_json::to_string(text).expect("a text is JSON").into(),
-        };
+        let present = |entry: &Arc<Entry>| (entry.position.offset, entry.arrived.0, entry.envelope.text().into());
         let form = Form {
             head: self.head,
-            present: self
-                .present
-                .iter()
-                .map(|entry| (entry.position.offset, entry.arrived.0, entry.envelope.text().into()))
-                .collect(),
-            unanswered: self
-                .unanswered
-                .iter()
-                .map(|open| (open.offset, open.request.clone(), open.caller.clone(), open.callee.clone(), id(&open.id)))
-                .collect(),
+            present: self.standing.present.iter().map(present).collect(),
+            unanswered: self.standing.waiting.iter().map(write_call).collect(),
+            failed: self.standing.failed.iter().map(|(at, open)| (*at, write_call(open))).collect(),
+            ignored: self.ignored.iter().map(|(offset, why)| (*offset, write_ignored(*why))).collect(),
         };
         serde_json::to_vec(&form).expect("plain JSON")
     }
@@ -146,13 +156,41 @@ impl Snapshot {
                 envelope,
             }))
         });
-        let unanswered = form.unanswered.into_iter().map(|(offset, request, caller, callee, id)| {
-            Some(OpenRequest { request, caller, callee, id: RpcId::parse(&id)?, offset })
-        });
-        Some(Self {
-            head: form.head,
+        let standing = Standing {
+            head: Position { epoch, offset: form.head },
             present: present.collect::<Option<_>>()?,
-            unanswered: unanswered.collect::<Option<_>>()?,
-        })
+            waiting: form.unanswered.into_iter().map(read_call).collect::<Option<_>>()?,
+            failed: form.failed.into_iter().map(|(at, call)| Some((at, read_call(call)?))).collect::<Option<_>>()?,
+        };
+        let ignored = form.ignored.into_iter().map(|(offset, why)| (offset, read_ignored(why)));
+        Some(Self::new(standing, ignored.collect()))
     }
+}
+
+fn write_ignored(why: Ignored) -> IgnoredForm {
+    match why {
+        Ignored::Answer(CallEnd::Answered) => IgnoredForm::AnsweredCall,
+        Ignored::Answer(CallEnd::Failed) => IgnoredForm::FailedCall,
+        Ignored::Leave => IgnoredForm::AbsentParticipant,
+    }
+}
+
+fn read_ignored(why: IgnoredForm) -> Ignored {
+    match why {
+        IgnoredForm::AnsweredCall => Ignored::Answer(CallEnd::Answered),
+        IgnoredForm::FailedCall => Ignored::Answer(CallEnd::Failed),
+        IgnoredForm::AbsentParticipant => Ignored::Leave,
+    }
+}
+
+fn write_call(open: &OpenRequest) -> CallForm {
+    let id = match &open.id {
+        RpcId::Number(text) => text.clone(),
+        RpcId::String(text) => serde_json::to_string(text).expect("a text is JSON").into(),
+    };
+    (open.offset, open.request.clone(), open.caller.clone(), open.callee.clone(), id)
+}
+
+fn read_call((offset, request, caller, callee, id): CallForm) -> Option<OpenRequest> {
+    Some(OpenRequest { request, caller, callee, id: RpcId::parse(&id)?, offset })
 }

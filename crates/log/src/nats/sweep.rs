@@ -89,7 +89,7 @@ impl Shared {
     async fn keep(&self, topic: &Topic, extent: Extent, needed: u64) -> Result<u64, Fault> {
         let (mut revision, mut kept) = topic.kept().unwrap_or_default();
         loop {
-            let snapshot = Snapshot::new(topic.standing(extent.trimmed));
+            let snapshot = topic.snapshot(extent.trimmed);
             if kept >= snapshot.head || (needed > 0 && kept >= needed) {
                 return Ok(kept);
             }

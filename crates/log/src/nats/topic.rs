@@ -1,6 +1,6 @@
 //! A topic as this node follows it: what its entries add up to, and who waits for one of them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,7 @@ use super::follow::{Course, Follow};
 use super::lane::Append;
 use super::link::{Stored, in_a_row};
 use super::snapshot::Snapshot;
-use crate::Standing;
-use crate::folded::Folded;
+use crate::{Effect, Fold, Ignored, Standing};
 
 /// How long to wait before looking again for what was not there, or not reachable.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
@@ -31,7 +30,7 @@ pub(super) struct Topic {
     epoch: u32,
     /// `None` once nothing more is taken.
     appends: Mutex<Option<mpsc::UnboundedSender<Append>>>,
-    delivered: mpsc::UnboundedSender<(String, Arc<Entry>)>,
+    delivered: mpsc::UnboundedSender<(String, Followed)>,
     state: Mutex<State>,
     /// How far it has been followed; `None` until that is known.
     head: watch::Sender<Option<u64>>,
@@ -43,11 +42,19 @@ pub(super) struct Topic {
     pub(super) ended: watch::Sender<bool>,
 }
 
+/// An entry that came by.
+#[derive(Clone)]
+pub(super) struct Followed {
+    pub(super) entry: Arc<Entry>,
+    /// Why it counts for nothing, if it does.
+    pub(super) ignored: Option<Ignored>,
+}
+
 #[derive(Default)]
 struct State {
-    fold: Folded,
-    /// As of where: what is folded and how far are changed together, and read together.
-    folded: u64,
+    fold: Fold,
+    /// Entries that are in the stream and count for nothing, by their offsets. Two nodes raced: there are few.
+    ignored: BTreeMap<u64, Ignored>,
     /// Entries that the lane waits for, by the last token of their subjects.
     expected: HashSet<String>,
     /// What was kept last, as far as this node knows: its revision, and as of where.
@@ -67,7 +74,7 @@ impl Topic {
         shared: &Shared,
         name: &TopicName,
         appends: mpsc::UnboundedSender<Append>,
-        delivered: mpsc::UnboundedSender<(String, Arc<Entry>)>,
+        delivered: mpsc::UnboundedSender<(String, Followed)>,
     ) -> Self {
         Self {
             name: name.clone(),
@@ -141,16 +148,23 @@ impl Topic {
         }
     }
 
-    /// What the entries so far add up to, once what retention has removed is forgotten.
+    /// What the entries so far add up to, without the calls that retention has removed.
     pub(super) fn standing(&self, trimmed: u64) -> Standing {
-        let mut state = self.state();
-        state.fold.forget(trimmed);
-        let head = state.folded;
-        state.fold.clone().standing(Position { epoch: self.epoch, offset: head })
+        self.state().fold.standing(self.epoch, trimmed)
     }
 
-    pub(super) fn is_unanswered(&self, entry: &Entry) -> bool {
-        self.state().fold.is_unanswered(entry.envelope.id())
+    /// What to keep of the entries so far. Calls that retention has removed are part of it: whether an answer counts must not depend
+    /// on which node has looked after retention, and when.
+    pub(super) fn snapshot(&self, trimmed: u64) -> Snapshot {
+        let mut state = self.state();
+        state.ignored = state.ignored.split_off(&(trimmed + 1));
+        let ignored = state.ignored.iter().map(|(offset, end)| (*offset, *end)).collect();
+        Snapshot::new(state.fold.standing(self.epoch, 0), ignored)
+    }
+
+    /// Why the entry at an offset counts for nothing, if it does. Only for what has been followed.
+    pub(super) fn ignored_at(&self, offset: u64) -> Option<Ignored> {
+        self.state().ignored.get(&offset).copied()
     }
 
     /// What was kept last, as far as this node knows: its revision, and as of where.
@@ -249,25 +263,26 @@ impl Topic {
     /// Begins from what was kept, or from the oldest entry there is.
     async fn restore(&self, shared: &Shared, trimmed: u64, has_begun: bool) -> Result<u64, Fault> {
         let kept = Snapshot::load(shared, &self.name).await?;
-        let (fold, head, kept) = match kept {
+        let ((mut fold, ignored), head, kept) = match kept {
             // Nothing can be built on what stood on entries that are lost.
             Some((revision, kept)) if self.look(shared, kept.head).await?.state.last_sequence < kept.head => {
                 tracing::error!(topic = %self.name, "NATS has lost entries; who was present is read anew");
-                (Folded::default(), trimmed, Some((revision, 0)))
+                (Default::default(), trimmed, Some((revision, 0)))
             }
             Some((revision, kept)) => {
                 let head = kept.head;
                 (kept.fold(), head, Some((revision, head)))
             }
-            None => (Folded::default(), trimmed, None),
+            None => (Default::default(), trimmed, None),
         };
         if head < trimmed {
             tracing::warn!(topic = %self.name, "entries were removed before it was kept who was present");
         }
         let head = head.max(trimmed);
+        fold.pass(head);
         let mut state = self.state();
         state.fold = fold;
-        state.folded = head;
+        state.ignored = ignored;
         state.kept = kept;
         drop(state);
         self.head.send_replace(Some(head));
@@ -291,20 +306,25 @@ impl Topic {
             }
             match self.entry(message) {
                 Ok(entry) => {
-                    state.fold.add(&entry);
+                    let ignored = match state.fold.apply(&entry) {
+                        Effect::Ignored(why) => Some(why),
+                        Effect::Counts | Effect::FailsCalls => None,
+                    };
                     if let Some((_, token)) = message.subject.rsplit_once('.')
                         && state.expected.remove(token)
                     {
-                        awaited.push((token.to_owned(), entry.clone()));
+                        awaited.push((token.to_owned(), Followed { entry: entry.clone(), ignored }));
                     }
-                    entries.push(entry);
+                    match ignored {
+                        Some(why) => drop(state.ignored.insert(head, why)),
+                        None => entries.push(entry),
+                    }
                 }
                 // Somebody else has written to the stream. It is no entry, and nobody is told of it.
                 Err(fault) => tracing::error!(topic = %self.name, sequence = head, %fault, "a message was passed over"),
             }
         }
-        state.fold.forget(0);
-        state.folded = head;
+        state.fold.pass(head);
         drop(state);
         if !entries.is_empty() {
             shared.hub.feed(&self.name, &entries);

@@ -3,10 +3,10 @@
 //! An entry enters after its commit and leaves after the commit that settled it. So a reader that looks here first and into the
 //! database second misses nothing; what it finds in both it knows by its offset.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use salon_protocol::{Entry, EnvelopeId, Message, Timestamp, TopicName};
+use salon_protocol::{Entry, EnvelopeId, Timestamp, TopicName};
 
 /// Settling is due at this many entries or bytes. More makes it cheaper by the entry, and the pause longer.
 const FULL_ENTRIES: usize = 8192;
@@ -27,8 +27,6 @@ pub(super) struct Recent {
     pub(super) settled: u64,
     entries: Vec<Arc<Entry>>,
     ids: HashMap<EnvelopeId, usize>,
-    /// What fresh responses reply to.
-    answered: HashSet<EnvelopeId>,
 }
 
 impl Fresh {
@@ -47,7 +45,6 @@ impl Fresh {
             settled,
             entries: Vec::new(),
             ids: HashMap::new(),
-            answered: HashSet::new(),
         });
         for entry in entries {
             debug_assert_eq!(entry.position.offset, recent.head() + 1, "a topic's offsets have no holes");
@@ -57,10 +54,6 @@ impl Fresh {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.entries == 0
-    }
-
     pub(super) fn is_full(&self) -> bool {
         self.entries >= FULL_ENTRIES || self.bytes >= FULL_BYTES
     }
@@ -68,18 +61,7 @@ impl Fresh {
 
 impl Recent {
     fn push(&mut self, entry: &Arc<Entry>) {
-        let envelope = &entry.envelope;
-        match (envelope.message(), envelope.correlation()) {
-            (Some(Message::Request { .. }), _) => {
-                // A response that came before cannot have meant it.
-                self.answered.remove(envelope.id());
-            }
-            (Some(Message::Response { .. }), Some(request)) => {
-                self.answered.insert(request.clone());
-            }
-            _ => {}
-        }
-        self.ids.insert(envelope.id().clone(), self.entries.len());
+        self.ids.insert(entry.envelope.id().clone(), self.entries.len());
         self.entries.push(entry.clone());
     }
 
@@ -98,11 +80,6 @@ impl Recent {
 
     pub(super) fn find(&self, id: &EnvelopeId) -> Option<&Arc<Entry>> {
         self.ids.get(id).map(|&at| &self.entries[at])
-    }
-
-    /// Whether a fresh response replies to this id, which a fresh or a settled request may have.
-    pub(super) fn answers(&self, id: &EnvelopeId) -> bool {
-        self.answered.contains(id)
     }
 
     /// Those after an offset that is not below `settled`.

@@ -41,8 +41,8 @@ use self::reader::Source;
 use self::writer::{Append, Request, Writer};
 use crate::lease::Leases;
 use crate::{
-    AppendError, Appended, Claim, Durability, Found, Health, Lapses, Lease, ReadError, RetentionRules, Span, Standing,
-    Tail, TopicLog, TopicSummary,
+    AppendError, Appended, Claim, Durability, Health, Lapses, Lease, ReadError, RetentionRules, Span, Standing, Tail,
+    TopicLog, TopicSummary,
 };
 
 /// The database in a log's directory.
@@ -294,7 +294,7 @@ impl TopicLog for Sqlite {
         crate::tail::tail(self.source.clone(), topic.clone(), after)
     }
 
-    fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Found>, ReadError>> {
+    fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Arc<Entry>>, ReadError>> {
         self.source.find(topic, id)
     }
 

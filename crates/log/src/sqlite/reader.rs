@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rusqlite::Connection;
-use salon_protocol::{Entry, EnvelopeId, Message, Position, TopicName};
+use salon_protocol::{Entry, EnvelopeId, Position, TopicName};
 use tokio::sync::oneshot;
 
 use super::fresh::{Fresh, Recent};
@@ -15,9 +15,8 @@ use super::queue::Queue;
 use super::settled;
 use super::{CLOSED, Fault};
 use crate::changes::Feeds;
-use crate::folded::Folded;
 use crate::tail::{Hub, Pages};
-use crate::{Found, MAX_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
+use crate::{MAX_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
 
 type Reading<T> = BoxFuture<'static, Result<T, ReadError>>;
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
@@ -180,22 +179,13 @@ impl Source {
         })
     }
 
-    pub(super) fn find(&self, topic: &TopicName, id: &EnvelopeId) -> Reading<Option<Found>> {
-        let answered = {
-            let fresh = self.fresh();
-            let recent = fresh.of(topic);
-            let answered = recent.is_some_and(|recent| recent.answers(id));
-            if let Some(entry) = recent.and_then(|recent| recent.find(id)).cloned() {
-                let request = matches!(entry.envelope.message(), Some(Message::Request { .. }));
-                return std::future::ready(Ok(Some(Found { entry, unanswered: request && !answered }))).boxed();
-            }
-            answered
-        };
+    pub(super) fn find(&self, topic: &TopicName, id: &EnvelopeId) -> Reading<Option<Arc<Entry>>> {
+        let fresh = self.fresh().of(topic).and_then(|recent| recent.find(id)).cloned();
+        if let Some(entry) = fresh {
+            return std::future::ready(Ok(Some(entry))).boxed();
+        }
         let (epoch, name, id) = (self.epoch, topic.clone(), id.clone());
-        self.ask(move |db| {
-            let found = settled::find(db, epoch, &name, &id)?;
-            Ok(found.map(|(entry, unanswered)| Found { entry, unanswered: unanswered && !answered }))
-        })
+        self.ask(move |db| Ok(settled::find(db, epoch, &name, &id)?))
     }
 
     pub(super) fn standing(&self, topic: &TopicName) -> Reading<Standing> {
@@ -203,16 +193,10 @@ impl Source {
         let (epoch, name) = (self.epoch, topic.clone());
         self.ask(move |db| {
             let extent = settled::extent(db, &name)?;
-            let mut folded = match extent.topic {
-                Some(topic) => settled::folded(db, epoch, topic)?,
-                None => Folded::default(),
-            };
-            let mut head = Position { epoch, offset: extent.head };
-            for entry in newer.iter().filter(|entry| entry.position.offset > extent.head) {
-                folded.add(entry);
-                head = entry.position;
-            }
-            Ok(folded.standing(head))
+            let mut fold = settled::fold(db, epoch, &extent)?;
+            // What was settled since we looked is folded already, and changes nothing.
+            newer.iter().for_each(|entry| _ = fold.apply(entry));
+            Ok(fold.standing(epoch, extent.trimmed))
         })
     }
 

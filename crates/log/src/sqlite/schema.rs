@@ -60,6 +60,8 @@ const MIGRATIONS: &[&str] = &[
     "
     -- With which credentials an entry was published; none where it was the gateway's own, or older than this version.
     ALTER TABLE entries ADD COLUMN stamp TEXT;
+    -- The offset at which the call of a settled request failed, and nothing while it waits for its answer.
+    ALTER TABLE unanswered ADD COLUMN failed INTEGER;
     ",
 ];
 

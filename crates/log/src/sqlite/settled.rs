@@ -7,8 +7,7 @@ use salon_protocol::{Entry, Envelope, EnvelopeId, Position, Stamp, Timestamp, To
 
 use super::Fault;
 use super::schema::{self, LAST_OFFSET, key};
-use crate::Standing;
-use crate::folded::Folded;
+use crate::{Fold, OpenRequest, Standing};
 
 /// What is settled of a topic: everything after `trimmed` up to and with `head`, without holes.
 #[derive(Debug, Clone, Copy)]
@@ -128,35 +127,41 @@ pub(super) fn find(
     epoch: u32,
     name: &TopicName,
     id: &EnvelopeId,
-) -> Result<Option<(Arc<Entry>, bool)>, Fault> {
+) -> Result<Option<Arc<Entry>>, Fault> {
     let mut query = db.prepare_cached(
-        "SELECT key, arrived, text, stamp, EXISTS (SELECT 1 FROM unanswered WHERE unanswered.key = entries.key) FROM entries
+        "SELECT key, arrived, text, stamp FROM entries
          WHERE topic = (SELECT topic FROM topics WHERE name = ?1) AND id = ?2",
     )?;
     let mut rows = query.query([name.as_str(), id.as_str()])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some((entry(epoch, row)?, row.get(4)?)))
+    rows.next()?.map(|row| entry(epoch, row)).transpose()
 }
 
 /// The fold of everything settled.
-pub(super) fn folded(db: &Connection, epoch: u32, topic: i64) -> Result<Folded, Fault> {
-    let mut folded = Folded::default();
+pub(super) fn fold(db: &Connection, epoch: u32, extent: &Extent) -> Result<Fold, Fault> {
+    let mut standing = Standing::nothing(Position { epoch, offset: extent.head });
+    let Some(topic) = extent.topic else { return Ok(Fold::restore(&standing)) };
     let mut joins = db.prepare_cached(
         "SELECT present.key, coalesce(present.arrived, entries.arrived), coalesce(present.text, entries.text), entries.stamp
          FROM present LEFT JOIN entries ON entries.key = present.key WHERE present.topic = ?1",
     )?;
     let mut rows = joins.query([topic])?;
     while let Some(row) = rows.next()? {
-        folded.add(&entry(epoch, row)?);
+        standing.present.push(entry(epoch, row)?);
     }
-    let mut requests = db.prepare_cached(
-        "SELECT key, arrived, text, stamp FROM entries WHERE key IN
-         (SELECT key FROM unanswered WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3)",
+    let mut calls = db.prepare_cached(
+        "SELECT entries.key, arrived, text, stamp, failed FROM unanswered JOIN entries ON entries.key = unanswered.key
+         WHERE unanswered.key BETWEEN ?1 AND ?2 ORDER BY unanswered.key DESC LIMIT ?3",
     )?;
-    let bounds = params![key(topic, 0), key(topic, LAST_OFFSET), sql_limit(Standing::MAX_UNANSWERED)];
-    let mut rows = requests.query(bounds)?;
+    // As many as may wait and as many as may have failed.
+    let bounds = params![key(topic, 0), key(topic, LAST_OFFSET), sql_limit(2 * Standing::MAX_CALLS)];
+    let mut rows = calls.query(bounds)?;
     while let Some(row) = rows.next()? {
-        folded.add(&entry(epoch, row)?);
+        let Some(open) = OpenRequest::of(&*entry(epoch, row)?) else { continue };
+        match row.get(4)? {
+            Some(at) => standing.failed.push((at, open)),
+            None => standing.waiting.push(open),
+        }
     }
-    Ok(folded)
+    standing.waiting.reverse();
+    Ok(Fold::restore(&standing))
 }

@@ -1,16 +1,17 @@
 //! Settling the journal, and removing what retention no longer keeps, a slice at a time.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use rusqlite::{Transaction, TransactionBehavior, params};
-use salon_protocol::{Entry, Message, PresenceEvent, Stamp, Timestamp, TopicName};
+use salon_protocol::{Message, Stamp, Timestamp, TopicName};
 use tokio::sync::oneshot;
 
 use super::Fault;
 use super::fresh::{Fresh, Recent};
-use super::schema::key;
+use super::schema::{LAST_OFFSET, key};
 use super::settled::{self, Extent};
 use super::writer::Writer;
+use crate::Fold;
 
 /// How many topics are looked at, and how many entries removed, before appends get their turn.
 const SLICE_TOPICS: usize = 64;
@@ -36,15 +37,19 @@ impl Sweep {
 impl Writer<'_> {
     /// Moves everything fresh into its place in the database.
     pub(super) fn settle(&mut self) -> Result<(), Fault> {
-        let fresh = self.source.fresh();
-        if fresh.is_empty() {
+        let names: Vec<_> = self.source.fresh().topics().map(|(name, _)| name.clone()).collect();
+        if names.is_empty() {
             return Ok(());
         }
+        for name in &names {
+            self.know(name)?;
+        }
+        let fresh = self.source.fresh();
         let step = Transaction::new_unchecked(self.db, TransactionBehavior::Immediate)?;
-        let mut topics: Vec<&Recent> = fresh.topics().map(|(_, recent)| recent).collect();
-        topics.sort_unstable_by_key(|recent| recent.topic);
-        for recent in topics {
-            settle_topic(&step, recent)?;
+        let mut topics: Vec<_> = fresh.topics().collect();
+        topics.sort_unstable_by_key(|(_, recent)| recent.topic);
+        for (name, recent) in topics {
+            settle_topic(&step, recent, &self.known[name].fold)?;
         }
         step.execute("DELETE FROM journal", [])?;
         step.commit()?;
@@ -150,7 +155,7 @@ impl Writer<'_> {
     }
 }
 
-fn settle_topic(step: &Transaction<'_>, recent: &Recent) -> Result<(), Fault> {
+fn settle_topic(step: &Transaction<'_>, recent: &Recent, fold: &Fold) -> Result<(), Fault> {
     let mut keep = step
         .prepare_cached("INSERT INTO entries (key, topic, id, arrived, text, stamp) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
     for entry in recent.entries() {
@@ -162,43 +167,58 @@ fn settle_topic(step: &Transaction<'_>, recent: &Recent) -> Result<(), Fault> {
         keep.raw_bind_parameter(5, envelope.text())?;
         keep.raw_bind_parameter(6, entry.stamp.as_ref().map(Stamp::text))?;
         keep.raw_execute()?;
-        fold(step, recent, entry, key)?;
     }
-    Ok(())
+    settle_calls(step, recent, fold)?;
+    settle_presence(step, recent, fold)
 }
 
-fn fold(step: &Transaction<'_>, recent: &Recent, entry: &Arc<Entry>, key: i64) -> Result<(), Fault> {
-    let envelope = &entry.envelope;
-    match envelope.message() {
-        Some(Message::Request { .. }) => {
-            if !recent.answers(envelope.id()) {
-                step.prepare_cached("INSERT INTO unanswered (key) VALUES (?1)")?.execute([key])?;
+/// Stores which calls wait and which have failed, as far as the fresh entries have changed that.
+fn settle_calls(step: &Transaction<'_>, recent: &Recent, fold: &Fold) -> Result<(), Fault> {
+    for entry in recent.entries() {
+        let envelope = &entry.envelope;
+        match (envelope.message(), envelope.correlation()) {
+            (Some(Message::Request { .. }), _) if fold.call(envelope.id()).is_some_and(|call| !call.has_failed) => {
+                step.prepare_cached("INSERT INTO unanswered (key) VALUES (?1)")?
+                    .execute([key(recent.topic, entry.position.offset)])?;
             }
-        }
-        Some(Message::Response { .. }) => {
-            // An answer to a fresh request has kept that out of the table already.
-            let settled = envelope.correlation().filter(|request| recent.find(request).is_none());
-            if let Some(request) = settled {
+            // A fresh request that is answered was never stored as waiting.
+            (Some(Message::Response { .. }), Some(request)) if recent.find(request).is_none() => {
                 step.prepare_cached(
                     "DELETE FROM unanswered WHERE key = (SELECT key FROM entries WHERE topic = ?1 AND id = ?2)",
                 )?
                 .execute(params![recent.topic, request.as_str()])?;
             }
+            _ => {}
         }
-        Some(Message::Notification { .. }) => {}
-        None => {
-            let Some(presence) = envelope.presence() else { return Ok(()) };
-            let participant = presence.participant.id;
-            match presence.event {
-                PresenceEvent::Join => {
-                    step.prepare_cached("REPLACE INTO present (topic, participant, key) VALUES (?1, ?2, ?3)")?
-                        .execute(params![recent.topic, participant.as_str(), key])?;
-                }
-                PresenceEvent::Leave => {
-                    step.prepare_cached("DELETE FROM present WHERE topic = ?1 AND participant = ?2")?
-                        .execute(params![recent.topic, participant.as_str()])?;
-                }
-                PresenceEvent::Heartbeat => {}
+    }
+    for (at, asked) in fold.failures_after(recent.settled) {
+        step.prepare_cached("REPLACE INTO unanswered (key, failed) VALUES (?1, ?2)")?
+            .execute(params![key(recent.topic, asked), at])?;
+    }
+    if let Some(oldest) = fold.forgotten_failures() {
+        step.prepare_cached("DELETE FROM unanswered WHERE key BETWEEN ?1 AND ?2 AND failed < ?3")?.execute(params![
+            key(recent.topic, 0),
+            key(recent.topic, LAST_OFFSET),
+            oldest
+        ])?;
+    }
+    Ok(())
+}
+
+/// Stores who is present, as far as the fresh entries have changed that.
+fn settle_presence(step: &Transaction<'_>, recent: &Recent, fold: &Fold) -> Result<(), Fault> {
+    let named = recent.entries().iter().filter_map(|entry| entry.envelope.presence());
+    let named: BTreeSet<_> = named.map(|presence| presence.participant.id).collect();
+    for participant in named {
+        match fold.join_of(&participant).map(|join| join.position.offset) {
+            Some(joined) if joined > recent.settled => {
+                step.prepare_cached("REPLACE INTO present (topic, participant, key) VALUES (?1, ?2, ?3)")?
+                    .execute(params![recent.topic, participant.as_str(), key(recent.topic, joined)])?;
+            }
+            Some(_) => {}
+            None => {
+                step.prepare_cached("DELETE FROM present WHERE topic = ?1 AND participant = ?2")?
+                    .execute(params![recent.topic, participant.as_str()])?;
             }
         }
     }

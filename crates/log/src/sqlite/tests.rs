@@ -8,7 +8,7 @@ use crate::context::{Address, Key, Scope, Write, WriteError};
 use crate::contract::{
     self, append, append_lines, asked, caught_up, follow, ids, line, presence, request, start, topic,
 };
-use crate::{ContextStore, Retention, Tailed};
+use crate::{CallEnd, ContextStore, Retention, Tailed, answered_request};
 
 /// A directory for one test, removed at its end.
 pub(super) fn directory() -> Temporary {
@@ -95,12 +95,16 @@ pub(super) fn writing(key: &str, value: &str, cause: &str) -> (Address, Write) {
 async fn a_log_of_the_first_version_is_migrated() {
     let directory = directory();
     let log = Sqlite::open(&directory.0, quick()).expect("a new log");
-    let entries = append_lines(&log, &topic("room"), 0..10).await;
+    let mut entries = append_lines(&log, &topic("room"), 0..10).await;
+    entries.push(append(&log, &topic("room"), presence("j1", "join", "bob")).await);
+    entries.push(append(&log, &topic("room"), request("r1", "alice", "bob")).await);
+    entries.push(append(&log, &topic("room"), presence("l1", "leave", "bob")).await);
     drop(log);
     let db = rusqlite::Connection::open(directory.0.join(DATABASE)).expect("a database");
     db.execute_batch(
-        "DROP TABLE context_scopes; DROP TABLE context_keys; DROP TABLE context_versions;
-         DELETE FROM meta WHERE name = 'context_floor'; ALTER TABLE entries DROP COLUMN stamp; PRAGMA user_version = 1;",
+        "ALTER TABLE unanswered DROP COLUMN failed; ALTER TABLE entries DROP COLUMN stamp;
+         DROP TABLE context_scopes; DROP TABLE context_keys; DROP TABLE context_versions;
+         DELETE FROM meta WHERE name = 'context_floor'; PRAGMA user_version = 1;",
     )
     .expect("what later versions made can be unmade");
     drop(db);
@@ -109,6 +113,11 @@ async fn a_log_of_the_first_version_is_migrated() {
     assert_eq!(read, entries);
     let (mode, write) = writing("mode", "1", "1");
     assert_eq!(log.write(mode, write).await.expect("a write").version, 1);
+    // The first version did not store which calls have failed; that follows from who is present.
+    let standing = log.standing(&topic("room")).await.expect("a standing");
+    assert_eq!((standing.waiting.len(), standing.failed.len()), (0, 1));
+    let answer = log.append(&topic("room"), contract::response("a1", "bob", "r1")).await;
+    assert_eq!(answer.err(), Some(AppendError::CallEnded(CallEnd::Failed)));
 }
 
 #[tokio::test]
@@ -382,6 +391,7 @@ async fn settling_between_two_looks_neither_doubles_nor_hides() {
     let room = topic("room");
     let begin = start(&log, &room).await;
     append(&log, &room, presence("j1", "join", "alice")).await;
+    append(&log, &room, presence("j2", "join", "bob")).await;
     append(&log, &room, request("r1", "alice", "bob")).await;
     log.trim_now().await;
     append(&log, &room, presence("l1", "leave", "alice")).await;
@@ -406,16 +416,16 @@ async fn settling_between_two_looks_neither_doubles_nor_hides() {
         assert_eq!(held.await, Ok(true));
     }
 
-    assert_eq!(ids(&after.await.expect("a read")), ["j1", "r1", "l1", "a1", "r2"]);
-    assert_eq!(ids(&newest.await.expect("a read")), ["j1", "r1", "l1", "a1", "r2"]);
-    assert_eq!(ids(&before.await.expect("a read")), ["j1", "r1", "l1", "a1"]);
+    assert_eq!(ids(&after.await.expect("a read")), ["j1", "j2", "r1", "l1", "a1", "r2"]);
+    assert_eq!(ids(&newest.await.expect("a read")), ["j1", "j2", "r1", "l1", "a1", "r2"]);
+    assert_eq!(ids(&before.await.expect("a read")), ["j1", "j2", "r1", "l1", "a1"]);
     let standing = standing.await.expect("a standing");
     assert_eq!(
-        (standing.head, ids(&standing.present), asked(&standing.unanswered)),
-        (last.position, vec![], vec!["r2".into()])
+        (standing.head, ids(&standing.present), asked(&standing.waiting)),
+        (last.position, vec!["j2".into()], vec!["r2".into()])
     );
-    assert_eq!(topics.await.expect("a list")[0].entries, 5);
-    assert!(!found.await.expect("a search").expect("it is there").unanswered);
+    assert_eq!(topics.await.expect("a list")[0].entries, 6);
+    assert_eq!(found.await.expect("a search").expect("it is there").envelope.id().as_str(), "r1");
 }
 
 #[derive(Debug, Clone)]
@@ -468,10 +478,33 @@ impl Model {
         present.into_iter().map(|(_, id)| id).collect()
     }
 
-    fn unanswered(&self) -> Vec<String> {
+    /// Whether somebody leaves who is not present.
+    fn is_absent(&self, envelope: &Envelope) -> bool {
+        let event = |envelope: &Envelope| envelope.presence().map(|said| (said.participant.id, said.event));
+        let Some((who, salon_protocol::PresenceEvent::Leave)) = event(envelope) else { return false };
+        let mut before = self.ever.iter().rev().filter_map(|entry| event(&entry.envelope));
+        !before.find(|(other, _)| *other == who).is_some_and(|(_, said)| said == salon_protocol::PresenceEvent::Join)
+    }
+
+    fn waiting(&self) -> Vec<String> {
         let asks = self.kept().iter().filter(|entry| entry.envelope.id().as_str().starts_with("ask"));
-        let open = asks.filter(|ask| !self.ever.iter().any(|e| e.envelope.correlation() == Some(ask.envelope.id())));
-        ids(open)
+        ids(asks.filter(|ask| self.end_of(ask.envelope.id()).is_none()))
+    }
+
+    /// Why a request to `p0` does not wait for an answer, found by reading everything once more.
+    fn end_of(&self, request: &EnvelopeId) -> Option<CallEnd> {
+        let at = self.ever.iter().rposition(|entry| entry.envelope.id() == request).expect("it was asked");
+        let event = |entry: &Arc<Entry>| {
+            entry.envelope.presence().filter(|said| said.participant.id.as_str() == "p0").map(|said| said.event)
+        };
+        if self.ever[..at].iter().rev().find_map(event) != Some(salon_protocol::PresenceEvent::Join) {
+            return Some(CallEnd::Failed);
+        }
+        self.ever[at..].iter().find_map(|entry| match event(entry) {
+            Some(_) => Some(CallEnd::Failed),
+            None if entry.envelope.correlation() == Some(request) => Some(CallEnd::Answered),
+            None => None,
+        })
     }
 }
 
@@ -494,13 +527,13 @@ async fn agree(steps: Vec<Step>) {
             Step::Leave { topic, who } => {
                 store = Some((topic, presence(&format!("leave{serial}"), "leave", &format!("p{who}"))));
             }
-            Step::Ask { topic } => store = Some((topic, request(&format!("ask{serial}"), "alice", "bob"))),
+            Step::Ask { topic } => store = Some((topic, request(&format!("ask{serial}"), "alice", "p0"))),
             Step::Answer { topic, request } => {
                 let mut asked =
                     models[topic].kept().iter().rev().filter(|e| e.envelope.id().as_str().starts_with("ask"));
                 if let Some(ask) = asked.nth(request) {
                     let to = ask.envelope.id().as_str();
-                    store = Some((topic, contract::response(&format!("answer{serial}"), "bob", to)));
+                    store = Some((topic, contract::response(&format!("answer{serial}"), "p0", to)));
                 }
             }
             Step::Trim => {
@@ -538,17 +571,17 @@ async fn agree(steps: Vec<Step>) {
                     assert_eq!(log.read(name, Span::Before(position), limit).await.expect("a read"), expected);
                 }
                 let standing = log.standing(name).await.expect("a standing");
-                assert_eq!(
-                    (ids(&standing.present), asked(&standing.unanswered)),
-                    (model.present(), model.unanswered())
-                );
+                assert_eq!((ids(&standing.present), asked(&standing.waiting)), (model.present(), model.waiting()));
             }
         }
         let Some((topic, envelope)) = store else { continue };
         let model = &mut models[topic];
         let known = model.kept().iter().find(|entry| entry.envelope.id() == envelope.id()).cloned();
         let outcome = log.append(&topics[topic], envelope.clone()).await.map(|a| (a.entry, a.repeated));
+        let ended = answered_request(&envelope).and_then(|request| model.end_of(request)).map(AppendError::CallEnded);
+        let refused = ended.or_else(|| model.is_absent(&envelope).then_some(AppendError::NotPresent));
         match known {
+            None if refused.is_some() => assert_eq!(outcome.err(), refused),
             None => {
                 let (entry, repeated) = outcome.expect("a new id");
                 assert_eq!((&entry.envelope, repeated), (&envelope, false));

@@ -19,7 +19,7 @@ use super::schema::{LAST_OFFSET, LAST_TOPIC};
 use super::sweep::Sweep;
 use super::{Clock, Fault, context, journal, settled};
 use crate::context::{Address, Change, Write, WriteError, Written};
-use crate::{AppendError, Appended, Health, RetentionRules};
+use crate::{AppendError, Appended, Fold, Health, RetentionRules};
 
 /// The most one commit takes. More would only make those at its beginning wait.
 const BATCH_ENTRIES: usize = 1024;
@@ -76,6 +76,8 @@ pub(super) struct Known {
     pub(super) settled: u64,
     pub(super) head: u64,
     newest: Timestamp,
+    /// As of `head`.
+    pub(super) fold: Fold,
 }
 
 pub(super) struct Writer<'db> {
@@ -264,6 +266,10 @@ impl<'db> Writer<'db> {
                 continue;
             }
             let known = self.known.get_mut(&name).expect("it was known a moment ago");
+            if let Some(ignored) = known.fold.ignores(&envelope) {
+                outcomes.push(Err(ignored.into()));
+                continue;
+            }
             if known.head == LAST_OFFSET {
                 return Err(Fault::Exhausted);
             }
@@ -271,6 +277,7 @@ impl<'db> Writer<'db> {
             known.newest = known.newest.max(now);
             let position = self.source.position(known.head);
             let entry = Arc::new(Entry { position, arrived: known.newest, stamp, envelope });
+            known.fold.apply(&entry);
             journal::write(&mut self.row, id.0, &entry);
             ids.insert(id, entry.clone());
             outcomes.push(Ok(Appended { entry: entry.clone(), repeated: false }));
@@ -310,8 +317,8 @@ impl<'db> Writer<'db> {
         }
     }
 
-    /// Looks a topic up, making it where it is new. Within a transaction.
-    fn know(&mut self, name: &TopicName) -> Result<&Known, Fault> {
+    /// Looks a topic up, making it where it is new: then within a transaction.
+    pub(super) fn know(&mut self, name: &TopicName) -> Result<&Known, Fault> {
         if !self.known.contains_key(name) {
             let extent = settled::extent(self.db, name)?;
             let topic = match extent.topic {
@@ -325,9 +332,12 @@ impl<'db> Writer<'db> {
                     topic
                 }
             };
+            let mut fold = settled::fold(self.db, self.source.epoch, &extent)?;
             let fresh = self.source.fresh();
             let recent = fresh.of(name);
+            recent.iter().flat_map(|recent| recent.entries()).for_each(|entry| _ = fold.apply(entry));
             let known = Known {
+                fold,
                 topic,
                 trimmed: extent.trimmed,
                 settled: extent.head,

@@ -1,0 +1,477 @@
+//! What follows from a topic's entries so far: who is present, which calls wait for an answer, and which have failed.
+//!
+//! The one place where presence and calls are decided. Every engine folds what it stores, and every room folds what its log's tail
+//! yields; both use this value. Deliberately absent: IO, a clock, and what only one node knows (who is connected to it).
+//!
+//! Invariant: decided by the order of the entries alone. The same entries give the same fold on every node and after every restart.
+//! A call ends once: by its first answer, or by failing, whichever stands first in the log. Nobody leaves who is not present.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use salon_protocol::{
+    Entry, Envelope, EnvelopeId, Message, Participant, ParticipantId, Position, PresenceEvent, RpcId,
+};
+
+use crate::{OpenRequest, Standing};
+
+/// How many calls of one caller may wait for an answer. One more fails the oldest.
+const MAX_WAITING_OF_CALLER: usize = 1000;
+
+/// A request that no longer waits, because nobody will answer it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedCall {
+    /// The request's envelope.
+    pub request: EnvelopeId,
+    /// Its JSON-RPC id.
+    pub id: RpcId,
+    /// The participant that was to answer.
+    pub callee: ParticipantId,
+}
+
+/// What one more entry changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It counts, and no call fails by it.
+    Counts,
+    /// It counts, and calls fail by it.
+    FailsCalls,
+    /// It counts for nothing.
+    Ignored(Ignored),
+}
+
+/// Why an entry counts for nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ignored {
+    /// It is an answer to a call that does not wait for one.
+    Answer(CallEnd),
+    /// It says that a participant leaves who is not present.
+    Leave,
+}
+
+/// Why a call does not wait for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallEnd {
+    /// It has failed, and its caller has been notified, or will be.
+    Failed,
+    /// It has been answered, or there is no such call.
+    Answered,
+}
+
+/// The request that an envelope answers, when it is a response.
+pub fn answered_request(envelope: &Envelope) -> Option<&EnvelopeId> {
+    matches!(envelope.message(), Some(Message::Response { .. })).then(|| envelope.correlation()).flatten()
+}
+
+/// Whether an envelope can be one that counts for nothing.
+#[cfg(feature = "nats")]
+pub(crate) fn may_be_ignored(envelope: &Envelope) -> bool {
+    answered_request(envelope).is_some() || leaver(envelope).is_some()
+}
+
+/// Who leaves by an envelope, if somebody does.
+fn leaver(envelope: &Envelope) -> Option<ParticipantId> {
+    let presence = envelope.presence().filter(|said| said.event == PresenceEvent::Leave);
+    presence.map(|said| said.participant.id)
+}
+
+/// A call that waits, or has failed.
+#[derive(Debug, Clone)]
+struct Call {
+    caller: ParticipantId,
+    callee: ParticipantId,
+    id: RpcId,
+    asked: u64,
+    failed: Option<u64>,
+}
+
+/// A call as [`Fold::call`] shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownCall<'a> {
+    /// The participant that was asked.
+    pub callee: &'a ParticipantId,
+    /// The JSON-RPC id of the request.
+    pub id: &'a RpcId,
+    /// Whether it has failed; otherwise it waits.
+    pub has_failed: bool,
+}
+
+/// A participant that is present.
+#[derive(Debug, Clone)]
+struct Present {
+    participant: Arc<Participant>,
+    join: Arc<Entry>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Caller {
+    waiting: usize,
+    /// Its requests in the order they were made, some of them ended since.
+    asked: VecDeque<EnvelopeId>,
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub struct Fold {
+    present: BTreeMap<ParticipantId, Present>,
+    calls: HashMap<EnvelopeId, Call>,
+    /// The waiting calls by caller: one caller's flood must not end the calls of another.
+    callers: HashMap<ParticipantId, Caller>,
+    /// The calls that have failed, by when they did and in the order they were made. The oldest are forgotten.
+    failures: BTreeMap<(u64, u64), EnvelopeId>,
+    /// The offset up to which every entry is folded.
+    through: u64,
+}
+
+impl Fold {
+    /// The fold of everything up to `standing.head`.
+    pub fn restore(standing: &Standing) -> Self {
+        let mut fold = Self::default();
+        for entry in &standing.present {
+            if let Some(presence) = entry.envelope.presence() {
+                fold.join(presence.participant, entry);
+            }
+        }
+        for open in &standing.waiting {
+            // Standings that were stored by version 0.1 do not say which calls have failed.
+            let waits = open.callee.is_host()
+                || fold.present.get(&open.callee).is_some_and(|callee| callee.join.position.offset < open.offset);
+            let failed = (!waits).then_some(standing.head.offset);
+            fold.insert(open.clone(), failed);
+        }
+        for (at, open) in &standing.failed {
+            fold.insert(open.clone(), Some(*at));
+        }
+        fold.through = standing.head.offset;
+        fold
+    }
+
+    /// This fold as plain data, without the calls of requests up to `trimmed`, which retention has removed.
+    pub fn standing(&self, epoch: u32, trimmed: u64) -> Standing {
+        let open = |(request, call): (&EnvelopeId, &Call)| OpenRequest {
+            request: request.clone(),
+            caller: call.caller.clone(),
+            callee: call.callee.clone(),
+            id: call.id.clone(),
+            offset: call.asked,
+        };
+        let mut present: Vec<_> = self.present.values().map(|present| present.join.clone()).collect();
+        present.sort_unstable_by_key(|join| join.position.offset);
+        let is_kept = |call: &Call| call.asked > trimmed;
+        let waiting = self.calls.iter().filter(|(_, call)| call.failed.is_none() && is_kept(call));
+        let mut waiting: Vec<_> = waiting.map(open).collect();
+        waiting.sort_unstable_by_key(|open| open.offset);
+        let failed = self.failures.iter().filter_map(|((at, _), request)| {
+            let call = self.calls.get(request).filter(|call| is_kept(call))?;
+            Some((*at, open((request, call))))
+        });
+        Standing { head: Position { epoch, offset: self.through }, present, waiting, failed: failed.collect() }
+    }
+
+    /// Takes the next entry. An entry that is folded already changes nothing; whether calls failed by it is said again.
+    pub fn apply(&mut self, entry: &Arc<Entry>) -> Effect {
+        let at = entry.position.offset;
+        if at <= self.through {
+            return self.effect_at(at);
+        }
+        self.through = at;
+        match entry.envelope.message() {
+            Some(Message::Notification { .. }) => Effect::Counts,
+            Some(Message::Request { .. }) => match OpenRequest::of(entry) {
+                Some(open) => self.ask(open),
+                None => Effect::Counts,
+            },
+            Some(Message::Response { .. }) => match entry.envelope.correlation() {
+                Some(request) => self.answer(request),
+                None => Effect::Counts,
+            },
+            None => {
+                let Some(presence) = entry.envelope.presence() else { return Effect::Counts };
+                let id = presence.participant.id.clone();
+                let was_present = match presence.event {
+                    PresenceEvent::Join => self.join(presence.participant, entry),
+                    PresenceEvent::Leave if self.present.remove(&id).is_none() => {
+                        return Effect::Ignored(Ignored::Leave);
+                    }
+                    PresenceEvent::Leave => true,
+                    PresenceEvent::Heartbeat => false,
+                };
+                if was_present { self.fail_calls_to(&id, at) } else { Effect::Counts }
+            }
+        }
+    }
+
+    /// Passes over an offset that has no entry.
+    pub fn pass(&mut self, offset: u64) {
+        self.through = self.through.max(offset);
+    }
+
+    /// Whether calls failed at an offset that is folded already.
+    fn effect_at(&self, at: u64) -> Effect {
+        match self.failures.range((at, 0)..=(at, u64::MAX)).next() {
+            Some(_) => Effect::FailsCalls,
+            None => Effect::Counts,
+        }
+    }
+
+    fn join(&mut self, participant: Participant, entry: &Arc<Entry>) -> bool {
+        let id = participant.id.clone();
+        let present = Present { participant: Arc::new(participant), join: entry.clone() };
+        self.present.insert(id, present).is_some()
+    }
+
+    fn ask(&mut self, open: OpenRequest) -> Effect {
+        let (at, caller) = (open.offset, open.caller.clone());
+        // The participant that it asks may have left just before it.
+        let failed = (!self.is_present(&open.callee)).then_some(at);
+        self.insert(open, failed);
+        let mut fails = failed.is_some();
+        if self.callers.get(&caller).is_some_and(|made| made.waiting > MAX_WAITING_OF_CALLER) {
+            fails |= self.fail_oldest_of(&caller, at);
+        }
+        if self.calls.len() - self.failures.len() > Standing::MAX_CALLS
+            && let Some(busiest) = self.callers.iter().max_by_key(|(id, made)| (made.waiting, *id)).map(|(id, _)| id)
+        {
+            fails |= self.fail_oldest_of(&busiest.clone(), at);
+        }
+        if fails { Effect::FailsCalls } else { Effect::Counts }
+    }
+
+    fn insert(&mut self, open: OpenRequest, failed: Option<u64>) {
+        let OpenRequest { request, caller, callee, id, offset: asked } = open;
+        // An id may be used again once retention has removed the request that had it.
+        self.forget(&request);
+        if failed.is_none() {
+            let made = self.callers.entry(caller.clone()).or_default();
+            made.waiting += 1;
+            made.asked.push_back(request.clone());
+        }
+        self.calls.insert(request.clone(), Call { caller, callee, id, asked, failed });
+        if let Some(at) = failed {
+            self.remember_failure(request, at, asked);
+        }
+    }
+
+    fn forget(&mut self, request: &EnvelopeId) {
+        let Some(call) = self.calls.remove(request) else { return };
+        match call.failed {
+            Some(at) => drop(self.failures.remove(&(at, call.asked))),
+            None => self.stop_waiting(&call.caller, request),
+        }
+    }
+
+    fn remember_failure(&mut self, request: EnvelopeId, at: u64, asked: u64) {
+        self.failures.insert((at, asked), request);
+        if self.failures.len() > Standing::MAX_CALLS
+            && let Some((_, oldest)) = self.failures.pop_first()
+        {
+            self.calls.remove(&oldest);
+        }
+    }
+
+    fn answer(&mut self, request: &EnvelopeId) -> Effect {
+        match self.end_of(request) {
+            Some(end) => Effect::Ignored(Ignored::Answer(end)),
+            None => {
+                self.forget(request);
+                Effect::Counts
+            }
+        }
+    }
+
+    /// Why an envelope would count for nothing if it came next, if it would.
+    pub fn ignores(&self, envelope: &Envelope) -> Option<Ignored> {
+        if let Some(request) = answered_request(envelope) {
+            return self.end_of(request).map(Ignored::Answer);
+        }
+        leaver(envelope).filter(|who| !self.is_present(who)).map(|_| Ignored::Leave)
+    }
+
+    /// Why an answer to a request would count for nothing; `None` where the call waits for it.
+    pub fn end_of(&self, request: &EnvelopeId) -> Option<CallEnd> {
+        match self.calls.get(request) {
+            Some(call) if call.failed.is_none() => None,
+            Some(_) => Some(CallEnd::Failed),
+            None => Some(CallEnd::Answered),
+        }
+    }
+
+    /// Counts one waiting call of a caller less.
+    fn stop_waiting(&mut self, caller: &ParticipantId, request: &EnvelopeId) {
+        let Some(made) = self.callers.get_mut(caller) else { return };
+        made.waiting -= 1;
+        if made.asked.front() == Some(request) {
+            made.asked.pop_front();
+        }
+        if made.waiting == 0 {
+            self.callers.remove(caller);
+        } else if made.asked.len() > 2 * made.waiting + 64 {
+            made.asked.retain(|id| self.calls.get(id).is_some_and(|call| call.failed.is_none()));
+        }
+    }
+
+    fn fail_oldest_of(&mut self, caller: &ParticipantId, at: u64) -> bool {
+        while let Some(oldest) = self.callers.get_mut(caller).and_then(|made| made.asked.pop_front()) {
+            if self.fail(&oldest, at) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Fails a call, if it waits.
+    fn fail(&mut self, request: &EnvelopeId, at: u64) -> bool {
+        let Some(call) = self.calls.get_mut(request).filter(|call| call.failed.is_none()) else { return false };
+        call.failed = Some(at);
+        let (caller, asked) = (call.caller.clone(), call.asked);
+        self.stop_waiting(&caller, request);
+        self.remember_failure(request.clone(), at, asked);
+        true
+    }
+
+    fn fail_calls_to(&mut self, callee: &ParticipantId, at: u64) -> Effect {
+        let waiting = self.calls.iter().filter(|(_, call)| call.failed.is_none() && call.callee == *callee);
+        let waiting: Vec<_> = waiting.map(|(request, _)| request.clone()).collect();
+        waiting.iter().for_each(|request| _ = self.fail(request, at));
+        if waiting.is_empty() { Effect::Counts } else { Effect::FailsCalls }
+    }
+
+    /// The calls of a caller that failed after one offset and up to another, in the order they failed.
+    pub fn failed_calls(&self, caller: &ParticipantId, after: u64, up_to: u64) -> Vec<FailedCall> {
+        if after >= up_to {
+            return Vec::new();
+        }
+        let failed = self.failures.range((after + 1, 0)..=(up_to, u64::MAX)).filter_map(|(_, request)| {
+            let call = self.calls.get(request).filter(|call| call.caller == *caller)?;
+            Some(FailedCall { request: request.clone(), id: call.id.clone(), callee: call.callee.clone() })
+        });
+        failed.collect()
+    }
+
+    /// Where the calls failed that did so after an offset, and where their requests stand.
+    pub(crate) fn failures_after(&self, offset: u64) -> impl Iterator<Item = (u64, u64)> {
+        self.failures.range((offset + 1, 0)..).map(|(place, _)| *place)
+    }
+
+    /// The offset before which failures are forgotten, where there were too many of them.
+    pub(crate) fn forgotten_failures(&self) -> Option<u64> {
+        let oldest = self.failures.first_key_value().map(|((at, _), _)| *at);
+        oldest.filter(|_| self.failures.len() >= Standing::MAX_CALLS)
+    }
+
+    /// A call that waits, or has failed.
+    pub fn call(&self, request: &EnvelopeId) -> Option<KnownCall<'_>> {
+        let call = self.calls.get(request)?;
+        Some(KnownCall { callee: &call.callee, id: &call.id, has_failed: call.failed.is_some() })
+    }
+
+    /// Whether requests to a participant wait for an answer.
+    pub fn is_awaited(&self, callee: &ParticipantId) -> bool {
+        self.calls.values().any(|call| call.callee == *callee && call.failed.is_none())
+    }
+
+    /// The offset of the oldest waiting request to a participant.
+    pub fn first_asked(&self, callee: &ParticipantId) -> Option<u64> {
+        let waiting = self.calls.values().filter(|call| call.callee == *callee && call.failed.is_none());
+        waiting.map(|call| call.asked).min()
+    }
+
+    /// Whether a participant is present. The host always is.
+    pub fn is_present(&self, participant: &ParticipantId) -> bool {
+        participant.is_host() || self.present.contains_key(participant)
+    }
+
+    /// A participant that is present.
+    pub fn participant(&self, id: &ParticipantId) -> Option<&Arc<Participant>> {
+        self.present.get(id).map(|present| &present.participant)
+    }
+
+    /// The newest join of a participant that is present.
+    pub fn join_of(&self, id: &ParticipantId) -> Option<&Arc<Entry>> {
+        self.present.get(id).map(|present| &present.join)
+    }
+
+    /// Everybody present, by id.
+    pub fn roster(&self) -> impl Iterator<Item = &Arc<Participant>> {
+        self.present.values().map(|present| &present.participant)
+    }
+
+    /// How many are present.
+    pub fn population(&self) -> usize {
+        self.present.len()
+    }
+
+    /// The offset up to which every entry is folded.
+    pub fn through(&self) -> u64 {
+        self.through
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use salon_protocol::Timestamp;
+
+    use super::*;
+
+    fn entry(offset: u64, envelope: &str) -> Arc<Entry> {
+        let text = format!(r#"{{"protocol":"mcp-x/v0","ts":"2025-08-17T14:00:00Z",{envelope}}}"#);
+        let envelope = Envelope::restore(text).expect("an envelope");
+        Arc::new(Entry { position: Position { epoch: 1, offset }, arrived: Timestamp(0), stamp: None, envelope })
+    }
+
+    fn said(offset: u64, event: &str) -> Arc<Entry> {
+        let payload = format!(r#"{{"event":"{event}","participant":{{"id":"alice"}}}}"#);
+        entry(offset, &format!(r#""id":"p{offset}","from":"system:gateway","kind":"presence","payload":{payload}"#))
+    }
+
+    /// A request of a caller's to the host, called by its offset.
+    fn asked(offset: u64, caller: &str) -> Arc<Entry> {
+        let payload = r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#;
+        let rest = format!(r#""from":"{caller}","to":["system:gateway"],"kind":"mcp","payload":{payload}"#);
+        entry(offset, &format!(r#""id":"r{offset}",{rest}"#))
+    }
+
+    fn present(fold: &Fold) -> Vec<u64> {
+        fold.standing(1, 0).present.iter().map(|entry| entry.position.offset).collect()
+    }
+
+    #[test]
+    fn a_join_that_is_folded_twice_is_one_join() {
+        let mut fold = Fold::default();
+        assert_eq!(fold.apply(&said(3, "join")), Effect::Counts);
+        assert_eq!(fold.apply(&said(3, "join")), Effect::Counts);
+        assert_eq!(present(&fold), [3]);
+        fold.apply(&said(5, "join"));
+        assert_eq!(present(&fold), [5], "a later one takes its place");
+        assert_eq!(fold.apply(&said(6, "leave")), Effect::Counts);
+        assert_eq!(present(&fold), [0; 0]);
+        assert_eq!(fold.apply(&said(7, "leave")), Effect::Ignored(Ignored::Leave));
+    }
+
+    #[test]
+    fn one_callers_flood_ends_only_its_own_calls() {
+        let mut fold = Fold::default();
+        let mut next = 0..;
+        let mut ask = |fold: &mut Fold, caller: &str| fold.apply(&asked(next.next().expect("endless") + 1, caller));
+        let waits =
+            |fold: &Fold, offset: u64| fold.end_of(&EnvelopeId::new(format!("r{offset}")).expect("an id")).is_none();
+        ask(&mut fold, "alice");
+        for _ in 0..MAX_WAITING_OF_CALLER {
+            assert_eq!(ask(&mut fold, "mallory"), Effect::Counts);
+        }
+        assert_eq!(ask(&mut fold, "mallory"), Effect::FailsCalls, "the oldest fails, and its caller is notified");
+        assert!(waits(&fold, 1) && !waits(&fold, 2) && waits(&fold, 3));
+        let mallory = ParticipantId::new("mallory").expect("a name");
+        let failed: Vec<_> =
+            fold.failed_calls(&mallory, 0, fold.through()).into_iter().map(|call| call.request).collect();
+        assert_eq!(failed.iter().map(EnvelopeId::as_str).collect::<Vec<_>>(), ["r2"]);
+        for number in 0..20 {
+            for _ in 0..MAX_WAITING_OF_CALLER {
+                ask(&mut fold, &format!("crowd-{number}"));
+            }
+        }
+        assert_eq!(fold.standing(1, 0).waiting.len(), Standing::MAX_CALLS);
+        assert_eq!(fold.standing(1, 0).failed.len(), Standing::MAX_CALLS, "the oldest failures are forgotten");
+        assert!(waits(&fold, 1), "the calls of the busiest end first");
+    }
+}
