@@ -16,6 +16,10 @@ pub struct Timings {
     pub sign_out_retry_delay: Duration,
     /// How long a session of the MCP door may be silent that lasts as long as its one stream.
     pub stream_idle_timeout: Duration,
+    /// How long a framed connection may take to end a frame, and a new one to start its first.
+    pub frame_timeout: Duration,
+    /// How long a framed session without a connection waits for one.
+    pub framed_session_timeout: Duration,
 }
 
 impl Timings {
@@ -27,6 +31,8 @@ impl Timings {
         outage_delay: Duration::from_secs(1),
         sign_out_retry_delay: Duration::from_secs(3),
         stream_idle_timeout: Duration::from_secs(10),
+        frame_timeout: Duration::from_secs(30),
+        framed_session_timeout: Duration::from_secs(60),
     };
 
     /// What tests use.
@@ -37,6 +43,8 @@ impl Timings {
         outage_delay: Duration::from_millis(500),
         sign_out_retry_delay: Duration::from_millis(300),
         stream_idle_timeout: Duration::from_secs(1),
+        frame_timeout: Self::NORMAL.frame_timeout,
+        framed_session_timeout: Self::NORMAL.framed_session_timeout,
     };
 }
 

@@ -83,6 +83,6 @@ pub(super) async fn socket_within(hard_limit: usize, upgrade: OnUpgrade) -> Opti
 
 /// The times a WebSocket is held to.
 pub(super) fn patience(gateway: &Gateway) -> Patience {
-    let times = gateway.config.times;
+    let times = &gateway.config.times;
     Patience { ping: times.ping_interval, silence: times.silence_limit }
 }

@@ -61,7 +61,7 @@ pub(super) async fn serve(gateway: Arc<Gateway>, socket: Socket, peer: SocketAdd
     let most_body = if limit > 0 { limit.min(MAX_MESSAGE) } else { MAX_MESSAGE };
     let (mut read, write) = tokio::io::split(socket);
     let (out, outgoing) = mpsc::channel(OUTGOING);
-    let stall = gateway.config.framed.stall;
+    let stall = gateway.config.timings.frame_timeout;
     let caller = Caller { gateway, peer };
     let mut reader = Reader {
         caller,

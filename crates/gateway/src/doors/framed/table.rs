@@ -118,7 +118,7 @@ impl Sessions {
             me: grant.participant.clone(),
             limits: gateway.config.limits.envelope(),
             session: id.clone(),
-            linger: gateway.config.framed.linger,
+            linger: gateway.config.timings.framed_session_timeout,
             version: env!("CARGO_PKG_VERSION"),
         };
         // Not the session's id: this stands in every envelope's.

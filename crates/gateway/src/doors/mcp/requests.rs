@@ -137,7 +137,8 @@ impl Arrived {
             }
             None => {
                 let (id, inbox) = self.visitor.gateway.mcp.begin(&self.visitor, self.place()?, Life::Stream)?;
-                let before = self.visitor.gateway.config.public_url.as_deref().map(public_path).unwrap_or_default();
+                let before =
+                    self.visitor.gateway.config.http.public_url.as_deref().map(public_path).unwrap_or_default();
                 let endpoint = Some(format!("{before}/message?sessionId={id}").into());
                 (inbox, Listen { after: None, endpoint })
             }
