@@ -55,7 +55,20 @@ pub(crate) struct Installed {
     /// Where npm put `ws`.
     modules: Option<Scratch>,
     pub(crate) version: String,
+    /// Whether it is a gateway of 0.2 or before, whose flags have other names.
+    has_old_flags: bool,
 }
+
+/// Flags of the gateway, and what they were called in 0.2: two versions are measured in one run.
+const OLD_FLAGS: [(&str, &str); 7] = [
+    ("--limits-rate", "--rate-limit"),
+    ("--limits-connections-per-address", "--max-connections-per-address"),
+    ("--limits-connections-per-participant", "--max-connections-per-participant"),
+    ("--sqlite-durability", "--durability"),
+    ("--store", "--log"),
+    ("--nats-name", "--log-name"),
+    ("--nats-topics", "--log-topics"),
+];
 
 impl Installed {
     /// Finds a contender, or says why it is not there.
@@ -76,7 +89,15 @@ impl Installed {
                 format!("ws {ws}, node {}", output(Command::new(&program).arg("--version"))?)
             }
         };
-        Ok(Self { contender, program, modules, version })
+        let has_old_flags = contender == Contender::Salon
+            && !output(Command::new(&program).args(["serve", "--help"]))?.contains("--store");
+        Ok(Self { contender, program, modules, version, has_old_flags })
+    }
+
+    /// A word of the command line as this program has it.
+    fn flag<'a>(&self, word: &'a str) -> &'a str {
+        let old = OLD_FLAGS.iter().find(|(new, _)| self.has_old_flags && *new == word);
+        old.map_or(word, |(_, old)| old)
     }
 
     /// Starts it on a free port with nothing in its memory, and waits until it accepts.
@@ -101,11 +122,11 @@ impl Installed {
                     "serve",
                     "--listen",
                     &listen,
-                    "--rate-limit",
+                    self.flag("--limits-rate"),
                     "0",
-                    "--max-connections-per-address",
+                    self.flag("--limits-connections-per-address"),
                     "0",
-                    "--max-connections-per-participant",
+                    self.flag("--limits-connections-per-participant"),
                     "0",
                     "--data",
                 ])
@@ -118,7 +139,7 @@ impl Installed {
         };
         let log = File::create(data.0.join("server.log"))?;
         let child = command
-            .args(further)
+            .args(further.iter().map(|word| self.flag(word)))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

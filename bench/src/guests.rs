@@ -102,7 +102,7 @@ fn course(way: Way, salon: &Installed, server: &Path) -> Result<Course> {
     let file = directory.0.join("salon.toml");
     fs::write(&file, format!("[topics.\"{TOPIC}\".guests.{GUEST}]\ncommand = {:?}\n", server.display().to_string()))?;
     let file = file.to_string_lossy();
-    let gateway = salon.start_with(&["--config", &file, "--durability", durability])?;
+    let gateway = salon.start_with(&["--config", &file, "--sqlite-durability", durability])?;
     let line = Seat::open(&gateway).with_context(|| format!("the guest does not answer\n{}", gateway.last_words()))?;
     Ok(Course { way, line: Box::new(line), _server: Some(gateway), _config: Some(directory) })
 }

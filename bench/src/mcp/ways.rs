@@ -158,7 +158,7 @@ impl Programs {
         fs::write(&file, format!("[topics.\"{TOPIC}\".guests.{GUEST}]\ncommand = {command:?}\n"))?;
         let durability = if way.is_flushed() { "full" } else { "os" };
         let file = file.to_string_lossy();
-        Ok(Process::Gateway(self.salon.start_with(&["--config", &file, "--durability", durability])?))
+        Ok(Process::Gateway(self.salon.start_with(&["--config", &file, "--sqlite-durability", durability])?))
     }
 
     /// The server itself, or a proxy with it; both log nothing but errors.

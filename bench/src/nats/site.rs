@@ -94,7 +94,7 @@ impl Programs {
         let mut site = Site { gateways: Vec::new(), servers: self.start_servers(servers, always)? };
         if servers == 0 {
             let durability = if setup == Setup::SqliteFull { "full" } else { "os" };
-            site.gateways.push(self.salon.start_with(&["--durability", durability])?);
+            site.gateways.push(self.salon.start_with(&["--sqlite-durability", durability])?);
         }
         while site.gateways.len() < gateways {
             let data = site.data(site.gateways.len())?;
@@ -117,7 +117,7 @@ impl Programs {
         let own = &site.servers[site.gateways.len() % site.servers.len()];
         let url = format!("nats://127.0.0.1:{}", own.port);
         // A program that knows nothing of logs on NATS refuses the name, and is not measured by mistake.
-        let arguments = [&["--log", &url, "--log-name", "bench"], further].concat();
+        let arguments = [&["--store", &url, "--nats-name", "bench"], further].concat();
         let mut gateway = self.salon.start_in(data, &arguments)?;
         gateway.wait_until_ready().with_context(|| format!("the NATS server's last words: {}", own.last_words()))?;
         Ok(gateway)

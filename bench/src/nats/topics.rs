@@ -66,7 +66,7 @@ pub(super) fn steps(quick: bool) -> &'static [usize] {
 pub(super) fn measure(programs: &Programs, topics: usize, duration: Duration, quick: bool) -> Result<Census> {
     // The usual limit is the one to be shown, but a smoke test need not go that far.
     let quick_limit = steps(true).last().map_or_else(String::new, usize::to_string);
-    let further: &[&str] = if quick { &["--log-topics", &quick_limit] } else { &[] };
+    let further: &[&str] = if quick { &["--nats-topics", &quick_limit] } else { &[] };
     let idle = if quick { SECOND } else { IDLE };
     let (mut site, data) = programs.start_cluster(further)?;
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use salon_gateway::auth::Confirmation;
@@ -14,7 +14,7 @@ use crate::chat;
 use crate::commands;
 use crate::guests;
 use crate::mcp;
-use crate::serve::ServeArgs;
+use crate::serve::{ServeArgs, flags};
 
 /// Rooms in which AI agents, people and robots are MCP servers to one another
 #[derive(Debug, Parser)]
@@ -95,8 +95,7 @@ pub(crate) struct Places {
     /// Configuration file [default: salon.toml, if there is one]
     #[arg(long, value_name = "FILE", env = "SALON_CONFIG", hide_env = true)]
     pub(crate) config: Option<PathBuf>,
-    /// Directory of the log, the key and the audit trail [default: ~/.local/share/salon]
-    #[arg(long, value_name = "DIR", env = "SALON_DATA", hide_env = true)]
+    #[arg(long, value_name = "DIR", env = "SALON_DATA", hide_env = true, help = flags::help("data"))]
     pub(crate) data: Option<PathBuf>,
 }
 
@@ -170,9 +169,4 @@ pub(crate) struct DemoArgs {
     /// Port on 127.0.0.1 [default: a free one]
     #[arg(long, value_name = "PORT", default_value = "0", hide_default_value = true)]
     pub(crate) port: u16,
-}
-
-/// `--flag`, `--flag=false`, or a variable with one of the usual words.
-pub(crate) fn switch() -> BoolishValueParser {
-    BoolishValueParser::new()
 }

@@ -22,7 +22,7 @@ pub fn check(config: &Config) -> Result<Vec<String>, ServeError> {
     }
     directory(&config.data).map_err(|why| ServeError::Data { path: config.data.display().to_string(), why })?;
     let mut notes = warnings(config);
-    if config.nats.servers.0.is_empty() && sqlite::look(&config.data)? == Sight::InUse {
+    if config.nats_servers().is_none() && sqlite::look(&config.data)? == Sight::InUse {
         notes.push(format!("`{}` is in use by another gateway now", config.data.display()));
     }
     if let Some(path) = config.audit_path() {
@@ -36,7 +36,7 @@ pub fn check(config: &Config) -> Result<Vec<String>, ServeError> {
 #[cfg(feature = "nats")]
 pub async fn check_log(config: &Config) -> Result<(), ServeError> {
     let key = crate::auth::LocalKey::find(&config.data)?;
-    match config.nats(key.as_ref().map(crate::fingerprint).unwrap_or_default()) {
+    match config.nats_options(key.as_ref().map(crate::fingerprint).unwrap_or_default()) {
         Some(options) => Ok(salon_log::nats::Nats::look(&options).await?),
         None => Ok(()),
     }
@@ -49,9 +49,9 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let own = [(data.clone(), 0o700), (data.join(sqlite::DATABASE), 0o600)].into_iter();
     let own = own.chain(audit.map(|path| (path, 0o600)));
     // A certificate's key is often shared with a group that is there for it.
-    let all = own.chain(config.tls_key.clone().map(|path| (path, 0o640)));
-    let untrusted = (!config.authorization_servers.is_empty() && config.jwks.is_none()).then(|| {
-        "clients are sent to authorization servers whose tokens are not trusted here: name their keys with `--jwks`"
+    let all = own.chain(config.tls.key.clone().map(|path| (path, 0o640)));
+    let untrusted = (!config.auth.authorization_servers.is_empty() && config.auth.jwks.is_none()).then(|| {
+        "clients are sent to authorization servers whose tokens are not trusted here: name their keys with `--auth-jwks`"
             .to_owned()
     });
     let modes = all.filter_map(|(path, fitting)| {
@@ -103,6 +103,7 @@ fn audit(path: &Path, data: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{AuditSettings, TlsSettings};
     use crate::scratch::Scratch;
 
     /// What a check tells, with the scratch directory's name left out.
@@ -136,13 +137,17 @@ mod tests {
         let scratch = Scratch::new();
         let here = scratch.path();
         chmod(here, 0o700);
-        let with = |file: &str| Config { audit_file: Some(here.join(file)), ..config(here.join("data")) };
+        let audit = |file: &str| AuditSettings { file: Some(here.join(file)), ..AuditSettings::default() };
+        let with = |file: &str| Config { audit: audit(file), ..config(here.join("data")) };
         assert_eq!(told(&scratch, &with("audit.log")), "");
         assert_eq!(told(&scratch, &with("data/audit.log")), "");
         fs::create_dir(here.join("folder")).expect("made");
         insta::assert_snapshot!(told(&scratch, &with("folder")), @"the audit trail `HERE/folder` cannot be used: Is a directory (os error 21)");
         insta::assert_snapshot!(told(&scratch, &with("missing/audit.log")), @"the audit trail `HERE/missing/audit.log` cannot be used: No such file or directory (os error 2)");
-        assert_eq!(told(&scratch, &Config { audit: false, ..with("folder") }), "");
+        assert_eq!(
+            told(&scratch, &Config { audit: AuditSettings { enabled: false, ..audit("folder") }, ..with("folder") }),
+            ""
+        );
     }
 
     #[test]
@@ -154,7 +159,8 @@ mod tests {
             chmod(&here.join(name), mode);
         }
         chmod(here, 0o755);
-        let with = |key: &str| Config { tls_key: Some(here.join(key)), ..config(here) };
+        let tls = |key: &str| TlsSettings { key: Some(here.join(key)), ..TlsSettings::default() };
+        let with = |key: &str| Config { tls: tls(key), ..config(here) };
         let told = |config: &Config| warnings(config).join("\n").replace(&here.display().to_string(), "HERE");
         insta::assert_snapshot!(told(&with("open.pem")), @"
         `HERE` is open to other users (mode 755); `chmod 700 HERE` closes it

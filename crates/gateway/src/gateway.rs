@@ -158,17 +158,17 @@ impl Gateway {
 
     /// Whether a `Host` is one of this gateway's names. An address never is somebody else's name, so addresses pass.
     pub(crate) fn is_own_host(&self, host: &str) -> bool {
-        if self.config.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)) {
+        if self.config.http.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)) {
             return true;
         }
         let name = name_of(host);
-        let public = self.config.public_url.as_deref().and_then(public_host);
+        let public = self.config.http.public_url.as_deref().and_then(public_host);
         if public.is_some_and(|own| own.eq_ignore_ascii_case(host) || own.eq_ignore_ascii_case(name)) {
             return true;
         }
         name.eq_ignore_ascii_case("localhost")
             || name.parse::<IpAddr>().is_ok()
-            || self.config.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
+            || self.config.http.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
     }
 
     /// Whether an origin is that of the public URL.
@@ -180,12 +180,12 @@ impl Gateway {
             let usual = if scheme == "https" { ":443" } else { ":80" };
             Some(format!("{scheme}://{}", host.strip_suffix(usual).unwrap_or(host)))
         };
-        self.config.public_url.as_deref().and_then(origin_of).is_some_and(|own| own.eq_ignore_ascii_case(origin))
+        self.config.http.public_url.as_deref().and_then(origin_of).is_some_and(|own| own.eq_ignore_ascii_case(origin))
     }
 
     /// Whether pages of an origin may use the gateway.
     pub(crate) fn allows_origin(&self, origin: &str) -> bool {
-        self.config.origins.iter().any(|allowed| allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
+        self.config.http.origins.iter().any(|allowed| allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
             || (self.config.dev && is_loopback_origin(origin))
     }
 }

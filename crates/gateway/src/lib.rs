@@ -139,9 +139,9 @@ pub async fn serve(
     }
     let local = LocalKey::load_or_create(&config.data)?;
     let verifier = Verifier::new(&local);
-    let place = config.jwks.as_ref().map(ToString::to_string).unwrap_or_default();
+    let place = config.auth.jwks.as_ref().map(ToString::to_string).unwrap_or_default();
     let unread = |why| ServeError::Jwks { place: place.clone(), why };
-    let jwks = config.jwks.clone().map(Jwks::new).transpose().map_err(unread)?;
+    let jwks = config.auth.jwks.clone().map(Jwks::new).transpose().map_err(unread)?;
     if let Some(jwks) = &jwks {
         verifier.trust(jwks.fetch().await.map_err(unread)?);
     }
@@ -252,12 +252,12 @@ struct Logs {
 #[cfg_attr(not(feature = "nats"), expect(unused_variables, reason = "only nodes of one log compare their keys"))]
 async fn open_log(config: &Config, local: &LocalKey) -> Result<Logs, ServeError> {
     #[cfg(feature = "nats")]
-    if let Some(options) = config.nats(fingerprint(local)) {
+    if let Some(options) = config.nats_options(fingerprint(local)) {
         let hold = sqlite::hold(&config.data)?;
         let nats = Arc::new(salon_log::nats::Nats::open(options).await?);
         return Ok(Logs { log: nats.clone(), context: nats.clone(), cluster: nats, _hold: Some(hold) });
     }
-    let options = sqlite::Options { durability: config.durability, retention: config.retention.clone() };
+    let options = sqlite::Options { durability: config.sqlite.durability, retention: config.retention_rules() };
     let sqlite = Arc::new(Sqlite::open(&config.data, options)?);
     let cluster = Arc::new(SingleNode::default());
     Ok(Logs { log: sqlite.clone(), context: sqlite, cluster, _hold: None })
@@ -306,10 +306,11 @@ async fn upkeep(meters: &Meters) {
 }
 
 fn settings(config: &Config, local: &LocalKey, witness: Witness) -> Settings {
+    let rate = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     Settings {
-        ring: config.ring_per_room,
-        rings: config.ring_total,
-        rate: Rate { per_second: config.limits.rate, burst: config.limits.burst },
+        ring: config.memory.per_room,
+        rings: config.memory.total,
+        rate: Rate { per_second: rate(config.limits.rate), burst: rate(config.limits.burst) },
         participants: config.limits.participants,
         grace: config.times.crash_grace,
         leaves: local.shared_name("leaves"),

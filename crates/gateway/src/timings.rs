@@ -22,6 +22,10 @@ pub struct Timings {
     pub list_max_age: Duration,
     /// How long after the start participants may still be on their way back, so that what they offer is not said to be missing.
     pub return_window: Duration,
+    /// How long a framed connection may take to end a frame, and a new one to start its first.
+    pub frame_timeout: Duration,
+    /// How long a framed session without a connection waits for one.
+    pub framed_session_timeout: Duration,
 }
 
 impl Timings {
@@ -36,6 +40,8 @@ impl Timings {
         vanished_timeout: Duration::from_secs(60),
         list_max_age: Duration::from_secs(60),
         return_window: Duration::from_secs(30),
+        frame_timeout: Duration::from_secs(30),
+        framed_session_timeout: Duration::from_secs(60),
     };
 
     /// What tests use.
@@ -49,6 +55,8 @@ impl Timings {
         vanished_timeout: Duration::from_secs(60),
         list_max_age: Duration::from_secs(60),
         return_window: Duration::ZERO,
+        frame_timeout: Self::NORMAL.frame_timeout,
+        framed_session_timeout: Self::NORMAL.framed_session_timeout,
     };
 }
 

@@ -1,94 +1,62 @@
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::EnvelopeId;
 
-/// What kind of no it is: the same word in every dialect, for ever.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each word is its own description; docs/protocols/mcpx.md tells when each is said")]
-pub enum Code {
-    InvalidJson,
-    InvalidEnvelope,
-    UnsupportedProtocol,
-    Unauthorized,
-    Forbidden,
-    FromMismatch,
-    ReservedKind,
-    RecipientRequired,
-    RecipientNotFound,
-    CorrelationRequired,
-    CorrelationMismatch,
-    CallEnded,
-    IdConflict,
-    InvalidParameters,
-    NotFound,
-    VersionConflict,
-    ToolError,
-    TooLarge,
-    TooDeep,
-    RateLimited,
-    Timeout,
-    Closing,
-    Internal,
+/// Declares every code once: its name here and its word on the wire.
+macro_rules! codes {
+    ($($name:ident $word:literal,)*) => {
+        /// The kind of a refusal: the same word in every dialect, for ever.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[expect(missing_docs, reason = "each word is its own description; docs/protocols/mcpx.md tells when each is sent")]
+        pub enum Code {
+            $($name,)*
+        }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: [Self; [$(Self::$name),*].len()] = [$(Self::$name),*];
+
+            /// The word on the wire.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word,)*
+                }
+            }
+        }
+    };
 }
 
-impl Code {
-    /// Every code.
-    pub const ALL: [Self; 23] = [
-        Self::InvalidJson,
-        Self::InvalidEnvelope,
-        Self::UnsupportedProtocol,
-        Self::Unauthorized,
-        Self::Forbidden,
-        Self::FromMismatch,
-        Self::ReservedKind,
-        Self::RecipientRequired,
-        Self::RecipientNotFound,
-        Self::CorrelationRequired,
-        Self::CorrelationMismatch,
-        Self::CallEnded,
-        Self::IdConflict,
-        Self::InvalidParameters,
-        Self::NotFound,
-        Self::VersionConflict,
-        Self::ToolError,
-        Self::TooLarge,
-        Self::TooDeep,
-        Self::RateLimited,
-        Self::Timeout,
-        Self::Closing,
-        Self::Internal,
-    ];
+codes! {
+    InvalidJson "invalid_json",
+    InvalidEnvelope "invalid_envelope",
+    UnsupportedProtocol "unsupported_protocol",
+    Unauthorized "unauthorized",
+    Forbidden "forbidden",
+    FromMismatch "from_mismatch",
+    ReservedKind "reserved_kind",
+    RecipientRequired "recipient_required",
+    RecipientNotFound "recipient_not_found",
+    CorrelationRequired "correlation_required",
+    CorrelationMismatch "correlation_mismatch",
+    CallEnded "call_ended",
+    IdConflict "id_conflict",
+    InvalidParameters "invalid_parameters",
+    NotFound "not_found",
+    VersionConflict "version_conflict",
+    ToolError "tool_error",
+    TooLarge "too_large",
+    TooDeep "too_deep",
+    RateLimited "rate_limited",
+    Timeout "timeout",
+    Closing "closing",
+    Internal "internal",
+}
 
-    /// The word on the wire.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::InvalidJson => "invalid_json",
-            Self::InvalidEnvelope => "invalid_envelope",
-            Self::UnsupportedProtocol => "unsupported_protocol",
-            Self::Unauthorized => "unauthorized",
-            Self::Forbidden => "forbidden",
-            Self::FromMismatch => "from_mismatch",
-            Self::ReservedKind => "reserved_kind",
-            Self::RecipientRequired => "recipient_required",
-            Self::RecipientNotFound => "recipient_not_found",
-            Self::CorrelationRequired => "correlation_required",
-            Self::CorrelationMismatch => "correlation_mismatch",
-            Self::CallEnded => "call_ended",
-            Self::IdConflict => "id_conflict",
-            Self::InvalidParameters => "invalid_parameters",
-            Self::NotFound => "not_found",
-            Self::VersionConflict => "version_conflict",
-            Self::ToolError => "tool_error",
-            Self::TooLarge => "too_large",
-            Self::TooDeep => "too_deep",
-            Self::RateLimited => "rate_limited",
-            Self::Timeout => "timeout",
-            Self::Closing => "closing",
-            Self::Internal => "internal",
-        }
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
     }
 }
 
@@ -98,7 +66,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// The room's no: a stable code, a sentence for a person, and what was refused where that is known.
+/// The room's refusal: a stable code, a sentence for a person, and what was refused where that is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The stable word.

@@ -26,7 +26,7 @@ impl Served {
         let asked = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut command = salon(binary, data);
         command
-            .args(["serve", "--test-timings", "--listen", &asked.to_string(), "--rate-limit", "0", "--data"])
+            .args(["serve", "--test-timings", "--listen", &asked.to_string(), "--limits-rate", "0", "--data"])
             .arg(data)
             .args(further);
         let process = Process::start("salon", command)?.with_deadline(START_TIMEOUT);

@@ -1,11 +1,12 @@
 //! A gateway of one's own. The only place here that knows how a gateway is configured and started.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use salon_gateway::auth::{Confirmation, Grant, LocalKey, Signer};
-use salon_gateway::config::{Config, Durable, Issuer, LogUrl, PublicUrl};
+use salon_gateway::config::{Config, Overrides, StoreUrl};
 use salon_gateway::{Entrances, Inside, Timings};
 use salon_protocol::{ParticipantId, Timestamp, TopicName};
 use tokio::net::TcpListener;
@@ -46,7 +47,7 @@ impl Engine {
             Self::Sqlite => {}
             Self::Nats => {
                 let (url, name) = nats::Shared::new_log().expect("a NATS server");
-                config.nats.servers = read::<LogUrl>(&url).expect("its URL").0;
+                config.store = read::<StoreUrl>(&url).expect("its URL").0;
                 config.nats.name = name;
             }
         }
@@ -62,6 +63,8 @@ fn defaults() -> Config {
 #[derive(Debug, Clone)]
 pub struct Options {
     config: Config,
+    /// The texts of the settings that were given, by key.
+    given: BTreeMap<String, Vec<String>>,
 }
 
 impl Options {
@@ -69,48 +72,35 @@ impl Options {
     pub fn new(engine: Engine) -> Self {
         let mut config = defaults();
         engine.choose(&mut config);
-        Self { config }
+        Self { config, given: BTreeMap::new() }
     }
 
     /// The defaults, as one of those that share a log on NATS.
     pub fn on_nats(url: &str, log: &str) -> Result<Self, Failure> {
         let mut config = defaults();
-        config.nats.servers = read::<LogUrl>(url)?.0;
+        config.store = read::<StoreUrl>(url)?.0;
         config.nats.name = log.to_owned();
-        Ok(Self { config })
+        Ok(Self { config, given: BTreeMap::new() })
     }
 
-    /// Sets what the flag of the same name sets, from its text; times are in milliseconds. Also `history-off`, a topic, and some of its
-    /// [timings](Timings).
+    /// Gives a setting by its key, as docs/configuration.md has it; a list grows. Also what is no setting: `history-off`, a topic;
+    /// some [timings](Timings), in milliseconds.
     pub fn set(mut self, key: &str, value: &str) -> Result<Self, Failure> {
         let config = &mut self.config;
         match key {
-            "dev" => config.dev = read(value)?,
-            "max-message" => config.limits.message = read(value)?,
-            "rate-limit" => config.limits.rate = read(value)?,
-            "rate-burst" => config.limits.burst = read(value)?,
-            "max-participants" => config.limits.participants = read(value)?,
-            "max-connections-per-participant" => config.limits.connections_per_participant = read(value)?,
-            "max-connections-per-address" => config.limits.connections_per_address = read(value)?,
-            "durability" => config.durability = read::<Durable>(value)?.0,
-            "log-topics" => config.nats.topics = read(value)?,
-            "retention-count" => config.retention.default.count = Some(read(value)?),
-            "ring-per-room" => config.ring_per_room = read(value)?,
-            "write-deadline" => config.times.write_deadline = Duration::from_millis(read(value)?),
-            "framed-stall" => config.framed.stall = Duration::from_millis(read(value)?),
-            "framed-linger" => config.framed.linger = Duration::from_millis(read(value)?),
-            "heartbeat" => config.times.heartbeat = Duration::from_millis(read(value)?),
-            "ping-interval" => config.times.ping_interval = Duration::from_millis(read(value)?),
-            "silence-limit" => config.times.silence_limit = Duration::from_millis(read(value)?),
-            "allow-origin" => config.origins.push(value.to_owned()),
-            "allow-host" => config.hosts.push(value.to_owned()),
-            "public-url" => config.public_url = Some(read::<PublicUrl>(value)?.0),
-            "authorization-server" => config.authorization_servers.push(read::<Issuer>(value)?.0),
+            "frame-timeout" => config.timings.frame_timeout = Duration::from_millis(read(value)?),
             "vanished-timeout" => config.timings.vanished_timeout = Duration::from_millis(read(value)?),
             "list-max-age" => config.timings.list_max_age = Duration::from_millis(read(value)?),
             "return-window" => config.timings.return_window = Duration::from_millis(read(value)?),
+            "framed-session-timeout" => config.timings.framed_session_timeout = Duration::from_millis(read(value)?),
             "history-off" => drop(config.history_off.insert(read::<TopicName>(value)?)),
-            _ => return Err(format!("`{key}` is no setting of a gateway here")),
+            _ => {
+                let texts = self.given.entry(key.to_owned()).or_default();
+                texts.push(value.to_owned());
+                let mut given = Overrides::default();
+                given.set(key, texts).map_err(|error| error.to_string())?;
+                config.apply(given);
+            }
         }
         Ok(self)
     }

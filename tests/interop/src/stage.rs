@@ -201,7 +201,7 @@ async fn serve(
     listen: &str,
 ) -> Result<(Process, String), Failure> {
     let mut command = vec![installed.salon.to_string_lossy().into_owned(), "serve".into(), "--test-timings".into()];
-    command.extend(["--listen".into(), listen.to_owned(), "--rate-limit".into(), "0".into()]);
+    command.extend(["--listen".into(), listen.to_owned(), "--limits-rate".into(), "0".into()]);
     command.extend(config.iter().cloned());
     let gateway = process::start("gateway", &command, directory, &[])?;
     let address = gateway.says("where it listens", |line| {

@@ -129,7 +129,7 @@ async fn a_server_is_known_by_its_certificate() {
     for ca in [None, Some(&other)] {
         let why = told(with("tls://", ca), &files).await;
         insta::allow_duplicates! {
-            insta::assert_snapshot!(why, @"NATS at `127.0.0.1:PORT` cannot be connected to: IO error: invalid peer certificate: UnknownIssuer; see that their certificates are for these names, and that what signed them is in `log.ca`");
+            insta::assert_snapshot!(why, @"NATS at `127.0.0.1:PORT` cannot be connected to: IO error: invalid peer certificate: UnknownIssuer; see that their certificates are for these names, and that what signed them is in `nats.ca`");
         }
     }
     // No word is said in the clear to one that has no TLS where it is demanded.
@@ -167,10 +167,10 @@ async fn a_certificate_is_shown_to_whoever_asks() {
     for wrong in [None, Some(files.certificate("stranger", &other))] {
         let why = told(with(wrong), &files).await;
         assert!(why.starts_with("NATS at `127.0.0.1:PORT` cannot be connected to: IO error: "), "{why}");
-        assert!(why.ends_with("shown a certificate they trust: `log.cert` and `log.key`"), "{why}");
+        assert!(why.ends_with("shown a certificate they trust: `nats.cert` and `nats.key`"), "{why}");
     }
     let mixed = (own.0.clone(), files.certificate("second", &ours).1);
-    insta::assert_snapshot!(told(with(Some(mixed)), &files).await, @"NATS at `127.0.0.1:PORT` cannot be connected to: TLS error: could not add certificate or key; see that `log.key` is the key of `log.cert`");
+    insta::assert_snapshot!(told(with(Some(mixed)), &files).await, @"NATS at `127.0.0.1:PORT` cannot be connected to: TLS error: could not add certificate or key; see that `nats.key` is the key of `nats.cert`");
     let garbage = (own.0.clone(), files.put("garbage.key", "nothing"));
     insta::assert_snapshot!(told(with(Some(garbage)), &files).await, @"`DIR/garbage.key` cannot be used: nothing of its kind is in it, as PEM");
     let absent = (own.0, files.0.path().join("absent.key"));
@@ -241,10 +241,10 @@ async fn a_credentials_file_is_shown() {
     nothing: `DIR/salon.creds` cannot be used: cannot parse user JWT from the credentials file
     no seed: `DIR/salon.creds` cannot be used: cannot parse nkey from the credentials file
     a broken seed: `DIR/salon.creds` cannot be used: Invalid key length: Bad seed length: 20
-    another's seed: NATS at `127.0.0.1:PORT` cannot be connected to: authorization violation: nats: authorization violation; see that the servers know what they are shown: the user and password or the token in `log.url`, or the file `log.credentials`
-    a stranger's word: NATS at `127.0.0.1:PORT` cannot be connected to: authorization violation: nats: authorization violation; see that the servers know what they are shown: the user and password or the token in `log.url`, or the file `log.credentials`
+    another's seed: NATS at `127.0.0.1:PORT` cannot be connected to: authorization violation: nats: authorization violation; see that the servers know what they are shown: the user and password or the token in `store`, or the file `nats.credentials`
+    a stranger's word: NATS at `127.0.0.1:PORT` cannot be connected to: authorization violation: nats: authorization violation; see that the servers know what they are shown: the user and password or the token in `store`, or the file `nats.credentials`
     absent: `DIR/absent.creds` cannot be used: loading creds file 'DIR/absent.creds': No such file or directory (os error 2)
-    none: NATS at `127.0.0.1:PORT` cannot be connected to: authorization violation: nats: authorization violation; see that the servers know what they are shown: the user and password or the token in `log.url`, or the file `log.credentials`
+    none: NATS at `127.0.0.1:PORT` cannot be connected to: authorization violation: nats: authorization violation; see that the servers know what they are shown: the user and password or the token in `store`, or the file `nats.credentials`
     ");
 }
 
@@ -260,7 +260,7 @@ async fn a_user_and_password_of_the_url_are_shown() {
     for wrong in ["", "al%40ice:wr0ng@", "t0ken@"] {
         let why = told(with(wrong), &files).await;
         insta::allow_duplicates! {
-            insta::assert_snapshot!(why, @"NATS at `127.0.0.1:PORT` cannot be connected to: authorization violation: nats: authorization violation; see that the servers know what they are shown: the user and password or the token in `log.url`, or the file `log.credentials`");
+            insta::assert_snapshot!(why, @"NATS at `127.0.0.1:PORT` cannot be connected to: authorization violation: nats: authorization violation; see that the servers know what they are shown: the user and password or the token in `store`, or the file `nats.credentials`");
         }
     }
     let two = Options { servers: ["u:p", "u:q"].map(|user| format!("nats://{user}@h:1")).into(), ..Options::default() };
@@ -384,14 +384,14 @@ async fn nobody_listens() {
     // Somebody else may take the port, but hardly with a NATS server.
     let port = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address").port();
     let told = told(at(&format!("nats://alice:s3cret@127.0.0.1:{port}")), &Files::new()).await;
-    insta::assert_snapshot!(told, @"NATS at `127.0.0.1:PORT` cannot be connected to: IO error: Connection refused (os error 111); see that they run, and that `log.url` names them");
+    insta::assert_snapshot!(told, @"NATS at `127.0.0.1:PORT` cannot be connected to: IO error: Connection refused (os error 111); see that they run, and that `store` names them");
 }
 
 /// What somebody hears at each door who comes with one topic too many.
 async fn one_topic_too_many_is_told_at_the_door() {
     let servers = Servers::one().await.expect("a NATS server");
     let options = salon_testkit::Options::on_nats(&servers.url(), "salon").expect("options");
-    let gateway = Gateway::start(options.set("log-topics", "1").expect("a limit")).await.expect("a gateway");
+    let gateway = Gateway::start(options.set("nats.topics", "1").expect("a limit")).await.expect("a gateway");
     let token = gateway.token(&Token::new("alice")).expect("a token");
     let post = async |topic: &str| {
         let call = Call::new("POST", format!("/v0/topics/{topic}/messages")).bearer(&token);

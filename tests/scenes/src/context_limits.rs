@@ -55,7 +55,7 @@ impl Asker {
 }
 
 async fn open(engine: Engine) -> Result<(Gateway, Asker), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("rate-limit", "0")?.set("durability", "os")?).await?;
+    let gateway = Gateway::start(Options::new(engine).set("limits.rate", "0")?.set("sqlite.durability", "os")?).await?;
     let socket = join(&gateway, "alice").await?;
     Ok((gateway, Asker { socket, asked: 0 }))
 }

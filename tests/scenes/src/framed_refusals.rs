@@ -71,7 +71,7 @@ struct Door {
 
 impl Door {
     async fn open(engine: Engine) -> Result<Self, Failure> {
-        let options = Options::new(engine).set("max-message", &LIMIT.to_string())?.set("rate-limit", "0")?;
+        let options = Options::new(engine).set("limits.message", &LIMIT.to_string())?.set("limits.rate", "0")?;
         Ok(Self { gateway: Gateway::start(options).await?, cases: 0 })
     }
 
@@ -453,7 +453,7 @@ fn begun() -> Vec<(&'static str, Vec<u8>, bool)> {
 
 /// All of them at once: each waits for the same time to pass.
 async fn stall_all(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("framed-stall", "200")?).await?;
+    let gateway = Gateway::start(Options::new(engine).set("frame-timeout", "200")?).await?;
     // Silence between frames is no stall for a connection that has a session.
     let mut alice = Framed::open(gateway.framed_address()).await?;
     let session = alice.connect("alice", "room:alpha", &gateway.token(&Token::new("alice"))?).await?;

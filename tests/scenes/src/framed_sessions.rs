@@ -118,7 +118,7 @@ async fn outlives(engine: Engine) -> Result<(), Failure> {
 }
 
 async fn nobody_comes_back(engine: Engine) -> Result<(), Failure> {
-    let mut stage = Stage::set(engine, &[("framed-linger", "50")], &[]).await?;
+    let mut stage = Stage::set(engine, &[("framed-session-timeout", "50")], &[]).await?;
     stage.reopen().await?;
     hears(&mut stage.bob, |frame| frame["payload"]["event"] == "leave").await?;
     let sent = stage.send("s1", json!("too late")).await?;
@@ -240,7 +240,7 @@ async fn bytes(engine: Engine) -> Result<(), Failure> {
 }
 
 async fn too_many(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("max-connections-per-participant", "2")?).await?;
+    let gateway = Gateway::start(Options::new(engine).set("limits.connections_per_participant", "2")?).await?;
     let token = gateway.token(&Token::new("alice"))?;
     let mut line = Framed::open(gateway.framed_address()).await?;
     line.connect("alice", "room:1", &token).await?;
@@ -287,7 +287,7 @@ async fn too_many_over_one(engine: Engine) -> Result<(), Failure> {
 }
 
 async fn full_room(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("max-participants", "1")?).await?;
+    let gateway = Gateway::start(Options::new(engine).set("limits.participants", "1")?).await?;
     let bob = join(&gateway, "bob").await?;
     let mut line = Framed::open(gateway.framed_address()).await?;
     let token = gateway.token(&Token::new("alice"))?;

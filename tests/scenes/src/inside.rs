@@ -83,7 +83,7 @@ async fn talk(engine: Engine) -> Result<(), Failure> {
 }
 
 async fn counted(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("max-connections-per-address", "1")?).await?;
+    let gateway = Gateway::start(Options::new(engine).set("limits.connections_per_address", "1")?).await?;
     let anonymous = inside(&gateway, Call::new("GET", "/v0/ws?topic=room:alpha")).await?.map(drop);
     if anonymous != Err(401) {
         return Err(format!("without a token came {anonymous:?}"));

@@ -62,7 +62,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
 
 /// What is refused counts against the rate like what is published, by whoever sends it over HTTP.
 async fn too_often(engine: Engine) -> Result<(), Failure> {
-    let options = Options::new(engine).set("rate-limit", "1")?.set("rate-burst", "4")?;
+    let options = Options::new(engine).set("limits.rate", "1")?.set("limits.burst", "4")?;
     let gateway = Gateway::start(options).await?;
     let value = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     let seal = json!({ "integrity": { "alg": "HS256", "keyId": "t-1", "value": value } });
@@ -112,7 +112,7 @@ async fn paused(gateway: &Gateway, token: &str, who: &str, wrong: &str) -> Resul
 
 /// A stream that reconnects by itself while a WebSocket has its place is refused, and is no message that counts.
 async fn streams(engine: Engine) -> Result<(), Failure> {
-    let options = Options::new(engine).set("rate-limit", "1")?.set("rate-burst", "4")?;
+    let options = Options::new(engine).set("limits.rate", "1")?.set("limits.burst", "4")?;
     let gateway = Gateway::start(options).await?;
     let mut alice = enter(&gateway, "alice").await?;
     // Once it is answered it has the place.
@@ -364,7 +364,7 @@ struct Floor {
 
 impl Floor {
     async fn open(engine: Engine) -> Result<Self, Failure> {
-        let options = Options::new(engine).set("max-message", &LIMIT.to_string())?.set("rate-limit", "0")?;
+        let options = Options::new(engine).set("limits.message", &LIMIT.to_string())?.set("limits.rate", "0")?;
         let gateway = Gateway::start(options).await?;
         let bob = join(&gateway, "bob").await?;
         let mut carol = enter(&gateway, "carol").await?;

@@ -306,7 +306,7 @@ fn strangers() -> Vec<Refused> {
 }
 
 async fn open(engine: Engine) -> Result<Gateway, Failure> {
-    Gateway::start(Options::new(engine).set("max-message", &LIMIT.to_string())?).await
+    Gateway::start(Options::new(engine).set("limits.message", &LIMIT.to_string())?).await
 }
 
 async fn refuse(gateway: &mut Gateway, refused: Refused) -> Result<(), Failure> {
@@ -347,7 +347,7 @@ fn is_of(form: Form, answer: &Answer) -> bool {
 /// A page that is allowed may send what MCP needs, and read what it needs.
 async fn preflight(engine: Engine) -> Result<(), Failure> {
     let origin = "https://app.example";
-    let gateway = Gateway::start(Options::new(engine).set("allow-origin", origin)?).await?;
+    let gateway = Gateway::start(Options::new(engine).set("http.origins", origin)?).await?;
     let asked = "authorization,mcp-session-id,mcp-protocol-version,Mcp-Param-City,x-other";
     let call = Call::new("OPTIONS", "/mcp/room:alpha").header("Origin", origin);
     let call = call.header("Access-Control-Request-Method", "DELETE").header("Access-Control-Request-Headers", asked);

@@ -381,7 +381,7 @@ async fn websocket(engine: Engine) -> Result<(), Failure> {
 }
 
 async fn too_many(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("max-connections-per-participant", "2")?).await?;
+    let gateway = Gateway::start(Options::new(engine).set("limits.connections_per_participant", "2")?).await?;
     let first = Client::initialized(&gateway, "alice").await?;
     let second = Client::initialized(&gateway, "alice").await?;
     expect(200, first.post(ROOM, &ping(1)).await?)?;
@@ -488,7 +488,7 @@ async fn shutdown(engine: Engine) -> Result<(), Failure> {
 }
 
 async fn full_room(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("max-participants", "1")?).await?;
+    let gateway = Gateway::start(Options::new(engine).set("limits.participants", "1")?).await?;
     let bob = join(&gateway, "bob").await?;
     let alice = Client::new(&gateway, "alice")?;
     let answer = alice.post(ROOM, &initialize("2025-06-18")).await?;

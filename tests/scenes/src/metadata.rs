@@ -25,7 +25,7 @@ fn same(what: &str, found: &str, expected: &str) -> Result<(), Failure> {
 }
 
 async fn described(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("allow-origin", "https://app.example")?).await?;
+    let gateway = Gateway::start(Options::new(engine).set("http.origins", "https://app.example")?).await?;
     let base = format!("http://{}", gateway.address());
     for path in ["", "/sse", "/mcp/room:alpha", "/mcp/room%3Aalpha", "/mcp/room:alpha/robot-1"] {
         let answer = Call::new("GET", format!("{WELL_KNOWN}{path}")).send(gateway.address()).await?;
@@ -101,9 +101,9 @@ async fn challenged(engine: Engine) -> Result<(), Failure> {
 }
 
 async fn public(engine: Engine) -> Result<(), Failure> {
-    let options = Options::new(engine).set("public-url", "https://example.org/salon/")?;
-    let options = options.set("authorization-server", "https://id.example")?;
-    let gateway = Gateway::start(options.set("authorization-server", "https://id.example/b/")?).await?;
+    let options = Options::new(engine).set("http.public_url", "https://example.org/salon/")?;
+    let options = options.set("auth.authorization_servers", "https://id.example")?;
+    let gateway = Gateway::start(options.set("auth.authorization_servers", "https://id.example/b/")?).await?;
     let answer = Call::new("GET", format!("{WELL_KNOWN}/mcp/room:alpha")).send(gateway.address()).await?;
     let expected = r#"{"resource":"https://example.org/salon/mcp/room:alpha","authorization_servers":["https://id.example","https://id.example/b/"],"bearer_methods_supported":["header"],"resource_name":"Salon"}"#;
     same("the description", &answer.body, expected)?;

@@ -21,7 +21,7 @@ pub(crate) struct Room {
 impl Room {
     pub(crate) async fn open(engine: Engine) -> Result<Self, Failure> {
         // Cases follow each other faster than anybody may publish, and what is refused counts.
-        let gateway = Gateway::start(Options::new(engine).set("rate-limit", "0")?).await?;
+        let gateway = Gateway::start(Options::new(engine).set("limits.rate", "0")?).await?;
         let alice = join(&gateway, "alice").await?;
         let bob = join(&gateway, "bob").await?;
         let mallory = join(&gateway, "mallory").await?;

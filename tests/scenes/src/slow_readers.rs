@@ -27,7 +27,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
 }
 
 fn options(engine: Engine) -> Result<Options, Failure> {
-    Options::new(engine).set("rate-limit", "0")?.set("heartbeat", "0")?.set("ring-per-room", "65536")
+    Options::new(engine).set("limits.rate", "0")?.set("times.heartbeat", "0")?.set("memory.per_room", "65536")
 }
 
 fn message(number: usize) -> String {
@@ -86,7 +86,7 @@ async fn reads_on(engine: Engine) -> Result<(), Failure> {
 }
 
 async fn is_closed(engine: Engine) -> Result<(), Failure> {
-    let options = options(engine)?.set("write-deadline", "500")?.set("ping-interval", "250")?;
+    let options = options(engine)?.set("times.write_deadline", "500ms")?.set("times.ping_interval", "250ms")?;
     let gateway = Gateway::start(options).await?;
     let mut stream = follow(&gateway).await?;
     let (mut bob, mut bob_left) = say_everything(&gateway).await?;

@@ -60,7 +60,7 @@ test('the page works below a path that a proxy takes away', async (t) => {
   let gateway;
   const front = await proxy(() => gateway?.port ?? 0);
   t.after(front.close);
-  gateway = await Gateway.start({ args: ['--public-url', front.url], user: 'alice' });
+  gateway = await Gateway.start({ args: ['--http-public-url', front.url], user: 'alice' });
   t.after(() => gateway?.stop());
   assert.ok(gateway.link?.startsWith(`${front.url}/#code=`), gateway.link ?? 'no link');
   // Whoever looks at what was asked for looks at the proxy.

@@ -46,8 +46,8 @@ export class Gateway {
 
   /** Begins to serve; again at the same address after `end`. */
   async serve() {
-    const given = ['serve', '--open', '--listen', `127.0.0.1:${this.port}`, '--data', this.data, '--log-format', 'json', '--durability', 'os',
-      '--rate-limit', '0', '--drain-deadline', '1s', ...(this.args ?? [])];
+    const given = ['serve', '--open', '--listen', `127.0.0.1:${this.port}`, '--data', this.data, '--log-format', 'json', '--sqlite-durability', 'os',
+      '--limits-rate', '0', '--times-drain-deadline', '1s', ...(this.args ?? [])];
     const child = spawn(binary('SALON_BIN'), given, { stdio: ['ignore', 'pipe', 'pipe'], cwd: this.data, env: { ...process.env, USER: this.user } });
     this.process = child;
     const ready = new Promise((resolve, reject) => {

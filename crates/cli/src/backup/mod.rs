@@ -17,12 +17,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
 use clap::Args;
-use salon_gateway::config::{LogUrl, Overrides};
+use salon_gateway::config::{Overrides, Setting, Store, StoreUrl};
 
 use self::archive::ArchiveError;
 use self::progress::PercentLine;
 use crate::args::Places;
 use crate::commands::outcome::CANCELLED;
+use crate::serve::variables;
 use crate::signals::Stop;
 use crate::trouble::Trouble;
 use crate::{commands, hand_over, note, token};
@@ -141,17 +142,20 @@ fn unusable(file: &Path, error: &ArchiveError) -> Trouble {
     Trouble::hinted(format_args!("{file} cannot be restored: {error}"), hint)
 }
 
-/// The data directory of a gateway that has its log there.
+/// The data directory of a gateway that has its store there.
 fn data_directory(places: &Places) -> Result<PathBuf, Trouble> {
+    variables::refuse_renamed()?;
     let data = token::data_directory(places).map_err(Trouble::usage)?;
     let given = places.file().map(|path| Overrides::from_file(&path)).transpose().map_err(Trouble::usage)?;
-    let in_file = given.and_then(|given| given.log.url).is_some_and(|LogUrl(servers)| !servers.0.is_empty());
-    if in_file || std::env::var_os("SALON_LOG").is_some_and(|url| !url.is_empty()) {
+    let variable = Setting::of_key("store").and_then(|setting| std::env::var(&setting.variable).ok());
+    let variable = variable.filter(|store| !store.is_empty()).map(|store| store.parse::<StoreUrl>());
+    let given = variable.transpose().map_err(Trouble::usage)?.or(given.and_then(|given| given.store));
+    if given.is_some_and(|StoreUrl(store)| store != Store::Sqlite) {
         let hint = format!(
             "copy its streams with `nats account backup DIR` and `auth.key` from `{}`: see \"Back up\" in docs/deployment.md",
             data.display()
         );
-        let told = "the log is on NATS, and `salon backup` and `salon restore` are for logs in a data directory";
+        let told = "the store is on NATS, and `salon backup` and `salon restore` are for stores in a data directory";
         return Err(Trouble::coded(2, told, hint));
     }
     Ok(data)

@@ -21,7 +21,7 @@ const STAY_MS: u64 = 24 * 60 * 60 * 1000;
 pub(super) fn link(config: &Config, address: SocketAddr, links: &Links) -> Result<String, Trouble> {
     if !config.ui.enabled {
         return Err(Trouble::usage(anyhow!(
-            "`--open` opens a page, and the page is switched off\n\nhint: leave out `--open`, or `ui.enabled = false` (`--ui false`)"
+            "`--open` opens a page, and the page is switched off\n\nhint: leave out `--open`, or `ui.enabled = false` (`--ui-enabled=false`)"
         )));
     }
     let who = user().ok_or_else(|| {

@@ -25,7 +25,7 @@ pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &Plan) -> Re
         None => "the gateway's own, to be made at the first start",
     };
     let mut keys = key.to_owned();
-    if let Some(source) = &config.jwks {
+    if let Some(source) = &config.auth.jwks {
         let jwks = Jwks::new(source.clone()).map_err(Trouble::usage)?;
         let keys_there = jwks.fetch().await.map_err(|error| Trouble::usage(anyhow!("`{source}`: {error}")))?;
         let _ = write!(keys, ", and {} from {source}", keys_there.len());
@@ -41,12 +41,11 @@ pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &Plan) -> Re
 }
 
 /// What an acknowledgement is worth, or where that is decided.
-fn log(config: &Config) -> (&'static str, String) {
-    match config.nats.servers.hosts().join(", ") {
-        none if none.is_empty() => ("durability", config.durability.word().into()),
-        servers => {
-            ("log", format!("`{}` on NATS at {servers}, at most {} topics", config.nats.name, config.nats.topics))
-        }
+fn store(config: &Config) -> (&'static str, String) {
+    let (name, topics) = (&config.nats.name, config.nats.topics);
+    match config.nats_servers().map(|servers| servers.hosts().join(", ")) {
+        None => ("durability", config.sqlite.durability.word().into()),
+        Some(servers) => ("store", format!("`{name}` on NATS at {servers}, at most {topics} topics")),
     }
 }
 
@@ -56,7 +55,7 @@ fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static s
         (None, true) => "plain, reachable from this machine alone".into(),
         (None, false) => "plain, reachable from other machines".into(),
     };
-    let kept = match (config.retention.default.age, config.retention.default.count) {
+    let kept = match (config.retention.age, config.retention.count) {
         (None, None) => "for ever".into(),
         (Some(age), None) => format!("for {}", time(age)),
         (None, Some(count)) => format!("the newest {count} a topic"),
@@ -68,7 +67,7 @@ fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static s
         ("address", config.listen.to_string()),
         ("transport", transport),
         ("data", config.data.display().to_string()),
-        log(config),
+        store(config),
         ("kept", kept),
         ("keys", keys),
         (
@@ -76,28 +75,28 @@ fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static s
             format!(
                 "message {}, messages a second {} (at once {}), participants a topic {}",
                 limit(limits.message, " bytes"),
-                limit(limits.rate as usize, ""),
-                limit(limits.burst as usize, ""),
+                limit(limits.rate, ""),
+                limit(limits.burst, ""),
                 limit(limits.participants, ""),
             ),
         ),
         ("audit", config.audit_path().map_or("none".into(), |path| path.display().to_string())),
-        ("log lines", format!("{}, {:?}", config.log_filter, config.log_format).to_lowercase()),
+        ("log lines", format!("{}, {:?}", config.log.filter, config.log.format).to_lowercase()),
     ];
     if let Some(framed) = config.framed.listen {
         report.insert(2, ("framed", framed.to_string()));
     }
-    if !config.origins.is_empty() {
-        report.push(("origins", config.origins.join(", ")));
+    if !config.http.origins.is_empty() {
+        report.push(("origins", config.http.origins.join(", ")));
     }
-    if !config.hosts.is_empty() {
-        report.push(("hosts", config.hosts.join(", ")));
+    if !config.http.hosts.is_empty() {
+        report.push(("hosts", config.http.hosts.join(", ")));
     }
-    if let Some(url) = &config.public_url {
+    if let Some(url) = &config.http.public_url {
         report.push(("public URL", url.clone()));
     }
-    if !config.authorization_servers.is_empty() {
-        report.push(("tokens from", config.authorization_servers.join(", ")));
+    if !config.auth.authorization_servers.is_empty() {
+        report.push(("tokens from", config.auth.authorization_servers.join(", ")));
     }
     if !config.ui.enabled {
         report.push(("web page", "none".into()));

@@ -3,6 +3,7 @@
 mod args;
 mod browser;
 mod check;
+pub(crate) mod flags;
 mod health;
 mod logging;
 pub(crate) mod variables;
@@ -29,12 +30,13 @@ pub(crate) use args::ServeArgs;
 pub(crate) use logging::is_coloured;
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
+    variables::refuse_renamed()?;
     let file = args.places.file();
     let mut config = Config::load(file.as_deref(), args.overrides()).map_err(Trouble::usage)?;
     if args.test_timings {
         config.timings = Timings::FAST;
     }
-    let filter = logging::filter(&config.log_filter)?;
+    let filter = logging::filter(&config.log.filter)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Trouble::failed)?;
     if args.health {
         return runtime.block_on(health::run(&config));
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
     // People are asked before anything runs that would talk across them.
     let answers = Answers::asking();
     let plan = args.sources().plan(&config, &answers).map_err(Trouble::usage)?;
-    logging::start(config.log_format, filter);
+    logging::start(config.log.format, filter);
     if args.test_timings {
         tracing::warn!("serve: test timings are on, leases last 2 s; for tests only");
     }
@@ -106,15 +108,15 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Trouble> {
 
 /// Tells where the gateway is. With JSON log lines there is no person to tell, and the log has it.
 fn announce(config: &Config, address: SocketAddr, framed: Option<SocketAddr>) {
-    if config.log_format == LogFormat::Json {
+    if config.log.format == LogFormat::Json {
         return;
     }
     let scheme = if config.tls().is_some() { "https" } else { "http" };
     // A gateway serves whether or not somebody reads this.
     let _ = out(format_args!("Salon on {scheme}://{address}, data in {}", config.data.display()));
-    if !config.nats.servers.0.is_empty() {
-        let servers = config.nats.servers.hosts().join(", ");
-        let _ = out(format_args!("Log `{}` on NATS at {servers}", config.nats.name));
+    if let Some(servers) = config.nats_servers() {
+        let servers = servers.hosts().join(", ");
+        let _ = out(format_args!("Store `{}` on NATS at {servers}", config.nats.name));
     }
     if let Some(framed) = framed {
         let scheme = if config.tls().is_some() { "tls" } else { "tcp" };

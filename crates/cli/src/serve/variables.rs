@@ -6,10 +6,11 @@ use std::ffi::OsString;
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use salon_gateway::config::nearest;
+use salon_gateway::config::{SETTINGS, nearest, renamed};
 
 use crate::args::Cli;
 use crate::safe;
+use crate::trouble::Trouble;
 
 const PREFIX: &str = "SALON_";
 
@@ -43,6 +44,24 @@ fn judge(names: impl Iterator<Item = OsString>) -> Vec<String> {
     told.collect()
 }
 
+/// Refuses variables of an earlier version: what they say would be ignored.
+pub(crate) fn refuse_renamed() -> Result<(), Trouble> {
+    refuse(env::vars_os().map(|(name, _)| name))
+}
+
+fn refuse(names: impl Iterator<Item = OsString>) -> Result<(), Trouble> {
+    let names: BTreeSet<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    let old: Vec<_> = names.iter().filter_map(|name| Some((name, renamed::by_variable(name)?))).collect();
+    if old.is_empty() {
+        return Ok(());
+    }
+    let list = |names: Vec<&str>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let (is, verb) = if old.len() == 1 { ("the variable", "has") } else { ("the variables", "have") };
+    let names = list(old.iter().map(|(name, _)| name.as_str()).collect());
+    let now = list(old.iter().map(|(_, setting)| setting.variable.as_str()).collect());
+    Err(Trouble::coded(2, format_args!("{is} {names} {verb} another name now"), format_args!("use {now}")))
+}
+
 /// Every variable that some command reads.
 fn known() -> BTreeSet<String> {
     let commands = Cli::command();
@@ -55,13 +74,34 @@ fn known() -> BTreeSet<String> {
 /// Names the variable that a refused value came from; clap names its flag, which nobody may have typed.
 pub(crate) fn blame(error: clap::Error) -> clap::Error {
     let typed: Vec<_> = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    blame_for(hush(error), &typed, |name| env::var_os(name).is_some())
+    let error = explain_renamed(hush(error), &typed);
+    blame_for(error, &typed, |name| env::var_os(name).is_some())
+}
+
+/// Names the flag that takes the place of one of an earlier version.
+fn explain_renamed(error: clap::Error, typed: &[String]) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument || typed.first().is_none_or(|command| command != "serve") {
+        return error;
+    }
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
+    match renamed::by_flag(flag) {
+        Some(setting) => {
+            let told = format!("unexpected argument '{flag}' found\n\nhint: it is called `{}` now\n", setting.flag);
+            clap::Error::raw(ErrorKind::UnknownArgument, told)
+        }
+        None => error,
+    }
 }
 
 /// Keeps a value that may have a password in it from being repeated.
 fn hush(mut error: clap::Error) -> clap::Error {
-    let is_secret =
-        matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(shown)) if shown.starts_with("--log "));
+    let is_secret = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(shown)) => {
+            let flag = shown.split([' ', '=', '[']).next();
+            SETTINGS.iter().any(|setting| setting.declaration.is_secret && flag == Some(&setting.flag))
+        }
+        _ => false,
+    };
     if is_secret && error.get(ContextKind::InvalidValue).is_some() {
         error.insert(ContextKind::InvalidValue, ContextValue::String("(not shown)".into()));
     }
@@ -101,11 +141,28 @@ mod tests {
 
     #[test]
     fn a_misspelt_variable_is_told_with_the_nearest() {
-        insta::assert_snapshot!(told(&["SALON_MAX_MESAGE", "PATH", "SALON_LISTN", "salon_data", "SALON_COLOUR_OF_THE_DOOR"]), @"
+        insta::assert_snapshot!(told(&["SALON_LIMITS_MESAGE", "PATH", "SALON_LISTN", "salon_data", "SALON_COLOUR_OF_THE_DOOR"]), @"
         the variable `SALON_COLOUR_OF_THE_DOOR` is set, but nothing reads it; `salon serve --help` tells those there are
+        the variable `SALON_LIMITS_MESAGE` is set, but nothing reads it; did you mean `SALON_LIMITS_MESSAGE`?
         the variable `SALON_LISTN` is set, but nothing reads it; did you mean `SALON_LISTEN`?
-        the variable `SALON_MAX_MESAGE` is set, but nothing reads it; did you mean `SALON_MAX_MESSAGE`?
         ");
+    }
+
+    #[test]
+    fn a_variable_of_an_earlier_version_is_refused_with_its_new_name() {
+        let refused = |names: &[&str]| refuse(names.iter().map(OsString::from)).expect_err("refused").to_string();
+        insta::assert_snapshot!(refused(&["SALON_RATE_LIMIT", "PATH"]), @"
+        error: the variable `SALON_RATE_LIMIT` has another name now
+
+        hint: use `SALON_LIMITS_RATE`
+        ");
+        insta::assert_snapshot!(refused(&["SALON_LOG", "SALON_MAX_MESSAGE"]), @"
+        error: the variables `SALON_LOG`, `SALON_MAX_MESSAGE` have another name now
+
+        hint: use `SALON_STORE`, `SALON_LIMITS_MESSAGE`
+        ");
+        let current = SETTINGS.iter().map(|setting| OsString::from(&setting.variable));
+        assert!(refuse(current).is_ok(), "a current name is not refused");
     }
 
     #[test]

@@ -85,7 +85,7 @@ async fn backed_up(home: &Home, messages: usize) -> String {
 fn a_backup_of_a_busy_gateway_has_everything_acknowledged_before_it() {
     let home = Home::new();
     run(async {
-        let running = home.serve("--rate-limit 0").await;
+        let running = home.serve("--limits-rate 0").await;
         let token = home.token(TOPIC, "alice").await;
         let (acknowledge, mut acknowledged) = watch::channel(0);
         let done = Arc::new(AtomicBool::new(false));
@@ -197,7 +197,7 @@ fn a_backup_goes_through_a_pipe() {
 fn a_backup_to_a_pipe_is_made_in_a_private_directory() {
     let home = Home::new();
     run(async {
-        let running = home.serve("--rate-limit 0").await;
+        let running = home.serve("--limits-rate 0").await;
         let token = home.token(TOPIC, "alice").await;
         // More than a pipe holds, so that the backup waits until the directory was looked at.
         for number in 0..200 {
@@ -253,10 +253,10 @@ fn what_cannot_be_backed_up_is_told() {
         hint: name the gateway's data directory with `--data`; a log on NATS is backed up with `nats account backup`
         exit: 1
         ");
-        home.write("salon.toml", "[log]\nurl = \"nats://localhost:4222\"\n");
+        home.write("salon.toml", "store = \"nats://localhost:4222\"\n");
         let nats = home.told("backup b.tar").await;
         assert_snapshot!(nats, @r#"
-        error: the log is on NATS, and `salon backup` and `salon restore` are for logs in a data directory
+        error: the store is on NATS, and `salon backup` and `salon restore` are for stores in a data directory
 
         hint: copy its streams with `nats account backup DIR` and `auth.key` from `HOME/.local/share/salon`: see "Back up" in docs/deployment.md
         exit: 2

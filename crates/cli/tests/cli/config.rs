@@ -35,7 +35,7 @@ fn a_good_configuration_is_told_and_nothing_is_made() {
 #[test]
 fn the_file_is_found_and_outweighed() {
     let file = "data = \"d\"\n[retention]\nage = \"12h\"\ncount = 5\n[limits]\nmessage = 0\n[http]\norigins = [\"https://a.example\"]\n";
-    insta::assert_snapshot!(check(file, "--max-participants 7 --host b.example --durability os --audit false --dev"), @"
+    insta::assert_snapshot!(check(file, "--limits-participants 7 --http-hosts b.example --sqlite-durability os --audit-enabled=false --dev"), @"
     The configuration is good. This would be served:
 
       settings    salon.toml
@@ -69,7 +69,7 @@ fn mistakes_are_told_with_their_place() {
     insta::assert_snapshot!(check("listen = \"127.0.0.1:0\"\nlisten_on = 1\n", ""), @"
     error: salon.toml:2: unknown key `listen_on`
 
-    hint: the keys here are listen, data, dev, plaintext, framed, tls, log, retention, limits, memory, times, http, auth, ui, tracing, audit, topics
+    hint: the keys here are listen, data, dev, plaintext, store, framed, tls, http, auth, ui, sqlite, nats, retention, limits, memory, times, log, audit, topics
     exit: 2
     ");
     insta::assert_snapshot!(check("\n[limits]\nmessage = \"big\"\n", ""), @"
@@ -102,7 +102,7 @@ fn mistakes_are_told_with_their_place() {
     error: `cert.pem` could not be read as PEM: I/O error: No such file or directory (os error 2)
     exit: 2
     ");
-    insta::assert_snapshot!(check("", "--jwks keys.json"), @"
+    insta::assert_snapshot!(check("", "--auth-jwks keys.json"), @"
     error: `keys.json`: the key set could not be read: No such file or directory (os error 2)
     exit: 2
     ");
@@ -110,6 +110,36 @@ fn mistakes_are_told_with_their_place() {
     error: `,=,` does not say which log lines there are: invalid filter directive
 
     hint: use a level (error, warn, info, debug, trace), or directives such as `info,salon_gateway=debug`
+    exit: 2
+    ");
+}
+
+#[test]
+fn a_name_of_an_earlier_version_is_refused_with_the_new_one() {
+    insta::assert_snapshot!(check("", "--rate-limit 5"), @"
+    error: unexpected argument '--rate-limit' found
+
+    hint: it is called `--limits-rate` now
+    exit: 2
+    ");
+    insta::assert_snapshot!(check("", "--log=nats://u:s3cret@127.0.0.1:4222"), @"
+    error: unexpected argument '--log' found
+
+    hint: it is called `--store` now
+    exit: 2
+    ");
+    insta::assert_snapshot!(check("\n[log]\nurl = \"nats://u:s3cret@127.0.0.1:4222\"\n", ""), @"
+    error: salon.toml:3: unknown key `url`
+
+    hint: `log.url` is called `store` now
+    exit: 2
+    ");
+    let home = Home::new();
+    let old = [("SALON_LOG", "nats://u:s3cret@127.0.0.1:4222"), ("SALON_DURABILITY", "os")];
+    insta::assert_snapshot!(check_with(&home, &old, ""), @"
+    error: the variables `SALON_DURABILITY`, `SALON_LOG` have another name now
+
+    hint: use `SALON_SQLITE_DURABILITY`, `SALON_STORE`
     exit: 2
     ");
 }
@@ -151,8 +181,8 @@ fn check_with(home: &Home, variables: &[(&str, &str)], arguments: &str) -> Strin
 #[test]
 fn a_bad_variable_is_told_by_its_own_name() {
     let home = Home::new();
-    insta::assert_snapshot!(check_with(&home, &[("SALON_MAX_MESSAGE", "big")], ""), @"
-    error: invalid value 'big' for 'SALON_MAX_MESSAGE': `big` is not a number of bytes such as `65536`, `64KiB` or `1MiB`
+    insta::assert_snapshot!(check_with(&home, &[("SALON_LIMITS_MESSAGE", "big")], ""), @"
+    error: invalid value 'big' for 'SALON_LIMITS_MESSAGE': `big` is not a number of bytes such as `65536`, `64KiB` or `1MiB`
 
     hint: `--help` lists what there is
     exit: 2
@@ -161,32 +191,32 @@ fn a_bad_variable_is_told_by_its_own_name() {
         let told = check_with(&home, &[variable], arguments);
         told.lines().next().and_then(|line| line.split("' for '").nth(1)?.split('\'').next().map(str::to_owned))
     };
-    let secret = check_with(&home, &[("SALON_LOG", "natss://u:s3cret@h")], "");
+    let secret = check_with(&home, &[("SALON_STORE", "natss://u:s3cret@h")], "");
     assert!(
-        secret.starts_with("error: invalid value '(not shown)' for 'SALON_LOG': ") && !secret.contains("s3cret"),
+        secret.starts_with("error: invalid value '(not shown)' for 'SALON_STORE': ") && !secret.contains("s3cret"),
         "{secret}"
     );
     assert_eq!(bad(("SALON_DEV", "perhaps"), "").as_deref(), Some("SALON_DEV"));
-    assert_eq!(bad(("SALON_ALLOW_HOST", "a b"), "").as_deref(), Some("SALON_ALLOW_HOST"));
+    assert_eq!(bad(("SALON_HTTP_HOSTS", "a b"), "").as_deref(), Some("SALON_HTTP_HOSTS"));
     // What was typed is told as it was typed, whatever the variable says.
-    assert_eq!(bad(("SALON_MAX_MESSAGE", "1"), "--max-message big").as_deref(), Some("--max-message <SIZE>"));
-    assert_eq!(bad(("SALON_MAX_MESSAGE", "1"), "--max-message=big").as_deref(), Some("--max-message <SIZE>"));
-    assert_eq!(bad(("SALON_ALLOW_HOST", "a"), "--host a:b").as_deref(), Some("--allow-host <NAME>"));
+    assert_eq!(bad(("SALON_LIMITS_MESSAGE", "1"), "--limits-message big").as_deref(), Some("--limits-message <SIZE>"));
+    assert_eq!(bad(("SALON_LIMITS_MESSAGE", "1"), "--limits-message=big").as_deref(), Some("--limits-message <SIZE>"));
+    assert_eq!(bad(("SALON_HTTP_HOSTS", "a"), "--http-hosts a:b").as_deref(), Some("--http-hosts <NAME>"));
 }
 
 #[cfg(not(feature = "nats"))]
 #[test]
 fn a_log_on_nats_is_refused_without_the_feature() {
     let home = Home::new();
-    let told = check_with(&home, &[], "--log nats://u:s3cret@127.0.0.1:4222");
-    insta::assert_snapshot!(told, @"
+    let told = check_with(&home, &[], "--store nats://u:s3cret@127.0.0.1:4222");
+    insta::assert_snapshot!(told, @r#"
     error: this `salon` was built without support for NATS
 
-    hint: leave `log.url` (`--log`) out to keep the log in the data directory, or install a `salon` with the feature `nats`, which is on by default
+    hint: use `store = "sqlite"` (`--store sqlite`), or install a `salon` with the feature `nats`, which is on by default
     exit: 2
-    ");
-    assert_eq!(check_with(&home, &[("SALON_LOG", "tls://u:s3cret@127.0.0.1:4222")], ""), told);
-    let started = run(home.salon("serve --listen 127.0.0.1:0 --log nats://127.0.0.1:4222"));
+    "#);
+    assert_eq!(check_with(&home, &[("SALON_STORE", "tls://u:s3cret@127.0.0.1:4222")], ""), told);
+    let started = run(home.salon("serve --listen 127.0.0.1:0 --store nats://127.0.0.1:4222"));
     assert_eq!(
         format!("{}{}exit: {:?}", started.stdout, started.stderr, started.code),
         told.replace("exit: 2", "exit: Some(2)")

@@ -78,7 +78,7 @@ fn what_cannot_be_kept_is_refused_and_the_gateway_stops() {
         let mut command = home.command("sh");
         // Without the trap the signal would end the process before it could speak.
         let limited =
-            format!(r#"trap "" XFSZ; ulimit -f {BLOCKS}; exec "$0" serve --listen 127.0.0.1:0 --rate-limit 0"#);
+            format!(r#"trap "" XFSZ; ulimit -f {BLOCKS}; exec "$0" serve --listen 127.0.0.1:0 --limits-rate 0"#);
         command.args(["-c", &limited, BINARY]);
         let running = Running::start(command).await;
 

@@ -105,8 +105,8 @@ fn a_mistake_gets_a_hint() {
     hint: `--help` lists what there is
     exit: 2
     ");
-    insta::assert_snapshot!(told("serve --max-message huge"), @"
-    error: invalid value 'huge' for '--max-message <SIZE>': `huge` is not a number of bytes such as `65536`, `64KiB` or `1MiB`
+    insta::assert_snapshot!(told("serve --limits-message huge"), @"
+    error: invalid value 'huge' for '--limits-message <SIZE>': `huge` is not a number of bytes such as `65536`, `64KiB` or `1MiB`
 
     hint: `--help` lists what there is
     exit: 2
@@ -125,7 +125,7 @@ fn no_command_shows_the_help_and_is_a_mistake() {
 fn completions_know_the_commands() {
     for (shell, sign) in [("bash", "complete -F"), ("zsh", "#compdef salon"), ("fish", "complete -c salon")] {
         let told = told(&format!("completions {shell}"));
-        assert!(told.contains(sign) && told.contains("max-message") && told.ends_with("exit: 0"), "{shell}");
+        assert!(told.contains(sign) && told.contains("limits-message") && told.ends_with("exit: 0"), "{shell}");
     }
 }
 
@@ -135,7 +135,7 @@ fn manual_pages_are_written_for_every_command() {
     assert_eq!(told_at(&home, "man ."), "exit: 0");
     let page = |name: &str| std::fs::read_to_string(home.path().join(name)).expect("a page");
     assert!(page("salon.1").contains("salon\\-serve(1)"), "{}", page("salon.1"));
-    assert!(page("salon-serve.1").contains("\\-\\-max\\-message"));
+    assert!(page("salon-serve.1").contains("\\-\\-limits\\-message"));
     assert!(page("salon-framed-send.1").starts_with(".ie"));
     assert!(told_at(&home, "man missing").contains("error: `missing` cannot be written"));
 }

@@ -142,7 +142,7 @@ fn every_line_of_a_connection_has_its_id() {
 fn the_host_shows_any_envelope_as_it_was() {
     let home = Home::new();
     run(async {
-        let running = home.serve("--max-message 64KiB").await;
+        let running = home.serve("--limits-message 64KiB").await;
         let mut alice = enter(running.address, &home.token(TOPIC, "alice").await).await;
         next(&mut alice).await;
         let odd = r#""payload":{"jsonrpc":"2.0","method":"notifications/odd","params":{"b":1e999,"a":12345678901234567890123,"c":"\u0041"}}"#;

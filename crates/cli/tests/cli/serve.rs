@@ -68,7 +68,7 @@ fn log_lines_as_json_are_all_json() {
 fn a_second_signal_ends_it_at_once() {
     let home = Home::new();
     run(async {
-        let mut running = home.serve("--drain-deadline 1h").await;
+        let mut running = home.serve("--times-drain-deadline 1h").await;
         let token = home.token("room:alpha", "alice").await;
         // A request whose body never comes keeps the gateway draining.
         let mut slow = TcpStream::connect(running.address).await.expect("it listens");
@@ -155,7 +155,7 @@ fn a_start_warns_of_what_is_open_and_what_is_misspelt() {
 fn keys_that_cannot_be_had_are_told_by_their_place() {
     let home = Home::new();
     home.write("keys.json", "{}");
-    insta::assert_snapshot!(run(home.told("serve --listen 127.0.0.1:0 --jwks keys.json")), @"
+    insta::assert_snapshot!(run(home.told("serve --listen 127.0.0.1:0 --auth-jwks keys.json")), @"
     error: `keys.json`: the key set is not a JSON Web Key Set: missing field `keys` at line 1 column 2
     exit: 2
     ");
@@ -165,15 +165,19 @@ fn keys_that_cannot_be_had_are_told_by_their_place() {
 fn a_password_in_a_mistyped_url_is_never_told() {
     run(async {
         let home = Home::new();
-        let given =
-            ["--log natss://u:s3cret@h:4222", "--log u:s3cret@h", "--log=nats://u:s3cret@h/x", "natss://u:s3cret@h"];
+        let given = [
+            "--store natss://u:s3cret@h:4222",
+            "--store u:s3cret@h",
+            "--store=nats://u:s3cret@h/x",
+            "natss://u:s3cret@h",
+        ];
         for given in given {
             let told = home.told(&format!("serve {given}")).await;
             assert!(!told.contains("s3cret") && told.ends_with("exit: 2"), "{given}: {told}");
         }
-        let told = home.told("serve --log natss://u:s3cret@h:4222").await;
+        let told = home.told("serve --store natss://u:s3cret@h:4222").await;
         insta::assert_snapshot!(told, @"
-        error: invalid value '(not shown)' for '--log <URL>': NATS servers are named like `nats://host:4222` or `tls://host:4222`, several with commas between
+        error: invalid value '(not shown)' for '--store <sqlite|URL>': a store is `sqlite`, or NATS servers such as `nats://host:4222` or `tls://host:4222`, several with commas between
 
         hint: `--help` lists what there is
         exit: 2

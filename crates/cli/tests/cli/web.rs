@@ -178,18 +178,18 @@ fn nothing_but_the_page_is_served() {
 fn a_page_that_is_switched_off_is_not_there() {
     let home = Home::new();
     run(async {
-        let running = home.serve("--ui false").await;
+        let running = home.serve("--ui-enabled=false").await;
         let mut browser = Browser::new(running.address);
         for path in ["/", "/ui/src/main.js", "/v0/session"] {
             assert_eq!(browser.get(path).await.status, 404, "{path}");
         }
         let token = home.token(TOPIC, "alice").await;
         assert_eq!(browser.sign_in(json!({ "token": token })).await.status, 404);
-        let open = home.told("serve --listen 127.0.0.1:0 --open --ui false").await;
+        let open = home.told("serve --listen 127.0.0.1:0 --open --ui-enabled=false").await;
         insta::assert_snapshot!(open, @"
         error: `--open` opens a page, and the page is switched off
 
-        hint: leave out `--open`, or `ui.enabled = false` (`--ui false`)
+        hint: leave out `--open`, or `ui.enabled = false` (`--ui-enabled=false`)
         exit: 2
         ");
     });
@@ -286,7 +286,7 @@ fn a_cookie_opens_nothing_else_and_is_no_token() {
 fn only_the_page_of_the_gateway_may_use_the_cookie() {
     let home = Home::new();
     run(async {
-        let running = home.serve("--allow-origin http://localhost:5173").await;
+        let running = home.serve("--http-origins http://localhost:5173").await;
         let mut browser = Browser::new(running.address);
         let token = home.token(TOPIC, "alice").await;
         browser.sign_in(json!({ "token": token })).await;
@@ -526,7 +526,7 @@ fn whoever_guesses_is_slowed_down() {
         assert_eq!(topics.status, 200, "it concerns signing in and nothing else");
         drop(running);
 
-        let running = home.serve("--max-connections-per-address 0").await;
+        let running = home.serve("--limits-connections-per-address 0").await;
         browser.address = running.address;
         for _ in 0..30 {
             assert_eq!(browser.sign_in(json!({ "code": "0".repeat(32) })).await.status, 401);
@@ -540,7 +540,7 @@ fn a_token_of_an_identity_provider_signs_in() {
     let home = Home::new();
     home.write("keys.json", PROVIDER);
     run(async {
-        let running = home.serve("--jwks keys.json").await;
+        let running = home.serve("--auth-jwks keys.json").await;
         let mut browser = Browser::new(running.address);
         let answer = browser.sign_in(json!({ "token": PROVIDED })).await;
         assert_eq!(answer.status, 201, "{}", answer.body);
@@ -554,7 +554,7 @@ fn a_token_of_an_identity_provider_signs_in() {
 fn behind_a_proxy_with_tls_the_public_url_counts() {
     let home = Home::new();
     run(async {
-        let running = home.serve("--open --public-url https://example.org/salon").await;
+        let running = home.serve("--open --http-public-url https://example.org/salon").await;
         let mut running = running;
         let (link, code) = link(&running.until("#code=").await);
         assert_eq!(link, format!("https://example.org/salon/#code={code}"));

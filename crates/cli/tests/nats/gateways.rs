@@ -48,10 +48,10 @@ fn beside(home: &Home) -> Home {
 async fn the_participants_of_a_killed_gateway_leave_and_resume_elsewhere() {
     let servers = Servers::one().await.expect("a NATS server");
     let home = Home::new();
-    let serve = format!("--test-timings --log {}", servers.url());
+    let serve = format!("--test-timings --store {}", servers.url());
     let mut one = home.serve(&serve).await;
     let told = one.line().await.expect("a second line");
-    assert!(told.starts_with("Log `salon` on NATS at 127.0.0.1:"), "{told}");
+    assert!(told.starts_with("Store `salon` on NATS at 127.0.0.1:"), "{told}");
     let other = beside(&home);
     let two = other.serve(&serve).await;
 
@@ -78,7 +78,7 @@ async fn the_participants_of_a_killed_gateway_leave_and_resume_elsewhere() {
 async fn what_a_start_on_nats_needs_is_told() {
     let servers = Servers::one().await.expect("a NATS server");
     let home = Home::new();
-    let serve = format!("--test-timings --log {}", servers.url());
+    let serve = format!("--test-timings --store {}", servers.url());
     let one = home.serve(&serve).await;
     // Another gateway with a key of its own.
     let other = Home::new();
@@ -91,23 +91,23 @@ async fn what_a_start_on_nats_needs_is_told() {
     ");
     let told = other.told(&format!("serve --check {serve}")).await;
     assert!(told.contains("have another key than this one") && told.ends_with("exit: 2"), "{told}");
-    let told = other.told("serve --listen 127.0.0.1:0 --log-filter off --log info").await;
+    let told = other.told("serve --listen 127.0.0.1:0 --log-filter off --store info").await;
     insta::assert_snapshot!(told, @"
-    error: invalid value '(not shown)' for '--log <URL>': NATS servers are named like `nats://host:4222` or `tls://host:4222`, several with commas between; which log lines there are, `--log-filter` says
+    error: invalid value '(not shown)' for '--store <sqlite|URL>': a store is `sqlite`, or NATS servers such as `nats://host:4222` or `tls://host:4222`, several with commas between
 
     hint: `--help` lists what there is
     exit: 2
     ");
-    let told = other.told("serve --listen 127.0.0.1:0 --log-filter off --log nats://127.0.0.1:1").await;
+    let told = other.told("serve --listen 127.0.0.1:0 --log-filter off --store nats://127.0.0.1:1").await;
     insta::assert_snapshot!(told, @"
-    error: NATS at `127.0.0.1:1` cannot be connected to: IO error: Connection refused (os error 111); see that they run, and that `log.url` names them
+    error: NATS at `127.0.0.1:1` cannot be connected to: IO error: Connection refused (os error 111); see that they run, and that `store` names them
     exit: 1
     ");
     let third = beside(&home);
     let told = third.told(&format!("serve --check {serve}")).await;
     assert!(told.contains("`salon` on NATS at 127.0.0.1:"), "{told}");
     // One with other times than those of the log would count living nodes as gone, or the other way round.
-    let told = third.told(&format!("serve --check --log {}", servers.url())).await;
+    let told = third.told(&format!("serve --check --store {}", servers.url())).await;
     assert!(told.contains("the stream `KV_salon-nodes` was changed: `max_age`"), "{told}");
     one.signal(Signal::TERM);
     assert_eq!(one.end().await.code, Some(0));

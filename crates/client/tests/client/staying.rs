@@ -101,7 +101,7 @@ async fn a_restarted_gateway_is_found_again() {
 #[tokio::test]
 async fn a_listener_that_fell_behind_catches_up_from_the_history() {
     const LINES: usize = 3000;
-    let options = Options::new(Engine::Sqlite).set("rate-limit", "0").unwrap();
+    let options = Options::new(Engine::Sqlite).set("limits.rate", "0").unwrap();
     let gateway = salon_testkit::Gateway::start(options).await.unwrap();
     let (alice, mut idle) = entering(&gateway, "alice").join_listening().await.unwrap();
     let saying = (0..LINES).map(|n| {
@@ -134,7 +134,7 @@ async fn a_listener_that_fell_behind_catches_up_from_the_history() {
 #[tokio::test]
 async fn a_listener_that_gives_up_while_catching_up_loses_nothing() {
     const LINES: usize = 1500;
-    let options = Options::new(Engine::Sqlite).set("rate-limit", "0").unwrap();
+    let options = Options::new(Engine::Sqlite).set("limits.rate", "0").unwrap();
     let gateway = salon_testkit::Gateway::start(options).await.unwrap();
     let (alice, mut idle) = entering(&gateway, "alice").join_listening().await.unwrap();
     for n in 0..LINES {
@@ -185,7 +185,7 @@ impl salon_client::Dial for Slamming {
 
 #[tokio::test]
 async fn whoever_is_too_fast_is_slowed_down_and_loses_nothing() {
-    let options = Options::new(Engine::Sqlite).set("rate-limit", "50").unwrap().set("rate-burst", "5").unwrap();
+    let options = Options::new(Engine::Sqlite).set("limits.rate", "50").unwrap().set("limits.burst", "5").unwrap();
     let gateway = salon_testkit::Gateway::start(options).await.unwrap();
     let alice = entering(&gateway, "alice").join().await.unwrap();
     let saying = (0..30).map(|n| {

@@ -1,76 +1,14 @@
-//! The settings as somebody gave them: the form of `salon.toml`, and of what variables and flags add to it.
+//! The file: the form of `salon.toml` and the errors it can have. Variables and flags fill the same form.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use salon_protocol::TopicName;
 use serde::Deserialize;
 use toml::de::DeTable;
 
-use super::ConfigError;
 use super::guest::{GuestKey, GuestOf};
-use super::value::{
-    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, Issuer, KeysAt, LogName, LogUrl, Origin,
-    PublicUrl, Replicas, Size, Span, ToolPattern, Topics,
-};
-
-/// Every setting, where it was given. The file has this form; the command line fills the same from variables and flags.
-/// docs/configuration.md describes every key, and a test holds it to that.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Overrides {
-    pub listen: Option<Address>,
-    pub data: Option<PathBuf>,
-    pub dev: Option<bool>,
-    pub plaintext: Option<bool>,
-    pub framed: FramedOf,
-    pub tls: Tls,
-    pub log: Log,
-    pub retention: RetentionOf,
-    pub limits: LimitsOf,
-    pub memory: MemoryOf,
-    pub times: TimesOf,
-    pub http: HttpOf,
-    pub auth: AuthOf,
-    pub ui: UiOf,
-    pub tracing: TracingOf,
-    pub audit: AuditOf,
-    pub topics: BTreeMap<TopicKey, TopicOf>,
-}
-
-macro_rules! sections {
-    ($($name:ident { $($key:ident: $value:ty,)* })*) => {$(
-        #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-        #[serde(default, deny_unknown_fields)]
-        pub struct $name {
-            $(pub $key: Option<$value>,)*
-        }
-    )*};
-}
-
-sections! {
-    FramedOf { listen: Address, }
-    Tls { cert: PathBuf, key: PathBuf, }
-    Log {
-        url: LogUrl, name: LogName, credentials: PathBuf, ca: PathBuf, cert: PathBuf, key: PathBuf, replicas: Replicas, topics: Topics,
-        durability: Durable,
-    }
-    RetentionOf { age: Span, count: Count, }
-    LimitsOf {
-        message: Size, depth: Depth, recipients: Count, rate: Count, burst: Count, participants: Count,
-        connections_per_participant: Count, connections_per_address: Count,
-    }
-    MemoryOf { per_room: Size, total: Size, }
-    TimesOf {
-        write_deadline: Deadline, ping_interval: Deadline, silence_limit: Deadline, crash_grace: Span, drain_deadline: Span,
-        heartbeat: Span,
-    }
-    HttpOf { origins: Vec<Origin>, hosts: Vec<HostName>, public_url: PublicUrl, }
-    AuthOf { jwks: KeysAt, authorization_servers: Vec<Issuer>, integrity_keys: Vec<IntegrityKey>, }
-    UiOf { enabled: bool, allow: Vec<ToolPattern>, }
-    TracingOf { format: Format, filter: String, }
-    AuditOf { enabled: bool, file: PathBuf, }
-}
+use super::{ConfigError, Overrides, RetentionOverrides, renamed};
 
 /// A topic's name in the file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -88,8 +26,11 @@ impl TryFrom<String> for TopicKey {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TopicOf {
+    /// Whether it has a history.
     pub history: Option<bool>,
-    pub retention: RetentionOf,
+    /// How long its entries are kept.
+    pub retention: RetentionOverrides,
+    /// MCP servers to bring into it.
     pub guests: BTreeMap<GuestKey, GuestOf>,
 }
 
@@ -98,41 +39,14 @@ impl Overrides {
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.into(), source })?;
         let mut given: Self = toml::from_str(&text).map_err(|error| explain(path, &text, &error))?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let log = &mut given.log;
-        let places = [&mut given.data, &mut given.tls.cert, &mut given.tls.key, &mut given.audit.file];
-        let of_log = [&mut log.credentials, &mut log.ca, &mut log.cert, &mut log.key];
-        for place in places.into_iter().chain(of_log).flatten() {
-            *place = folder.join(&*place);
-        }
-        given.auth.jwks = given.auth.jwks.map(|KeysAt(source)| KeysAt(source.relative_to(folder)));
+        given.resolve(path.parent().unwrap_or(Path::new("")));
         Ok(given)
-    }
-
-    /// Whether one of the settings that can contradict each other is given.
-    pub(super) fn gives(&self, key: &str) -> bool {
-        match key {
-            "listen" => self.listen.is_some(),
-            "framed.listen" => self.framed.listen.is_some(),
-            "dev" => self.dev.is_some(),
-            "tls.cert" => self.tls.cert.is_some(),
-            "tls.key" => self.tls.key.is_some(),
-            "log.url" => self.log.url.is_some(),
-            "log.credentials" => self.log.credentials.is_some(),
-            "log.ca" => self.log.ca.is_some(),
-            "log.cert" => self.log.cert.is_some(),
-            "log.key" => self.log.key.is_some(),
-            "memory.per_room" => self.memory.per_room.is_some(),
-            "memory.total" => self.memory.total.is_some(),
-            "times.ping_interval" => self.times.ping_interval.is_some(),
-            "times.silence_limit" => self.times.silence_limit.is_some(),
-            _ => false,
-        }
     }
 }
 
 fn explain(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
-    let line = line_at(text, error.span().map_or(0, |span| span.start));
+    let place = error.span().map_or(0, |span| span.start);
+    let line = line_at(text, place);
     let message = error.message().trim_end();
     let (message, hint) = match message.strip_prefix("unknown field `") {
         // What follows is the list of the keys there are, each in backticks.
@@ -140,8 +54,8 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
             let mut quoted = rest.split('`').step_by(2);
             let wrong = quoted.next().unwrap_or_default();
             let known: Vec<_> = quoted.collect();
-            let hint = match nearest(wrong, known.iter().copied(), 2) {
-                Some(key) => format!("did you mean `{key}`?"),
+            let hint = match renamed_hint(text, place).or_else(|| near_hint(wrong, &known)) {
+                Some(hint) => hint,
                 None => format!("the keys here are {}", known.join(", ")),
             };
             (format!("unknown key `{wrong}`"), Some(hint))
@@ -149,6 +63,30 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
         None => (message.to_owned(), None),
     };
     ConfigError::File { path: path.into(), line, message, hint }
+}
+
+fn near_hint(wrong: &str, known: &[&str]) -> Option<String> {
+    nearest(wrong, known.iter().copied(), 2).map(|key| format!("did you mean `{key}`?"))
+}
+
+/// What a key of an earlier version is called now, if there is one at a place in a text.
+fn renamed_hint(text: &str, place: usize) -> Option<String> {
+    let whole = DeTable::parse(text).ok()?;
+    let key = key_at(whole.get_ref(), place)?;
+    let told: Vec<_> =
+        renamed::by_key(&key).iter().map(|(old, new)| format!("`{old}` is called `{}` now", new.key)).collect();
+    (!told.is_empty()).then(|| told.join(", "))
+}
+
+/// The key that stands at a place in a text, with its sections: `log.url`.
+fn key_at(table: &DeTable<'_>, place: usize) -> Option<String> {
+    table.iter().find_map(|(key, value)| {
+        if key.span().start == place {
+            return Some(key.get_ref().to_string());
+        }
+        let inner = key_at(value.get_ref().as_table()?, place)?;
+        Some(format!("{}.{inner}", key.get_ref()))
+    })
 }
 
 /// The line of a place in a text, the first being 1.

@@ -4,15 +4,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use salon_log::Retention;
-
-use super::Config;
-use super::file::{LimitsOf, Log, Overrides, RetentionOf, TimesOf, TopicKey, TopicOf, line_of};
+use super::file::{TopicKey, TopicOf, line_of};
 use super::guest::{Guest, GuestKey};
-use super::value::{
-    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, Issuer, KeysAt, LogName, LogUrl, Origin,
-    PublicUrl, Replicas, Size, Span, ToolPattern, Topics,
-};
+use super::{Config, Overrides};
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +79,7 @@ impl Config {
     /// Refuses settings that do not go together.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let listen = self.listen;
-        match (&self.tls_cert, &self.tls_key) {
+        match (&self.tls.cert, &self.tls.key) {
             (Some(_), None) => {
                 return refuse(&["tls.cert"], "a TLS certificate without its key".into(), "set `tls.key` too");
             }
@@ -132,10 +126,13 @@ impl Config {
                 "make `times.silence_limit` more than `times.ping_interval`; three times is usual",
             );
         }
-        if self.ring_per_room > self.ring_total {
+        if self.memory.per_room > self.memory.total {
             return refuse(
                 &["memory.per_room", "memory.total"],
-                format!("one room may use {} bytes of memory, all together {}", self.ring_per_room, self.ring_total),
+                format!(
+                    "one room may use {} bytes of memory, all together {}",
+                    self.memory.per_room, self.memory.total
+                ),
                 "make `memory.total` at least `memory.per_room`",
             );
         }
@@ -143,81 +140,37 @@ impl Config {
     }
 
     fn validate_nats(&self) -> Result<(), ConfigError> {
-        let nats = &self.nats;
+        let (nats, servers) = (&self.nats, self.nats_servers());
         match (&nats.cert, &nats.key) {
             (Some(_), None) => {
-                return refuse(&["log.cert"], "a certificate for NATS without its key".into(), "set `log.key` too");
+                return refuse(&["nats.cert"], "a certificate for NATS without its key".into(), "set `nats.key` too");
             }
             (None, Some(_)) => {
-                return refuse(&["log.key"], "a key for NATS without its certificate".into(), "set `log.cert` too");
+                return refuse(&["nats.key"], "a key for NATS without its certificate".into(), "set `nats.cert` too");
             }
             _ => {}
         }
-        if nats.servers.0.is_empty() && (nats.credentials.is_some() || nats.ca.is_some() || nats.cert.is_some()) {
+        if servers.is_none() && (nats.credentials.is_some() || nats.ca.is_some() || nats.cert.is_some()) {
             return refuse(
-                &["log.credentials", "log.ca", "log.cert"],
-                "something to show to NATS servers, but no servers".into(),
-                "set `log.url` (`--log nats://host:4222`) too",
+                &["nats.credentials", "nats.ca", "nats.cert"],
+                "something to show to NATS servers, but the store is not on NATS".into(),
+                "set `store` (`--store nats://host:4222`) too",
             );
         }
-        if !cfg!(feature = "nats") && !nats.servers.0.is_empty() {
+        if !cfg!(feature = "nats") && servers.is_some() {
             return refuse(
-                &["log.url"],
+                &["store"],
                 "this `salon` was built without support for NATS".into(),
-                "leave `log.url` (`--log`) out to keep the log in the data directory, or install a `salon` with the feature `nats`, which is on by default",
+                "use `store = \"sqlite\"` (`--store sqlite`), or install a `salon` with the feature `nats`, which is on by default",
             );
         }
         Ok(())
     }
 
-    /// Takes over what was given, but hands back the topics: what they leave open follows the defaults of all sources together.
-    fn apply(&mut self, given: Overrides) -> BTreeMap<TopicKey, TopicOf> {
-        let Overrides {
-            listen,
-            data,
-            dev,
-            plaintext,
-            framed,
-            tls,
-            log,
-            retention,
-            limits,
-            memory,
-            times,
-            http,
-            auth,
-            ui,
-            tracing,
-            audit,
-            topics,
-        } = given;
-        set(&mut self.listen, listen.map(|Address(address)| address));
-        self.framed.listen = framed.listen.map(|Address(address)| address).or(self.framed.listen);
-        set(&mut self.data, data);
-        set(&mut self.dev, dev);
-        set(&mut self.plaintext, plaintext);
-        self.tls_cert = tls.cert.or(self.tls_cert.take());
-        self.tls_key = tls.key.or(self.tls_key.take());
-        self.apply_log(log);
-        self.apply_limits(limits);
-        set(&mut self.ring_per_room, memory.per_room.map(|Size(bytes)| bytes));
-        set(&mut self.ring_total, memory.total.map(|Size(bytes)| bytes));
-        self.apply_times(times);
-        set(&mut self.origins, http.origins.map(|list| list.into_iter().map(|Origin(text)| text).collect()));
-        set(&mut self.hosts, http.hosts.map(|list| list.into_iter().map(|HostName(text)| text).collect()));
-        self.public_url = http.public_url.map(|PublicUrl(url)| url).or(self.public_url.take());
-        self.jwks = auth.jwks.map(|KeysAt(source)| source).or(self.jwks.take());
-        let servers = auth.authorization_servers.map(|list| list.into_iter().map(|Issuer(url)| url).collect());
-        set(&mut self.authorization_servers, servers);
-        let keys = auth.integrity_keys.map(|list| list.into_iter().map(|IntegrityKey(key)| key).collect());
-        set(&mut self.integrity_keys, keys);
-        set(&mut self.ui.enabled, ui.enabled);
-        set(&mut self.ui.allow, ui.allow.map(|list| list.into_iter().map(|ToolPattern(text)| text).collect()));
-        set(&mut self.log_format, tracing.format.map(|Format(format)| format));
-        set(&mut self.log_filter, tracing.filter);
-        set(&mut self.audit, audit.enabled);
-        self.audit_file = audit.file.or(self.audit_file.take());
-        self.retention.default = narrowed(self.retention.default, retention);
+    /// Takes over what was given, but returns the topics: what they leave open follows the defaults of all sources together.
+    pub fn apply(&mut self, mut given: Overrides) -> BTreeMap<TopicKey, TopicOf> {
+        let topics = std::mem::take(&mut given.topics);
+        given.apply_to(self);
         topics
     }
 
@@ -232,43 +185,10 @@ impl Config {
                 file: file.to_owned(),
                 terms,
             }));
-            self.retention.topics.insert(name, narrowed(self.retention.default, topic.retention));
+            let mut retention = self.retention.clone();
+            topic.retention.apply_to(&mut retention);
+            self.topic_retention.insert(name, (&retention).into());
         }
-    }
-
-    fn apply_log(&mut self, given: Log) {
-        set(&mut self.durability, given.durability.map(|Durable(durability)| durability));
-        let nats = &mut self.nats;
-        set(&mut nats.servers, given.url.map(|LogUrl(servers)| servers));
-        set(&mut nats.name, given.name.map(|LogName(name)| name));
-        nats.credentials = given.credentials.or(nats.credentials.take());
-        nats.ca = given.ca.or(nats.ca.take());
-        nats.cert = given.cert.or(nats.cert.take());
-        nats.key = given.key.or(nats.key.take());
-        set(&mut nats.replicas, given.replicas.map(|Replicas(count)| Some(count).filter(|count| *count > 0)));
-        set(&mut nats.topics, given.topics.map(|Topics(count)| count));
-    }
-
-    fn apply_limits(&mut self, given: LimitsOf) {
-        let limits = &mut self.limits;
-        set(&mut limits.message, given.message.map(|Size(bytes)| bytes));
-        set(&mut limits.depth, given.depth.map(|Depth(levels)| levels));
-        set(&mut limits.recipients, given.recipients.map(|Count(n)| n as usize));
-        set(&mut limits.rate, given.rate.map(|Count(n)| n));
-        set(&mut limits.burst, given.burst.map(|Count(n)| n));
-        set(&mut limits.participants, given.participants.map(|Count(n)| n as usize));
-        set(&mut limits.connections_per_participant, given.connections_per_participant.map(|Count(n)| n as usize));
-        set(&mut limits.connections_per_address, given.connections_per_address.map(|Count(n)| n as usize));
-    }
-
-    fn apply_times(&mut self, given: TimesOf) {
-        let times = &mut self.times;
-        set(&mut times.write_deadline, given.write_deadline.map(|Deadline(time)| time));
-        set(&mut times.ping_interval, given.ping_interval.map(|Deadline(time)| time));
-        set(&mut times.silence_limit, given.silence_limit.map(|Deadline(time)| time));
-        set(&mut times.crash_grace, given.crash_grace.map(|Span(time)| time));
-        set(&mut times.drain_deadline, given.drain_deadline.map(|Span(time)| time));
-        set(&mut times.heartbeat, given.heartbeat.map(|Span(time)| time));
     }
 }
 
@@ -281,18 +201,4 @@ fn place(error: ConfigError, file: Option<&Path>, overrides: &Overrides) -> Conf
         Some((path.to_owned(), line))
     });
     ConfigError::Conflict { keys, at, message, hint }
-}
-
-/// A retention with what was given in place of what was there; zero is no bound.
-fn narrowed(base: Retention, given: RetentionOf) -> Retention {
-    Retention {
-        age: given.age.map_or(base.age, |Span(age)| Some(age).filter(|age| !age.is_zero())),
-        count: given.count.map_or(base.count, |Count(count)| Some(u64::from(count)).filter(|count| *count > 0)),
-    }
-}
-
-fn set<T>(setting: &mut T, given: Option<T>) {
-    if let Some(value) = given {
-        *setting = value;
-    }
 }

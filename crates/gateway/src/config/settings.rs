@@ -1,70 +1,251 @@
-//! The three names of every setting, for the command line and the documentation to agree on.
+//! Every setting, declared once.
+//!
+//! A declaration is `name: Type = default;`, in its section of the file. What follows from it: the key in the file, the flag, the
+//! variable, the help, the row in docs/configuration.md, the field of [`Overrides`] and the field of [`Config`].
+//!
+//! - The default is written as a person would write it. `none` makes the field of `Config` an `Option`, `[]` is an empty list, and an
+//!   expression in parentheses is a default that depends on the machine.
+//! - `("text")` after the default is a value for the example file, `shown "text"` is what the help says of the default, `as "NAME"` is
+//!   what stands for the value in the help.
+//! - One rule makes the names: `limits.rate` in the file is `--limits-rate` and `SALON_LIMITS_RATE`. A name that a setting had before is
+//!   in `renamed.rs`.
+//! - The comment is the help. What follows its first empty line is said only in the documentation.
 
-/// A setting by its names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Setting {
-    /// In the file.
-    pub key: &'static str,
-    /// In the environment.
-    pub variable: &'static str,
-    /// On the command line.
-    pub flag: &'static str,
-}
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
 
-/// Every setting that has a variable and a flag: all but those of single topics.
-pub const SETTINGS: &[Setting] = &[
-    setting("listen", "SALON_LISTEN", "--listen"),
-    setting("framed.listen", "SALON_FRAMED_LISTEN", "--framed-listen"),
-    setting("data", "SALON_DATA", "--data"),
-    setting("dev", "SALON_DEV", "--dev"),
-    setting("plaintext", "SALON_PLAINTEXT", "--plaintext"),
-    setting("tls.cert", "SALON_TLS_CERT", "--tls-cert"),
-    setting("tls.key", "SALON_TLS_KEY", "--tls-key"),
-    setting("log.url", "SALON_LOG", "--log"),
-    setting("log.name", "SALON_LOG_NAME", "--log-name"),
-    setting("log.credentials", "SALON_LOG_CREDENTIALS", "--log-credentials"),
-    setting("log.ca", "SALON_LOG_CA", "--log-ca"),
-    setting("log.cert", "SALON_LOG_CERT", "--log-cert"),
-    setting("log.key", "SALON_LOG_KEY", "--log-key"),
-    setting("log.replicas", "SALON_LOG_REPLICAS", "--log-replicas"),
-    setting("log.topics", "SALON_LOG_TOPICS", "--log-topics"),
-    setting("log.durability", "SALON_DURABILITY", "--durability"),
-    setting("retention.age", "SALON_RETENTION_AGE", "--retention-age"),
-    setting("retention.count", "SALON_RETENTION_COUNT", "--retention-count"),
-    setting("limits.message", "SALON_MAX_MESSAGE", "--max-message"),
-    setting("limits.depth", "SALON_MAX_DEPTH", "--max-depth"),
-    setting("limits.recipients", "SALON_MAX_RECIPIENTS", "--max-recipients"),
-    setting("limits.rate", "SALON_RATE_LIMIT", "--rate-limit"),
-    setting("limits.burst", "SALON_RATE_BURST", "--rate-burst"),
-    setting("limits.participants", "SALON_MAX_PARTICIPANTS", "--max-participants"),
-    setting(
-        "limits.connections_per_participant",
-        "SALON_MAX_CONNECTIONS_PER_PARTICIPANT",
-        "--max-connections-per-participant",
-    ),
-    setting("limits.connections_per_address", "SALON_MAX_CONNECTIONS_PER_ADDRESS", "--max-connections-per-address"),
-    setting("memory.per_room", "SALON_RING_PER_ROOM", "--ring-per-room"),
-    setting("memory.total", "SALON_RING_TOTAL", "--ring-total"),
-    setting("times.write_deadline", "SALON_WRITE_DEADLINE", "--write-deadline"),
-    setting("times.ping_interval", "SALON_PING_INTERVAL", "--ping-interval"),
-    setting("times.silence_limit", "SALON_SILENCE_LIMIT", "--silence-limit"),
-    setting("times.crash_grace", "SALON_CRASH_GRACE", "--crash-grace"),
-    setting("times.drain_deadline", "SALON_DRAIN_DEADLINE", "--drain-deadline"),
-    setting("times.heartbeat", "SALON_HEARTBEAT", "--heartbeat"),
-    setting("http.origins", "SALON_ALLOW_ORIGIN", "--allow-origin"),
-    setting("http.hosts", "SALON_ALLOW_HOST", "--allow-host"),
-    setting("http.public_url", "SALON_PUBLIC_URL", "--public-url"),
-    setting("auth.jwks", "SALON_JWKS", "--jwks"),
-    setting("auth.authorization_servers", "SALON_AUTHORIZATION_SERVER", "--authorization-server"),
-    setting("auth.integrity_keys", "SALON_INTEGRITY_KEY", "--integrity-key"),
-    setting("ui.enabled", "SALON_UI", "--ui"),
-    setting("ui.allow", "SALON_UI_ALLOW", "--ui-allow"),
-    setting("tracing.format", "SALON_LOG_FORMAT", "--log-format"),
-    setting("tracing.filter", "SALON_LOG_FILTER", "--log-filter"),
-    setting("audit.enabled", "SALON_AUDIT", "--audit"),
-    setting("audit.file", "SALON_AUDIT_FILE", "--audit-file"),
-];
+use salon_log::Retention;
+use salon_protocol::TopicName;
 
-const fn setting(key: &'static str, variable: &'static str, flag: &'static str) -> Setting {
-    Setting { key, variable, flag }
+use super::data_directory;
+use super::file::{TopicKey, TopicOf};
+use super::guest::Guest;
+use super::setting::{Declaration, SettingValue};
+use super::value::{
+    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, Issuer, KeysAt, Origin, PublicUrl,
+    Replicas, RetentionAge, RetentionCount, Size, Span, StoreName, StoreUrl, ToolPattern, Topics, Unfit,
+};
+use crate::timings::Timings;
+
+settings! {
+    general {
+        /// Address and port to listen on
+        listen: Address = "127.0.0.1:8787";
+        /// Directory of the store, the key `auth.key` and the audit trail
+        data: PathBuf = (data_directory()) ("/var/lib/salon") shown "~/.local/share/salon" as "DIR";
+        /// Development mode, only on a loopback address: anybody gets a token, and tokens in URLs work
+        ///
+        /// `POST /v0/auth/token` returns a token to everybody who asks, and `?token=` works.
+        dev: bool = "false";
+        /// Let other machines connect without TLS, for a gateway behind a proxy that has TLS
+        plaintext: bool = "false";
+        /// Where messages are stored: `sqlite`, or NATS servers such as `nats://host:4222,nats://host2:4222`
+        ///
+        /// `sqlite` is a file in the data directory, for one gateway. With NATS several gateways serve the same rooms:
+        /// `nats://host:4222` or `tls://host:4222`, those of a cluster with commas between. A user and password may stand before
+        /// the host (`nats://user:password@host:4222`), the same for all, or a token alone; characters of URLs in them are
+        /// written with `%`. No error and no log line repeats them.
+        store: StoreUrl = "sqlite";
+    }
+
+    sections {
+        framed: FramedSettings FramedOverrides "" {
+            /// Address and port to listen on for framed connections of the Multi-Component Protocol
+            ///
+            /// The [protocol](protocols/multi-component.md). With TLS if `tls.cert` is set. Without TLS only on loopback,
+            /// unless `plaintext` is set.
+            listen: Address = none ("127.0.0.1:8788");
+        }
+
+        tls: TlsSettings TlsOverrides "Security" {
+            /// Certificate chain, PEM
+            ///
+            /// Needs `tls.key`.
+            cert: PathBuf = none ("cert.pem");
+            /// Private key of the certificate, PEM
+            ///
+            /// Needs `tls.cert`.
+            key: PathBuf = none ("key.pem");
+        }
+
+        http: HttpSettings HttpOverrides "Security" {
+            /// Origin of web pages that may connect
+            ///
+            /// For CORS and WebSocket, as browsers send it: `https://chat.example`.
+            origins: Vec<Origin> = [];
+            /// Name that the gateway answers to, beside `localhost` and IP addresses
+            ///
+            /// It is compared with `Host`. A gateway that is reached by a name needs the name here.
+            hosts: Vec<HostName> = [];
+            /// Where clients reach the gateway, if their requests do not say so: behind a proxy
+            ///
+            /// Such as `https://chat.example`, without a query. It stands in what refused MCP clients are sent
+            /// ([security.md](security.md)) and in links to the page. The gateway answers to its host. Its path stands before the
+            /// address that HTTP+SSE clients get.
+            public_url: PublicUrl = none ("https://chat.example");
+        }
+
+        auth: AuthSettings AuthOverrides "Security" {
+            /// Keys to trust beside the gateway's own: a JWKS file or an `https://` URL
+            ///
+            /// `http://` only on loopback.
+            jwks: KeysAt = none ("https://id.example/keys.json");
+            /// Authorization server whose tokens the gateway accepts, for MCP clients to ask
+            ///
+            /// As the server names itself (`issuer`). Its keys come from `auth.jwks`.
+            authorization_servers: Vec<Issuer> = [];
+            /// Ed25519 public key that may sign messages of the Machine Context Protocol
+            ///
+            /// `name=key`, the key in base64url: [integrity](protocols/machine-context.md#integrity). Any participant may sign with it.
+            integrity_keys: Vec<IntegrityKey> = [];
+        }
+
+        ui: UiSettings UiOverrides "Web page" {
+            /// Whether there is a page for browsers at `/`, and signing in to it
+            enabled: bool = "true";
+            /// Tool that the page may call without asking the person: `participant/tool`, with `*` for any characters
+            ///
+            /// Such as `rover/*` or `*/search`. The first slash ends the participant.
+            allow: Vec<ToolPattern> = [];
+        }
+
+        sqlite: SqliteSettings SqliteOverrides "Storage" {
+            /// What an acknowledged envelope survives: the loss of power (`full`), or only the end of the process (`os`)
+            ///
+            /// The welcome says which. On NATS the servers decide, and the welcome says `os`.
+            durability: Durable = "full";
+        }
+
+        nats: NatsSettings NatsOverrides "Storage on NATS JetStream (with --store nats://…)" {
+            /// Name of the store on the NATS servers
+            ///
+            /// Gateways with the same name share their rooms. Letters, digits, `-` and `_`, at most 32.
+            name: StoreName = "salon";
+            /// NATS credentials file (`.creds`)
+            credentials: PathBuf = none ("salon.creds");
+            /// Certificates to trust the NATS servers by, PEM
+            ///
+            /// In place of those of the system.
+            ca: PathBuf = none ("nats-ca.pem");
+            /// Certificate to show to the NATS servers, PEM
+            ///
+            /// Needs `nats.key`.
+            cert: PathBuf = none ("nats-cert.pem");
+            /// Private key of that certificate, PEM
+            ///
+            /// Needs `nats.cert`.
+            key: PathBuf = none ("nats-key.pem");
+            /// NATS servers that keep every entry: 1, 3 or 5; 0 is as the store was made
+            ///
+            /// When the store is made, `0` is 3 in a cluster and 1 on a server alone.
+            replicas: Replicas = "0";
+            /// Topics there may be on NATS
+            ///
+            /// Each costs the servers a stream. The gateway refuses to create another.
+            topics: Topics = "500";
+        }
+
+        retention: RetentionSettings RetentionOverrides "Storage" {
+            /// How long envelopes are kept; 0 is for ever
+            age: RetentionAge = "30d";
+            /// How many envelopes are kept in one topic; 0 is any number
+            count: RetentionCount = "0";
+        }
+
+        limits: LimitSettings LimitOverrides "Limits (0 switches one off)" {
+            /// Size of one envelope
+            ///
+            /// `0`: no limit.
+            message: Size = "1MiB";
+            /// Levels of nesting in one envelope, from 1 to 1024; cannot be switched off
+            depth: Depth = "64";
+            /// Entries in `to`
+            ///
+            /// `0`: no limit.
+            recipients: Count = "256";
+            /// Messages a second of one participant, in the long run
+            ///
+            /// `0`: no limit.
+            rate: Count = "100";
+            /// Messages of one participant at once
+            ///
+            /// `0`: as many as `limits.rate`.
+            burst: Count = "1000";
+            /// Participants in one topic
+            ///
+            /// `0`: no limit.
+            participants: Count = "10000";
+            /// Connections of one participant
+            ///
+            /// `0`: no limit.
+            connections_per_participant: Count = "16";
+            /// Connections from one address
+            ///
+            /// `0`: no limit.
+            connections_per_address: Count = "2000";
+        }
+
+        memory: MemorySettings MemoryOverrides "Memory and times" {
+            /// Recent envelopes kept in memory for one room
+            ///
+            /// Readers that are further behind read from the store.
+            per_room: Size = "4MiB";
+            /// Recent envelopes kept in memory for all rooms
+            total: Size = "256MiB";
+        }
+
+        times: TimeSettings TimeOverrides "Memory and times" {
+            /// How long a connection may take no bytes before the gateway closes it
+            write_deadline: Deadline = "30s";
+            /// Time between two pings
+            ping_interval: Deadline = "15s";
+            /// How long a peer may be silent before it has left
+            ///
+            /// Must be more than `times.ping_interval`.
+            silence_limit: Deadline = "45s";
+            /// Time participants have to come back after a crash or a stop of the gateway before they have left
+            ///
+            /// `0`: none.
+            crash_grace: Span = "45s";
+            /// Time connections have to end when the gateway is told to stop
+            ///
+            /// `0`: none.
+            drain_deadline: Span = "10s";
+            /// Time between two presence heartbeats; 0 is none
+            ///
+            /// Without heartbeats a page in a browser cannot tell a lost connection from a quiet room.
+            heartbeat: Span = "30s";
+        }
+
+        log: LogSettings LogOverrides "Log lines and audit trail" {
+            /// Form of the log lines on stderr: `human` or `json`
+            format: Format = "human";
+            /// Which log lines: a level, or directives such as `info,salon_gateway=debug`
+            ///
+            /// The NATS client logs whole messages at `debug`, and stays at `info` unless it is named (`async_nats=debug`).
+            filter: String = "info" as "FILTER";
+        }
+
+        audit: AuditSettings AuditOverrides "Log lines and audit trail" {
+            /// Whether there is an audit trail
+            enabled: bool = "true";
+            /// File of the audit trail
+            file: PathBuf = none ("audit.log") shown "audit.log in the data directory";
+        }
+    }
+
+    beside {
+        /// Topics without history.
+        history_off: HashSet<TopicName>,
+        /// Retention of topics that have their own.
+        topic_retention: HashMap<TopicName, Retention>,
+        /// MCP servers that whoever runs the gateway brings into topics. The gateway itself starts none.
+        guests: Vec<Guest>,
+        /// Times that are no settings. Only tests have others than the default.
+        timings: Timings,
+    }
+    beside_in_file {
+        /// What single topics have of their own.
+        topics: BTreeMap<TopicKey, TopicOf>,
+    }
 }

@@ -1,16 +1,20 @@
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
 
 use serde::de::value::Error;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
-use salon_log::Retention;
+use salon_protocol::TopicName;
 
 use super::*;
+use crate::auth::jwks::JwksSource;
 use crate::scratch::Scratch;
 
-const DOCUMENT: &str = include_str!("../../../../docs/configuration.md");
+fn document() -> String {
+    std::fs::read_to_string(document::PATH).expect("a document")
+}
 
 /// What comes of a file and of overrides written like one: the settings, or the error with the scratch folder's name left out.
 fn load(file: &str, overrides: &str) -> Result<Config, String> {
@@ -55,9 +59,9 @@ fn mistakes_are_told_by_file_and_line() {
     insta::assert_snapshot!(refusal("[limits]\nrate = 1.5\n"), @"salon.toml:2: invalid type: floating point `1.5`, expected a whole number (0: no limit)");
     insta::assert_snapshot!(refusal("[limits]\ndepth = 0\n"), @"salon.toml:2: `0` is not a whole number from 1 to 1024");
     insta::assert_snapshot!(refusal("[times]\nwrite_deadline = 30\n"), @"salon.toml:2: `30` is not a length of time more than 0 such as `30s` or `5m`");
-    insta::assert_snapshot!(refusal("[log]\nurl = \"http://u:secret@one.example\"\n"), @"salon.toml:2: NATS servers are named like `nats://host:4222` or `tls://host:4222`, several with commas between");
-    insta::assert_snapshot!(refusal("[log]\nreplicas = 2\n"), @"salon.toml:2: `2` is not 1, 3 or 5, or 0 for as many as the log was made with");
-    insta::assert_snapshot!(refusal("[log]\ndurability = \"maybe\"\n"), @"salon.toml:2: `maybe` is not one of `full`, `os`");
+    insta::assert_snapshot!(refusal("\nstore = \"http://u:secret@one.example\"\n"), @"salon.toml:2: a store is `sqlite`, or NATS servers such as `nats://host:4222` or `tls://host:4222`, several with commas between");
+    insta::assert_snapshot!(refusal("[nats]\nreplicas = 2\n"), @"salon.toml:2: `2` is not 1, 3 or 5, or 0 for as many as the store was made with");
+    insta::assert_snapshot!(refusal("[sqlite]\ndurability = \"maybe\"\n"), @"salon.toml:2: `maybe` is not one of `full`, `os`");
     insta::assert_snapshot!(refusal("[http]\norigins = [\n  \"https://a.example\",\n  \"*\",\n]\n"), @"salon.toml:4: `*` is not an origin as browsers send it, such as `https://chat.example` or `http://localhost:5173`");
     insta::assert_snapshot!(refusal("[auth]\njwks = \"http://id.example/keys\"\n"), @"salon.toml:2: the key set's place is not usable: keys from another machine need `https://`");
     insta::assert_snapshot!(refusal("[topics.\"room alpha\"]\nhistory = false\n"), @"salon.toml:1: `room alpha` is not a topic's name: ' ' is not one of A-Z a-z 0-9 . _ : ~ @ -");
@@ -89,6 +93,44 @@ fn mistakes_are_told_by_file_and_line() {
 }
 
 #[test]
+fn a_key_of_an_earlier_version_is_refused_with_its_new_name() {
+    insta::assert_snapshot!(refusal("[log]\nfilter = \"info\"\nurl = \"nats://u:secret@one.example\"\n"), @"
+    salon.toml:3: unknown key `url`
+
+    hint: `log.url` is called `store` now
+    ");
+    insta::assert_snapshot!(refusal("dev = true\nlog.durability = \"os\"\n"), @"
+    salon.toml:2: unknown key `durability`
+
+    hint: `log.durability` is called `sqlite.durability` now
+    ");
+    insta::assert_snapshot!(refusal("dev = true\n[tracing]\nfilter = \"info\"\n"), @"
+    salon.toml:2: unknown key `tracing`
+
+    hint: `tracing.format` is called `log.format` now, `tracing.filter` is called `log.filter` now
+    ");
+}
+
+#[test]
+fn no_name_of_an_earlier_version_is_in_use() {
+    for setting in SETTINGS.iter() {
+        assert!(renamed::by_flag(&setting.flag).is_none(), "{}", setting.flag);
+        assert!(renamed::by_variable(&setting.variable).is_none(), "{}", setting.variable);
+        assert_eq!(renamed::by_key(&setting.key).len(), 0, "{}", setting.key);
+    }
+    let new = |flag: &str| renamed::by_flag(flag).map(|setting| &*setting.flag);
+    assert_eq!(new("--rate-limit"), Some("--limits-rate"));
+    assert_eq!(new("--log"), Some("--store"));
+    assert_eq!(new("--host"), Some("--http-hosts"));
+    assert_eq!(new("--log-filter"), None, "it is as it was");
+    assert_eq!(
+        renamed::by_variable("SALON_DURABILITY").map(|setting| &*setting.variable),
+        Some("SALON_SQLITE_DURABILITY")
+    );
+    assert!(renamed::by_variable("SALON_HOST").is_none(), "the second names of flags were no variables");
+}
+
+#[test]
 fn settings_that_do_not_go_together_are_refused() {
     insta::assert_snapshot!(refusal("listen = \"0.0.0.0:80\"\n"), @"
     salon.toml:1: `0.0.0.0:80` is open to other machines, and without TLS tokens travel in the clear
@@ -115,15 +157,15 @@ fn settings_that_do_not_go_together_are_refused() {
 
     hint: set `tls.cert` too
     ");
-    insta::assert_snapshot!(refusal("[log]\nurl = \"nats://one.example\"\ncert = \"c.pem\"\n"), @"
+    insta::assert_snapshot!(refusal("store = \"nats://one.example\"\n[nats]\ncert = \"c.pem\"\n"), @"
     salon.toml:3: a certificate for NATS without its key
 
-    hint: set `log.key` too
+    hint: set `nats.key` too
     ");
-    insta::assert_snapshot!(refusal("[log]\nca = \"ca.pem\"\n"), @"
-    salon.toml:2: something to show to NATS servers, but no servers
+    insta::assert_snapshot!(refusal("[nats]\nca = \"ca.pem\"\n"), @"
+    salon.toml:2: something to show to NATS servers, but the store is not on NATS
 
-    hint: set `log.url` (`--log nats://host:4222`) too
+    hint: set `store` (`--store nats://host:4222`) too
     ");
     insta::assert_snapshot!(refusal("[times]\nping_interval = \"45s\"\n"), @"
     salon.toml:2: a peer would be gone after 45s of silence but is only asked every 45s
@@ -194,7 +236,7 @@ fn overrides_outweigh_the_file_and_leave_the_rest() {
     assert_eq!(config.listen.port(), 2);
     assert!(config.dev);
     assert_eq!((config.limits.rate, config.limits.burst), (0, 2));
-    assert_eq!(config.origins, ["https://b.example"]);
+    assert_eq!(config.http.origins, ["https://b.example"]);
     let (cert, key) = config.tls().expect("both");
     assert!(cert.is_absolute() && cert.ends_with("c.pem"), "taken from the file's folder");
     assert_eq!(key, Path::new("k.pem"), "taken from the working directory");
@@ -203,12 +245,12 @@ fn overrides_outweigh_the_file_and_leave_the_rest() {
 #[cfg(not(feature = "nats"))]
 #[test]
 fn a_log_on_nats_is_refused_without_the_feature() {
-    insta::assert_snapshot!(refusal("dev = true\n[log]\nurl = \"nats://u:secret@one.example\"\n"), @"
-    salon.toml:3: this `salon` was built without support for NATS
+    insta::assert_snapshot!(refusal("dev = true\nstore = \"nats://u:secret@one.example\"\n"), @r#"
+    salon.toml:2: this `salon` was built without support for NATS
 
-    hint: leave `log.url` (`--log`) out to keep the log in the data directory, or install a `salon` with the feature `nats`, which is on by default
-    ");
-    load("[log]\nname = \"other\"\ntopics = 7\n", "").expect("what only names the log is no reason to refuse");
+    hint: use `store = "sqlite"` (`--store sqlite`), or install a `salon` with the feature `nats`, which is on by default
+    "#);
+    load("[nats]\nname = \"other\"\ntopics = 7\n", "").expect("what only names the store is no reason to refuse");
 }
 
 #[cfg(feature = "nats")]
@@ -219,13 +261,13 @@ fn every_setting_arrives() {
         data = "/data"
         dev = true
         plaintext = true
+        store = "nats://alice:secret@one.example,tls://two.example:4333"
         [framed]
         listen = "127.0.0.3:2"
         [tls]
         cert = "/cert"
         key = "/key"
-        [log]
-        url = "nats://alice:secret@one.example,tls://two.example:4333"
+        [nats]
         name = "other"
         credentials = "/creds"
         ca = "/ca"
@@ -233,6 +275,7 @@ fn every_setting_arrives() {
         key = "/log-key"
         replicas = 5
         topics = 21
+        [sqlite]
         durability = "os"
         [retention]
         age = "1d"
@@ -267,44 +310,80 @@ fn every_setting_arrives() {
         [ui]
         enabled = false
         allow = ["rover/*"]
-        [tracing]
+        [log]
         format = "json"
         filter = "debug"
         [audit]
         enabled = false
         file = "/audit"
     "#;
-    for Setting { key, .. } in SETTINGS {
+    for Setting { key, .. } in SETTINGS.iter() {
         let name = key.rsplit('.').next().expect("a name");
         assert!(file.contains(&format!(" {name} = ")), "`{key}` is not tried here");
     }
     let config = format!("{:#?}", load(file, "").expect("a configuration"));
     // The rest is no setting.
-    let (settings, _) = config.split_once("    timings: ").expect("the last of its fields");
+    let (settings, _) = config.split_once("    history_off: ").expect("the first of the others");
     insta::assert_snapshot!(settings, @r#"
     Config {
         listen: 127.0.0.2:1,
-        framed: Framed {
-            listen: Some(
-                127.0.0.3:2,
-            ),
-            stall: 30s,
-            linger: 60s,
-        },
         data: "/data",
         dev: true,
         plaintext: true,
-        tls_cert: Some(
-            "/cert",
-        ),
-        tls_key: Some(
-            "/key",
-        ),
-        nats: Nats {
-            servers: [
+        store: Nats(
+            [
                 "one.example:4222",
                 "two.example:4333",
             ],
+        ),
+        framed: FramedSettings {
+            listen: Some(
+                127.0.0.3:2,
+            ),
+        },
+        tls: TlsSettings {
+            cert: Some(
+                "/cert",
+            ),
+            key: Some(
+                "/key",
+            ),
+        },
+        http: HttpSettings {
+            origins: [
+                "https://nineteen.example",
+            ],
+            hosts: [
+                "twenty.example",
+            ],
+            public_url: Some(
+                "https://public.example",
+            ),
+        },
+        auth: AuthSettings {
+            jwks: Some(
+                JwksSource(/keys),
+            ),
+            authorization_servers: [
+                "https://id.example",
+            ],
+            integrity_keys: [
+                (
+                    "robots",
+                    Confirmation(11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo),
+                ),
+            ],
+        },
+        ui: UiSettings {
+            enabled: false,
+            allow: [
+                "rover/*",
+            ],
+        },
+        sqlite: SqliteSettings {
+            durability: Os,
+        },
+        nats: NatsSettings {
             name: "other",
             credentials: Some(
                 "/creds",
@@ -323,21 +402,15 @@ fn every_setting_arrives() {
             ),
             topics: 21,
         },
-        durability: Os,
-        retention: RetentionRules {
-            default: Retention {
-                age: Some(
-                    86400s,
-                ),
-                count: Some(
-                    2,
-                ),
-            },
-            topics: {},
+        retention: RetentionSettings {
+            age: Some(
+                86400s,
+            ),
+            count: Some(
+                2,
+            ),
         },
-        history_off: {},
-        guests: [],
-        limits: Limits {
+        limits: LimitSettings {
             message: 3,
             depth: 4,
             recipients: 5,
@@ -347,9 +420,11 @@ fn every_setting_arrives() {
             connections_per_participant: 9,
             connections_per_address: 10,
         },
-        ring_per_room: 11,
-        ring_total: 12,
-        times: Times {
+        memory: MemorySettings {
+            per_room: 11,
+            total: 12,
+        },
+        times: TimeSettings {
             write_deadline: 13s,
             ping_interval: 14s,
             silence_limit: 15s,
@@ -357,44 +432,42 @@ fn every_setting_arrives() {
             drain_deadline: 17s,
             heartbeat: 18s,
         },
-        origins: [
-            "https://nineteen.example",
-        ],
-        hosts: [
-            "twenty.example",
-        ],
-        public_url: Some(
-            "https://public.example",
-        ),
-        jwks: Some(
-            JwksSource(/keys),
-        ),
-        authorization_servers: [
-            "https://id.example",
-        ],
-        integrity_keys: {
-            "robots": Confirmation(11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo),
+        log: LogSettings {
+            format: Json,
+            filter: "debug",
         },
-        ui: Ui {
+        audit: AuditSettings {
             enabled: false,
-            allow: [
-                "rover/*",
-            ],
+            file: Some(
+                "/audit",
+            ),
         },
-        log_format: Json,
-        log_filter: "debug",
-        audit: false,
-        audit_file: Some(
-            "/audit",
-        ),
     "#);
+}
+
+#[test]
+fn the_defaults_are_those_of_the_crates_that_use_them() {
+    let config = Config::default();
+    let envelope = config.limits.envelope();
+    let usual = salon_protocol::Limits::default();
+    assert_eq!((envelope.message, envelope.depth, envelope.recipients), (usual.message, usual.depth, usual.recipients));
+    assert_eq!(config.nats.topics, salon_log::DEFAULT_MAX_TOPICS);
+    assert_eq!(config.retention_rules().default, Retention::default());
+}
+
+#[test]
+fn names_of_settings_are_unique() {
+    for name in [|s: &Setting| s.key.clone(), |s: &Setting| s.flag.clone(), |s: &Setting| s.variable.clone()] {
+        let names: BTreeSet<_> = SETTINGS.iter().map(name).collect();
+        assert_eq!(names.len(), SETTINGS.len());
+    }
 }
 
 #[test]
 fn paths_of_a_file_are_relative_to_it() {
     let config = load("data = \"d\"\n[auth]\njwks = \"keys.json\"\n", "").expect("a configuration");
     assert!(config.data.is_absolute() && config.data.ends_with("d"));
-    assert_eq!(config.jwks, Some(JwksSource::File(config.data.with_file_name("keys.json"))));
+    assert_eq!(config.auth.jwks, Some(JwksSource::File(config.data.with_file_name("keys.json"))));
     assert_eq!(config.audit_path(), Some(config.data.join("audit.log")));
     let elsewhere = load("[audit]\nfile = \"/a/b.log\"\n", "").expect("a configuration");
     assert_eq!(elsewhere.audit_path(), Some("/a/b.log".into()));
@@ -410,9 +483,9 @@ fn a_topic_keeps_what_it_says_and_inherits_the_rest() {
     .expect("a configuration");
     let topic = |name: &str| TopicName::new(name).expect("a name");
     let week = Some(Duration::from_secs(7 * 24 * 60 * 60));
-    assert_eq!(config.retention.of(&topic("room:a")), Retention { age: week, count: Some(5) });
-    assert_eq!(config.retention.of(&topic("room:b")), Retention { age: None, count: Some(9) });
-    assert_eq!(config.retention.of(&topic("room:c")), Retention { age: week, count: Some(9) });
+    assert_eq!(config.retention_rules().of(&topic("room:a")), Retention { age: week, count: Some(5) });
+    assert_eq!(config.retention_rules().of(&topic("room:b")), Retention { age: None, count: Some(9) });
+    assert_eq!(config.retention_rules().of(&topic("room:c")), Retention { age: week, count: Some(9) });
     assert_eq!(config.history_off, HashSet::from([topic("room:a")]));
 }
 
@@ -449,7 +522,8 @@ fn guests_arrive_as_they_are_written_and_show_no_secret() {
 
 #[test]
 fn the_data_directory_is_where_such_things_go() {
-    let directory = |xdg: Option<&str>, home: Option<&str>| data_directory(xdg.map(Into::into), home.map(Into::into));
+    let directory =
+        |xdg: Option<&str>, home: Option<&str>| data_directory_in(xdg.map(Into::into), home.map(Into::into));
     assert_eq!(directory(Some("/x"), Some("/h")), Path::new("/x/salon"));
     assert_eq!(directory(Some("relative"), Some("/h")), Path::new("/h/.local/share/salon"));
     assert_eq!(directory(None, Some("/h")), Path::new("/h/.local/share/salon"));
@@ -459,27 +533,29 @@ fn the_data_directory_is_where_such_things_go() {
 #[test]
 fn the_document_lists_every_setting() {
     let keys = keys();
-    let described: BTreeSet<_> = SETTINGS.iter().map(|setting| setting.key.to_owned()).collect();
+    let described: BTreeSet<_> = SETTINGS.iter().map(|setting| setting.key.clone()).collect();
     let of_all: BTreeSet<_> = keys.iter().filter(|key| !key.starts_with("topics.")).cloned().collect();
     assert_eq!(of_all, described, "every key of the file has its variable and flag");
     assert!(keys.len() > described.len(), "the keys of single topics are among them");
+    let document = document();
     for key in &keys {
-        assert!(DOCUMENT.contains(&format!("| `{key}` |")), "docs/configuration.md does not describe `{key}`");
+        assert!(document.contains(&format!("| `{key}` |")), "docs/configuration.md does not describe `{key}`");
     }
-    for Setting { key, variable, flag } in SETTINGS {
+    for Setting { key, variable, flag, .. } in SETTINGS.iter() {
         let row = format!("| `{key}` | `{variable}` | `{flag}` |");
-        assert!(DOCUMENT.contains(&row), "docs/configuration.md has no row that begins {row}");
+        assert!(document.contains(&row), "docs/configuration.md has no row that begins {row}");
     }
 }
 
 #[test]
 fn the_document_tells_the_defaults() {
-    let (_, example) = DOCUMENT.rsplit_once("```toml\n").expect("an example");
+    let document = document();
+    let (_, example) = document.rsplit_once("```toml\n").expect("an example");
     let example = example.strip_suffix("```\n").expect("its end");
     let told = load(example, "").expect("an example that works");
     assert_eq!(format!("{told:?}"), format!("{:?}", Config::default()));
     // What is commented out has no default to tell, but is a key all the same; everything else is there.
-    for Setting { key, .. } in SETTINGS {
+    for Setting { key, .. } in SETTINGS.iter() {
         let name = key.rsplit('.').next().expect("a name");
         let told = example.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{name} = ")));
         assert!(told, "the example has no `{key}`");

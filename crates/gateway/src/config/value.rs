@@ -20,7 +20,7 @@ use crate::auth::jwks::JwksSource;
 pub struct Unfit(String);
 
 impl Unfit {
-    fn new(text: &str, expected: impl fmt::Display) -> Self {
+    pub(super) fn new(text: &str, expected: impl fmt::Display) -> Self {
         Self(format!("`{text}` is not {expected}"))
     }
 }
@@ -97,9 +97,21 @@ value!(
 );
 value!(
     /// How many; `0` is no limit.
-    Count(u32),
+    Count(usize),
     "a whole number (0: no limit)",
-    |text| text.parse().ok()
+    |text| text.parse::<u32>().ok()?.try_into().ok()
+);
+value!(
+    /// How long entries are kept; `0` is for ever.
+    RetentionAge(Option<Duration>),
+    "a length of time such as `500ms`, `30s`, `5m`, `12h` or `30d`",
+    |text| parse_duration(text).map(|age| Some(age).filter(|age| !age.is_zero()))
+);
+value!(
+    /// How many entries of a topic are kept; `0` is any number.
+    RetentionCount(Option<u64>),
+    "a whole number (0: no limit)",
+    |text| text.parse::<u32>().ok().map(|count| Some(u64::from(count)).filter(|count| *count > 0))
 );
 value!(
     /// How many levels JSON may nest. Always limited: the scan that counts them uses stack for each.
@@ -165,8 +177,8 @@ value!(
     }
 );
 value!(
-    /// What a log is called on its servers.
-    LogName(String),
+    /// What a store is called on its servers.
+    StoreName(String),
     "1 to 32 letters, digits, `-` or `_`",
     |text| {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -174,10 +186,13 @@ value!(
     }
 );
 value!(
-    /// How many servers keep everything; `0` leaves it to how the log was made.
-    Replicas(usize),
-    "1, 3 or 5, or 0 for as many as the log was made with",
-    |text| text.parse().ok().filter(|count| [0, 1, 3, 5].contains(count))
+    /// How many servers keep everything; `0` leaves it to how the store was made.
+    Replicas(Option<usize>),
+    "1, 3 or 5, or 0 for as many as the store was made with",
+    |text| {
+        let count = text.parse().ok().filter(|count| [0, 1, 3, 5].contains(count))?;
+        Some(Some(count).filter(|count| *count > 0))
+    }
 );
 value!(
     /// How many topics there may be.
@@ -235,26 +250,38 @@ value!(
     }
 );
 
-/// NATS servers of one cluster. A refusal does not repeat what was given: it may have a password in it.
+/// Where messages are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogUrl(pub Servers);
+pub enum Store {
+    /// In the data directory.
+    Sqlite,
+    /// On the NATS servers of one cluster.
+    Nats(Servers),
+}
 
-impl FromStr for LogUrl {
+/// A store as it is written. An error does not repeat what was given: it may have a password in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreUrl(pub Store);
+
+impl FromStr for StoreUrl {
     type Err = Unfit;
     fn from_str(text: &str) -> Result<Self, Unfit> {
+        if text == "sqlite" {
+            return Ok(Self(Store::Sqlite));
+        }
         let server = |text: &str| {
             let url = Url::parse(text).ok().filter(|url| url.has_host() && ["nats", "tls"].contains(&url.scheme()));
             url.filter(|url| ["", "/"].contains(&url.path()) && url.query().is_none()).map(|_| text.to_owned())
         };
         let servers = text.split(',').map(|part| server(part.trim())).collect::<Option<Vec<_>>>();
-        let unfit = "NATS servers are named like `nats://host:4222` or `tls://host:4222`, several with commas between";
-        // It used to say which log lines there are.
-        let more = if text.contains("://") { "" } else { "; which log lines there are, `--log-filter` says" };
-        servers.map(|servers| Self(Servers(servers))).ok_or_else(|| Unfit(format!("{unfit}{more}")))
+        servers.map(|servers| Self(Store::Nats(Servers(servers)))).ok_or_else(|| Unfit(STORES.into()))
     }
 }
 
-impl<'de> Deserialize<'de> for LogUrl {
+const STORES: &str =
+    "a store is `sqlite`, or NATS servers such as `nats://host:4222` or `tls://host:4222`, several with commas between";
+
+impl<'de> Deserialize<'de> for StoreUrl {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }

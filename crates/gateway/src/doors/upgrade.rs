@@ -83,6 +83,6 @@ pub(super) async fn socket_within(hard_limit: usize, upgrade: OnUpgrade) -> Opti
 
 /// The times a WebSocket is held to.
 pub(super) fn keep_alive(gateway: &Gateway) -> KeepAlive {
-    let times = gateway.config.times;
+    let times = &gateway.config.times;
     KeepAlive { ping: times.ping_interval, silence: times.silence_limit }
 }

@@ -88,7 +88,7 @@ fn check(gateway: &Gateway, headers: &HeaderMap, inside: bool) -> Result<Option<
     let forbidden = |message: &str| Problem::new(Code::Forbidden, message);
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !inside && !gateway.is_own_host(host) {
-        return Err(forbidden("this gateway does not serve that `Host`; allow it with --allow-host"));
+        return Err(forbidden("this gateway does not serve that `Host`; allow it with --http-hosts"));
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(None) };
     let text = origin.to_str().unwrap_or_default();
@@ -96,7 +96,7 @@ fn check(gateway: &Gateway, headers: &HeaderMap, inside: bool) -> Result<Option<
     if same || gateway.is_public_origin(text) || gateway.allows_origin(text) {
         Ok(Some(origin.clone()))
     } else {
-        Err(forbidden("pages of that `Origin` may not use this gateway; allow it with --allow-origin"))
+        Err(forbidden("pages of that `Origin` may not use this gateway; allow it with --http-origins"))
     }
 }
 

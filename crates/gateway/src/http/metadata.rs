@@ -54,7 +54,7 @@ pub(super) async fn describe(
     let path = request.uri().path().strip_prefix(WELL_KNOWN).unwrap_or_default();
     let described = ResourceMetadata {
         resource: url([&*base(&gateway.config, host(&gateway, request.headers())), path]),
-        authorization_servers: gateway.config.authorization_servers.clone(),
+        authorization_servers: gateway.config.auth.authorization_servers.clone(),
         bearer_methods_supported: ["header"],
         resource_name: "Salon",
     };
@@ -87,7 +87,7 @@ fn resource(path: &str) -> Option<&str> {
 
 /// What comes before every path: as it is configured, else as the request has it, else where the gateway listens.
 fn base(config: &Config, host: Option<&str>) -> String {
-    if let Some(url) = &config.public_url {
+    if let Some(url) = &config.http.public_url {
         return url.clone();
     }
     let scheme = if config.tls().is_some() { "https" } else { "http" };
@@ -115,12 +115,15 @@ fn url<const PARTS: usize>(parts: [&str; PARTS]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{HttpSettings, TlsSettings};
 
     #[test]
     fn the_base_is_configured_or_of_the_request() {
         let plain = Config::default();
-        let tls = Config { tls_cert: Some("c".into()), tls_key: Some("k".into()), ..Config::default() };
-        let public = Config { public_url: Some("https://example.org/salon".into()), ..Config::default() };
+        let tls = TlsSettings { cert: Some("c".into()), key: Some("k".into()) };
+        let tls = Config { tls, ..Config::default() };
+        let http = HttpSettings { public_url: Some("https://example.org/salon".into()), ..HttpSettings::default() };
+        let public = Config { http, ..Config::default() };
         assert_eq!(base(&plain, Some("localhost:8787")), "http://localhost:8787");
         assert_eq!(base(&plain, None), "http://127.0.0.1:8787");
         assert_eq!(base(&tls, Some("chat.example")), "https://chat.example");

@@ -1,4 +1,4 @@
-//! A refusal as HTTP says it: a status, and `{"error", "code"}`.
+//! Refusals over HTTP: a status, and a body `{"error", "code"}`.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::auth::AuthError;
 
-/// An answer that is a no.
+/// A refusal as an answer over HTTP.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -27,11 +27,11 @@ enum TokenFault {
 /// The most characters of a reason in a header; the whole of it is in the body.
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
-/// Marks an answer that is a no, for whoever counts them.
+/// Marks an answer as a refusal, for the meters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RefusedWith(pub(crate) Code);
 
-/// What the body of a no looks like.
+/// The body of a refusal.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ProblemBody {
     /// A sentence for a person
@@ -50,7 +50,7 @@ impl Problem {
         Refusal::new(code, message).into()
     }
 
-    /// The same no with another status than its code usually has.
+    /// The same refusal with another status than its code usually has.
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self
@@ -88,7 +88,14 @@ impl From<Refusal> for Problem {
             Code::Timeout => StatusCode::REQUEST_TIMEOUT,
             Code::Closing => StatusCode::SERVICE_UNAVAILABLE,
             Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            _ => StatusCode::BAD_REQUEST,
+            Code::InvalidJson
+            | Code::InvalidEnvelope
+            | Code::UnsupportedProtocol
+            | Code::RecipientRequired
+            | Code::CorrelationRequired
+            | Code::InvalidParameters
+            | Code::ToolError
+            | Code::TooDeep => StatusCode::BAD_REQUEST,
         };
         Self { status, refusal, fault: None }
     }
@@ -106,17 +113,30 @@ impl From<AuthError> for Problem {
         let fault = match error {
             AuthError::TopicNotOpen(_) => Some(TokenFault::InsufficientScope),
             // No token was shown, or it was not the token that was wrong. An id that nobody may have is nothing that another
-            // token of the same participant would mend.
+            // token of the same participant would fix.
             AuthError::Missing
             | AuthError::ReservedId
             | AuthError::TicketUnknown
             | AuthError::TicketForOtherTopic
+            | AuthError::TicketsUnavailable
             | AuthError::TooManyTickets
             | AuthError::CodeUnknown
             | AuthError::NotSignedIn
             | AuthError::SignInTooLong
             | AuthError::TooManySignOuts => None,
-            _ => Some(TokenFault::Invalid),
+            AuthError::TooLong
+            | AuthError::Malformed
+            | AuthError::UnsupportedAlgorithm
+            | AuthError::CriticalExtension
+            | AuthError::UnknownKey
+            | AuthError::KeyNotNamed
+            | AuthError::AlgorithmMismatch
+            | AuthError::BadSignature
+            | AuthError::MissingClaim(_)
+            | AuthError::InvalidClaim { .. }
+            | AuthError::Expired
+            | AuthError::NotYetValid
+            | AuthError::MustSign => Some(TokenFault::Invalid),
         };
         Self { fault, ..Refusal::from(error).into() }
     }
@@ -186,6 +206,7 @@ mod tests {
             challenge_of(AuthError::TopicNotOpen(topic)),
             challenge_of(odd),
             challenge_of(AuthError::TicketUnknown),
+            challenge_of(AuthError::TicketsUnavailable),
             challenge_of(AuthError::ReservedId),
             challenge_of(Refusal::new(Code::Forbidden, "no")),
             challenge_of(Refusal::new(Code::NotFound, "no")),
@@ -196,6 +217,7 @@ mod tests {
         403 Bearer realm="salon", error="insufficient_scope", error_description="topic `room:a` is not open to this token"
         401 Bearer realm="salon", error="invalid_token", error_description="the token's `sub` is not usable: 'a'b' ??, x='y'"
         401 Bearer realm="salon"
+        503 -
         403 -
         403 -
         404 -

@@ -23,7 +23,7 @@ pub(super) struct Cookie {
 
 impl Cookie {
     pub(super) fn new(config: &Config, local: &LocalKey) -> Self {
-        let public = config.public_url.as_deref();
+        let public = config.http.public_url.as_deref();
         let secure = public.map_or(config.tls().is_some(), |url| url.starts_with("https://"));
         let below = public.map(public_path).unwrap_or_default();
         let prefix = match (secure, below) {
@@ -94,6 +94,7 @@ impl Cookie {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{HttpSettings, TlsSettings};
 
     fn cookie(config: &Config) -> String {
         let cookie = Cookie::new(config, &LocalKey::generate());
@@ -106,8 +107,10 @@ mod tests {
 
     #[test]
     fn the_attributes_follow_from_how_browsers_reach_the_gateway() {
-        let public = |url: &str| Config { public_url: Some(url.into()), ..Config::default() };
-        let tls = Config { tls_cert: Some("c".into()), tls_key: Some("k".into()), ..Config::default() };
+        let http = |url: &str| HttpSettings { public_url: Some(url.into()), ..HttpSettings::default() };
+        let public = |url: &str| Config { http: http(url), ..Config::default() };
+        let tls = TlsSettings { cert: Some("c".into()), key: Some("k".into()) };
+        let tls = Config { tls, ..Config::default() };
         insta::assert_snapshot!(cookie(&Config::default()), @"salon_session_KEY=value; Path=/; Max-Age=60; HttpOnly; SameSite=Strict");
         insta::assert_snapshot!(cookie(&tls), @"__Host-salon_session_KEY=value; Path=/; Max-Age=60; HttpOnly; SameSite=Strict; Secure");
         insta::assert_snapshot!(cookie(&public("https://chat.example")), @"__Host-salon_session_KEY=value; Path=/; Max-Age=60; HttpOnly; SameSite=Strict; Secure");

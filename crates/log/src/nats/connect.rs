@@ -162,31 +162,31 @@ fn advice(why: &ConnectError) -> &'static str {
     let tls = failed.and_then(io::Error::get_ref).and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match (why.kind(), tls) {
         (ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication, _) => {
-            "see that the servers know what they are shown: the user and password or the token in `log.url`, or the file `log.credentials`"
+            "see that the servers know what they are shown: the user and password or the token in `store`, or the file `nats.credentials`"
         }
-        (ConnectErrorKind::Tls, _) => "see that `log.key` is the key of `log.cert`",
+        (ConnectErrorKind::Tls, _) => "see that `nats.key` is the key of `nats.cert`",
         (_, Some(rustls::Error::InvalidCertificate(_))) => {
-            "see that their certificates are for these names, and that what signed them is in `log.ca`"
+            "see that their certificates are for these names, and that what signed them is in `nats.ca`"
         }
         (
             _,
             Some(rustls::Error::AlertReceived(AlertDescription::UserCanceled | AlertDescription::HandshakeFailure)),
         ) => "see that they take the versions and ciphers of TLS that are common now",
         (_, Some(rustls::Error::AlertReceived(_))) => {
-            "see that they are shown a certificate they trust: `log.cert` and `log.key`"
+            "see that they are shown a certificate they trust: `nats.cert` and `nats.key`"
         }
         (_, Some(rustls::Error::InvalidMessage(_))) => {
             "see that they speak TLS, or name them with `nats://` where they need not"
         }
         _ if failed.is_some_and(|failed| failed.kind() == io::ErrorKind::ConnectionRefused) => {
-            "see that they run, and that `log.url` names them"
+            "see that they run, and that `store` names them"
         }
         // One that wants a certificate may close before it can be heard why.
         (ConnectErrorKind::Io, _) => {
-            "see that they run, that `log.url` names them, and, if they ask for one, that they are shown a certificate they trust: \
-             `log.cert` and `log.key`"
+            "see that they run, that `store` names them, and, if they ask for one, that they are shown a certificate they trust: \
+             `nats.cert` and `nats.key`"
         }
-        _ => "see that they run, and that `log.url` names them",
+        _ => "see that they run, and that `store` names them",
     }
 }
 

@@ -41,7 +41,7 @@ pub async fn grace(binary: &Path) -> Result<(), Failure> {
     }
     process.kill().await?;
 
-    let mut process = Served::start(binary, data.path(), port, &["--crash-grace", "500ms"]).await?;
+    let mut process = Served::start(binary, data.path(), port, &["--times-crash-grace", "500ms"]).await?;
     let mut listener = enter(address, bob, "&after=e2").await?;
     loop {
         let frame = next(&mut listener).await?;

@@ -26,7 +26,7 @@ pub async fn check(binary: &Path, fixture: &Path) -> Result<(), Failure> {
     let trail = fs::read(data.join(AUDIT)).map_err(|e| format!("no audit trail: {e}"))?;
 
     // Entries older than the retention would go, and whoever was there has time to come back.
-    let mut process = Served::start(binary, data, 0, &["--retention-age", "0", "--crash-grace", "1h"]).await?;
+    let mut process = Served::start(binary, data, 0, &["--retention-age", "0", "--times-crash-grace", "1h"]).await?;
     let address = process.address();
     let old = token::extended(&record.token)?;
     topics(address, &old, &record).await?;
@@ -38,7 +38,7 @@ pub async fn check(binary: &Path, fixture: &Path) -> Result<(), Failure> {
     sign_outs(data, &record)?;
     process.terminate().await?;
 
-    let mut process = Served::start(binary, data, 0, &["--retention-age", "0", "--crash-grace", "100ms"]).await?;
+    let mut process = Served::start(binary, data, 0, &["--retention-age", "0", "--times-crash-grace", "100ms"]).await?;
     left(process.address(), &old).await?;
     let kept = history(process.address(), &old, &record.published.topic).await?;
     require(kept.iter().any(|envelope| envelope.contains("\"new\"")), || format!("`new` is not in {kept:#?}"))?;

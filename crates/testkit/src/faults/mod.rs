@@ -79,7 +79,7 @@ struct Node {
 impl Node {
     async fn start(&mut self, binary: &Path, crowd: &Crowd, number: usize) -> Result<(), Failure> {
         let log = self.ways.iter().map(Proxy::url).collect::<Vec<_>>().join(",");
-        let settings = ["--log", &log, "--crash-grace", "2s"];
+        let settings = ["--store", &log, "--times-crash-grace", "2s"];
         let process = Served::start(binary, self.data.path(), 0, &settings).await?;
         crowd.is_at(number, process.address());
         self.process = Some(process);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! # What the scene shows.
-//! gateway with rate-limit 5, dev
+//! gateway with limits.rate 5, dev
 //!
 //! alice joins room:alpha by mcpx with history=10 echo=false
 //! bob joins room:alpha by mcpx

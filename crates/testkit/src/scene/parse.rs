@@ -496,8 +496,8 @@ mod tests {
 
     #[test]
     fn settings_come_first_and_lines_go_on() {
-        let read = scene("# x\ngateway with dev, rate-limit 5\n\nalice gets\n  e1\n").expect("a scene");
-        assert_eq!(read.settings, [("dev".into(), "true".into()), ("rate-limit".into(), "5".into())]);
+        let read = scene("# x\ngateway with dev, limits.rate 5\n\nalice gets\n  e1\n").expect("a scene");
+        assert_eq!(read.settings, [("dev".into(), "true".into()), ("limits.rate".into(), "5".into())]);
         assert_eq!((read.steps[0].number, read.steps[0].text.as_str()), (4, "alice gets e1"));
     }
 

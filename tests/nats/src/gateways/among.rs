@@ -228,7 +228,7 @@ async fn readers_are_told_that_nothing_can_be_stored_and_when_it_can_be_again() 
     let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
     let options = |url: &str| Options::on_nats(url, "salon").expect("options");
     let one = Gateway::start(options(&servers.url())).await.expect("a gateway");
-    let behind = options(&proxy.url()).set("heartbeat", "200").expect("a setting");
+    let behind = options(&proxy.url()).set("times.heartbeat", "200ms").expect("a setting");
     let two = one.beside(behind).await.expect("another gateway");
     let mut robot = robot(&two).await;
     let mut alice = connect(&one, "alice", "").await;

@@ -60,7 +60,7 @@ pub(super) async fn serve(door: Arc<FramedDoor>, socket: Socket, peer: SocketAdd
     let gateway = &door.gateway;
     let (mut read, write) = tokio::io::split(socket);
     let (out, outgoing) = mpsc::channel(OUTGOING);
-    let (stall, max_body) = (gateway.config.framed.stall, gateway.max_message());
+    let (stall, max_body) = (gateway.config.timings.frame_timeout, gateway.max_message());
     let caller = Caller { door, peer };
     let mut reader = Reader {
         caller,

@@ -101,7 +101,7 @@ impl FramedDoor {
                 me: grant.participant.clone(),
                 limits: gateway.config.limits.envelope(),
                 session: id.clone(),
-                linger: gateway.config.framed.linger,
+                linger: gateway.config.timings.framed_session_timeout,
                 version: env!("CARGO_PKG_VERSION"),
             };
             let now = Instant::now();

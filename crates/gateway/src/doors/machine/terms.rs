@@ -52,7 +52,7 @@ impl Keys {
 
 /// The terms of whoever came with a token; `token` is its text, which a ticket does not have.
 pub(super) fn terms(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName, token: Option<&str>) -> Terms {
-    let keys = Keys::new(grant, token, gateway.config.integrity_keys.clone());
+    let keys = Keys::new(grant, token, gateway.config.auth.integrity_keys.iter().cloned().collect());
     let (gateway, me, topic) = (gateway.clone(), grant.participant.clone(), topic.clone());
     Terms {
         granted: grant.permissions.clone().into(),
