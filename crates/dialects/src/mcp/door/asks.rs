@@ -12,7 +12,7 @@ use salon_protocol::{Code, Envelope, EnvelopeId, McpVersion, Members, Participan
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{Call, Errand, LONGEST_SILENCE, State, read_error};
+use super::calls::{CALL_TIMEOUT, Call, Errand, State, read_error};
 use super::incoming::{text_of, token_of};
 use super::kept::Voice;
 use super::outlets::Channel;
@@ -164,7 +164,7 @@ impl Door {
             _ => self.put(number, method, params.as_deref(), now),
         }
         if call.is_none() && self.asks.contains_key(&number) {
-            self.after(LONGEST_SILENCE, Due::Ask(number), now);
+            self.after(CALL_TIMEOUT, Due::Ask(number), now);
         }
         None
     }
@@ -327,7 +327,7 @@ impl Door {
                 ask.call = heir;
             }
             if heir.is_none() {
-                self.after(LONGEST_SILENCE, Due::Ask(*number), now);
+                self.after(CALL_TIMEOUT, Due::Ask(*number), now);
             }
         }
         if let Some(heir) = heir.filter(|_| !asks.is_empty()) {

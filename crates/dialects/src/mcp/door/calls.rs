@@ -20,10 +20,10 @@ use super::targets::{Target, ambiguous, completed, links, not_yet, renamed_conte
 use super::{Action, Door, Due, Manner, Request, Scope, route};
 
 /// The longest id of a participant, beyond which no name begins with one.
-const LONGEST_OWNER: usize = 128;
+const MAX_OWNER_LENGTH: usize = 128;
 
 /// How long a call may go on without progress. Clients give up sooner, by cancelling; this is for those that never do.
-pub(super) const LONGEST_SILENCE: Duration = Duration::from_secs(600);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Subscriptions that are made again when whoever has the resource comes back.
 const MAX_SUBSCRIPTIONS: usize = 1024;
@@ -214,7 +214,7 @@ impl Door {
     /// more than they list to others.
     fn owner_named(&self, target: &Target) -> Option<(ParticipantId, String)> {
         let Target::Name(_, name) = target else { return None };
-        let (who, theirs) = name.split_once("__").filter(|(who, _)| who.len() <= LONGEST_OWNER)?;
+        let (who, theirs) = name.split_once("__").filter(|(who, _)| who.len() <= MAX_OWNER_LENGTH)?;
         // More than one way to read it is none.
         if theirs.starts_with('_') || theirs.contains("__") {
             return None;
@@ -284,7 +284,7 @@ impl Door {
         let errand = Errand::Client(Box::new(asked));
         // The gateway's own participant answers always, and a subscription lasts.
         if !who.is_host() && &*method != "subscriptions/listen" {
-            self.after(LONGEST_SILENCE, Due::Errand(number), now);
+            self.after(CALL_TIMEOUT, Due::Errand(number), now);
         }
         self.calls.insert(
             number,

@@ -14,7 +14,7 @@ use super::{Action, Door, Due};
 use crate::Ticket;
 
 /// How long what the room did not take waits before it is said again.
-pub(super) const PAUSE: Duration = Duration::from_millis(250);
+pub(super) const RETRY_DELAY: Duration = Duration::from_millis(250);
 /// Answers that may be on their way before no more of the room is heard.
 const MAX_ANSWERS: usize = 64;
 /// Notifications that are kept. Those of a client that says more at once are said once.
@@ -162,7 +162,7 @@ impl Door {
 
     fn wait_to_say(&mut self, now: Instant) {
         if self.kept.trial.is_none() && !self.timers.has(Due::Late) {
-            self.after(PAUSE, Due::Late, now);
+            self.after(RETRY_DELAY, Due::Late, now);
         }
     }
 

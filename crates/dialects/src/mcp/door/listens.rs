@@ -30,7 +30,7 @@ const NEWS: [(&str, Listing); 3] = [
 ];
 
 /// How long a subscription waits for those who are to tell.
-const MAX_AWAITED: Duration = Duration::from_secs(1);
+const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// In place of a subscription's number: what a legacy client has subscribed to one by one.
 const ONE_BY_ONE: u64 = 0;
@@ -142,7 +142,7 @@ impl Door {
         let number = self.fresh();
         self.listens
             .insert(number, Listening { request, lists, uris: known, acknowledgement, awaited: BTreeSet::new() });
-        self.after(MAX_AWAITED, Due::Listen(number), now);
+        self.after(ACKNOWLEDGEMENT_TIMEOUT, Due::Listen(number), now);
         let peers: Vec<_> = self.peers.keys().cloned().collect();
         for who in peers {
             self.subscribe_to(number, &who, &manner, now);

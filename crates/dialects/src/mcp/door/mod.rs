@@ -441,7 +441,7 @@ impl Door {
         let busy = self.outlets.attended() || self.open_requests() > 0;
         let due = if busy { now + idle } else { self.heard + idle };
         if due <= now && now < due + DRAIN_TIMEOUT && self.kept.is_late() {
-            self.after(kept::PAUSE, Due::Idle, now);
+            self.after(kept::RETRY_DELAY, Due::Idle, now);
         } else if due <= now {
             self.close("nothing was said for long", CloseReason::Bye, now);
         } else {

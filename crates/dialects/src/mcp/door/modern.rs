@@ -14,9 +14,9 @@ use super::incoming::{text_of, token_of};
 use super::{Door, Due, Request, Scope};
 
 /// How long questions of one call are gathered.
-const COALESCED: Duration = Duration::from_millis(30);
+const QUESTION_DELAY: Duration = Duration::from_millis(30);
 /// How long a client may think about its answers.
-const THINKING_TIME: Duration = Duration::from_secs(600);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Where a call of a modern client stands that must be asked something.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl Door {
         let parked = self.asked_mut(number).is_none_or(|asked| asked.pause.is_parked());
         let due = Due::Questions(number);
         if !parked && !self.timers.has(due) {
-            self.after(COALESCED, due, now);
+            self.after(QUESTION_DELAY, due, now);
         }
     }
 
@@ -104,7 +104,7 @@ impl Door {
         result.set("inputRequests", wanted);
         result.set("requestState", &state);
         self.say_answer(channel, 200, &salon_protocol::rpc::response(&id, &result.to_raw()));
-        self.after(THINKING_TIME, Due::Parked(number), now);
+        self.after(ANSWER_TIMEOUT, Due::Parked(number), now);
     }
 
     /// The call whose state a request gives back; an error for a state of ours that is no longer known.

@@ -8,7 +8,7 @@ use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, LogLevel, Members,
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{Call, Errand, LONGEST_SILENCE};
+use super::calls::{CALL_TIMEOUT, Call, Errand};
 use super::incoming::text_of;
 use super::outlets::Channel;
 use super::{Door, Due};
@@ -112,7 +112,7 @@ impl Door {
         let due = Due::Errand(number);
         if self.timers.has(due) {
             self.forget_timer(due);
-            self.after(LONGEST_SILENCE, due, now);
+            self.after(CALL_TIMEOUT, due, now);
         }
         let Some(Call { errand: Errand::Client(asked), .. }) = self.calls.get(&number) else { return };
         if let Some(token) = asked.token.as_ref().filter(|_| !asked.pause.is_parked()) {

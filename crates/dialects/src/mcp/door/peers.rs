@@ -11,14 +11,14 @@ use salon_protocol::{LogLevel, McpVersion, Participant, ParticipantId, PresenceE
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{Call, Errand, LONGEST_SILENCE, State};
+use super::calls::{CALL_TIMEOUT, Call, Errand, State};
 use super::lists::{List, Lists};
 use super::{Door, Due, Manner, Scope};
 
 /// How long somebody who was asked by the door itself may take before nothing is expected of it.
-const LONGEST_ERRAND: Duration = Duration::from_secs(120);
+const ERRAND_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long somebody who did not answer is left alone.
-const PEACE: Duration = Duration::from_secs(60);
+const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// How far an acquaintance has got.
 #[derive(Debug)]
@@ -259,7 +259,7 @@ impl Door {
             draft: None,
         };
         self.calls.insert(number, call);
-        self.after(LONGEST_ERRAND, Due::Errand(number), now);
+        self.after(ERRAND_TIMEOUT, Due::Errand(number), now);
         self.dispatch(number, now);
         number
     }
@@ -310,7 +310,7 @@ impl Door {
             }
             Err(error) => {
                 // Whoever has no such method is no server, and stays none until it joins again.
-                let quiet = if error.code == RpcError::METHOD_NOT_FOUND { PEACE * 60 } else { PEACE };
+                let quiet = if error.code == RpcError::METHOD_NOT_FOUND { RETRY_AFTER * 60 } else { RETRY_AFTER };
                 peer.greeting = Greeting::Mute { until: now + quiet, error };
             }
         }
@@ -439,7 +439,7 @@ impl Door {
             Errand::Listen(_) => {}
             // Whoever has asked the client something rightly waits, while there is a client to answer.
             Errand::Client(asked) if asked.pause.is_parked() || (self.is_asking(number) && self.outlets.attended()) => {
-                self.after(LONGEST_SILENCE, Due::Errand(number), now);
+                self.after(CALL_TIMEOUT, Due::Errand(number), now);
             }
             Errand::Client(_) => {
                 self.withdraw_from(number, None, now);
@@ -455,13 +455,13 @@ impl Door {
         if let Some(envelope) = std::mem::replace(&mut call.state, State::Waiting).envelope() {
             self.sent.remove(envelope);
         }
-        self.after(PEACE, Due::Again(number), now);
+        self.after(RETRY_AFTER, Due::Again(number), now);
     }
 
     /// A list that was not to be had is not asked for again for a while.
     pub(super) fn list_lacking(&mut self, who: &ParticipantId, listing: Listing, now: Instant) {
         if let Some(peer) = self.peers.get_mut(who) {
-            peer.lists.insert(listing, List::Lacking { until: now + PEACE });
+            peer.lists.insert(listing, List::Lacking { until: now + RETRY_AFTER });
         }
     }
 }

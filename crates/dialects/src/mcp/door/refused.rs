@@ -9,7 +9,7 @@ use std::time::Instant;
 use salon_protocol::{EnvelopeId, Refusal};
 
 use super::calls::{Call, Errand, State};
-use super::kept::{PAUSE, is_passing};
+use super::kept::{RETRY_DELAY, is_passing};
 use super::{Door, Due, told};
 
 impl Door {
@@ -69,7 +69,7 @@ impl Door {
 
     fn wait_to_ask(&mut self, now: Instant) {
         if !self.timers.has(Due::Refused) {
-            self.after(PAUSE, Due::Refused, now);
+            self.after(RETRY_DELAY, Due::Refused, now);
         }
     }
 

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;
 /// How much of what somebody said is said in an error.
-const LONGEST_ECHO: usize = 100;
+const MAX_ECHO_CHARS: usize = 100;
 
 /// Where a POST belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl Wrong {
 
 /// The beginning of what somebody said, for an error.
 pub(super) fn echo(text: &str) -> String {
-    text.chars().take(LONGEST_ECHO).collect()
+    text.chars().take(MAX_ECHO_CHARS).collect()
 }
 
 /// The headers of a request over HTTP that matter here, their names in lower case.

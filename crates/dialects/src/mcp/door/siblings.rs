@@ -12,14 +12,14 @@ use salon_protocol::{Envelope, EnvelopeId, LogLevel, Message, ParticipantId, Rpc
 use serde_json::value::RawValue;
 
 use super::asks::{MAX_ASKS, MAX_ASKS_EACH, too_many};
-use super::calls::{Call, Errand, LONGEST_SILENCE};
+use super::calls::{CALL_TIMEOUT, Call, Errand};
 use super::incoming::text_of;
 use super::{Door, Due, Request};
 
 /// How long a question waits that may be for another session: until that has certainly given it up, had it no call open.
-const CONFIDENCE: Duration = LONGEST_SILENCE.saturating_add(Duration::from_secs(10));
+const SIBLING_GRACE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(10));
 /// How long it waits at the most. A session that was killed leaves its calls open.
-const LONGEST_DOUBT: Duration = Duration::from_secs(24 * 3600);
+const GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// Calls of theirs that are remembered, the newest.
 const MAX_CALLS: usize = 1024;
 
@@ -130,7 +130,7 @@ impl Door {
             envelope: envelope.id().clone(),
             id: id.clone(),
             call: call.cloned(),
-            until: now + LONGEST_DOUBT,
+            until: now + GIVE_UP_AFTER,
         };
         let number = self.fresh();
         self.siblings.doubts.insert(number, doubt);
@@ -141,7 +141,7 @@ impl Door {
     /// Gives the others some time for a question.
     fn doubt_later(&mut self, number: u64, now: Instant) {
         if let Some(doubt) = self.siblings.doubts.get(&number) {
-            self.timers.set(Due::Doubt(number), doubt.until.min(now + CONFIDENCE));
+            self.timers.set(Due::Doubt(number), doubt.until.min(now + SIBLING_GRACE));
         }
     }
 

@@ -9,11 +9,11 @@ use serde_json::value::RawValue;
 use super::{Found, Item};
 
 /// The longest name that every host takes.
-const LONGEST: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
 /// Hexadecimal digits of a hash at the end of a name, with a `_` before them.
-const DIGITS: usize = 8;
+const HASH_DIGITS: usize = 8;
 /// What is left of an owner's id however long the name is.
-const SHORTEST_OWNER: usize = 16;
+const MIN_OWNER_LENGTH: usize = 16;
 
 /// The names of one kind of list.
 #[derive(Debug, Default)]
@@ -106,7 +106,7 @@ pub(super) fn natural(who: &ParticipantId, name: &str) -> Option<String> {
         return None;
     }
     let base = base(who, name);
-    ((1..=LONGEST).contains(&base.len()) && base.chars().all(is_plain)).then_some(base)
+    ((1..=MAX_NAME_LENGTH).contains(&base.len()) && base.chars().all(is_plain)).then_some(base)
 }
 
 /// Whether `participant__name` could be read as somebody else's.
@@ -120,9 +120,9 @@ fn hashed(who: &ParticipantId, name: &str, attempt: u32) -> String {
     let plain = |text: &str, most: usize| -> String {
         text.chars().map(|char| if is_plain(char) { char } else { '_' }).take(most).collect()
     };
-    let room = LONGEST - 1 - DIGITS;
+    let room = MAX_NAME_LENGTH - 1 - HASH_DIGITS;
     // Of a long owner the beginning will do; what it is called for must be seen.
-    let owner = room.saturating_sub(2 + name.chars().count()).max(SHORTEST_OWNER);
+    let owner = room.saturating_sub(2 + name.chars().count()).max(MIN_OWNER_LENGTH);
     let plain = match who.is_host() {
         true => plain(&base(who, name), room),
         false => plain(&qualified_in(&plain(who.as_str(), owner), name), room),

@@ -6,7 +6,7 @@
 
 /// Templates with more variables or text than anybody writes match nothing.
 const MAX_VARIABLES: usize = 32;
-const LONGEST: usize = 4096;
+const MAX_TEMPLATE_BYTES: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Template(Vec<Part>);
@@ -24,7 +24,7 @@ enum Part {
 impl Template {
     /// `None` for one that matches nothing.
     pub(super) fn parse(template: &str) -> Option<Self> {
-        if template.len() > LONGEST {
+        if template.len() > MAX_TEMPLATE_BYTES {
             return None;
         }
         let mut parts = Vec::new();
@@ -46,7 +46,7 @@ impl Template {
     }
 
     pub(super) fn matches(&self, uri: &str) -> bool {
-        if uri.len() > LONGEST {
+        if uri.len() > MAX_TEMPLATE_BYTES {
             return false;
         }
         let (mut parts, mut uri) = (self.0.as_slice(), uri);

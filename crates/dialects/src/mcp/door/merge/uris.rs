@@ -14,7 +14,7 @@ const SCHEME: &str = "salon://";
 const MAX_TEMPLATES: usize = 1024;
 /// How many links are remembered, and how long they may be.
 const MAX_LINKS: usize = 1024;
-const LONGEST_LINK: usize = 4096;
+const MAX_LINK_BYTES: usize = 4096;
 
 /// Who lists which URI, or which template.
 #[derive(Debug, Default)]
@@ -128,7 +128,7 @@ pub(super) struct Links {
 
 impl Links {
     fn note(&mut self, who: &ParticipantId, uri: &str) {
-        if uri.len() > LONGEST_LINK || self.owners(uri).contains(who) {
+        if uri.len() > MAX_LINK_BYTES || self.owners(uri).contains(who) {
             return;
         }
         self.order.push_back((who.clone(), uri.into()));
