@@ -52,14 +52,17 @@ impl Peer {
 
 /// Whose a request turned out to be, noted where its token is verified and read where a refusal is audited. Cloning shares it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Requester(Arc<Mutex<Option<(ParticipantId, Option<TopicName>)>>>);
+pub(crate) struct Requester(Arc<Mutex<Option<Identity>>>);
+
+/// A participant, and the topic it goes to where that is known.
+type Identity = (ParticipantId, Option<TopicName>);
 
 impl Requester {
     pub(crate) fn set(&self, participant: &ParticipantId, topic: Option<&TopicName>) {
         *self.0.lock() = Some((participant.clone(), topic.cloned()));
     }
 
-    pub(crate) fn get(&self) -> Option<(ParticipantId, Option<TopicName>)> {
+    pub(crate) fn get(&self) -> Option<Identity> {
         self.0.lock().clone()
     }
 }

@@ -123,7 +123,8 @@ impl McpRequest {
             Some(id) => (self.find(id)?.inbox, Listen { after: last_event_id(headers), endpoint: None }),
             None => {
                 let (id, inbox) = self.door.begin(&self.visitor, &self.place()?, Lifetime::Stream)?;
-                let before = self.visitor.gateway.config.http.public_url.as_deref().map(public_path).unwrap_or_default();
+                let before =
+                    self.visitor.gateway.config.http.public_url.as_deref().map(public_path).unwrap_or_default();
                 let endpoint = Some(format!("{before}/message?sessionId={id}").into());
                 (inbox, Listen { after: None, endpoint })
             }
