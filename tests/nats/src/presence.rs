@@ -168,7 +168,7 @@ async fn a_planned_stop_hands_places_over() {
     let told = async {
         loop {
             let Some(Ok(Tailed::Entries(entries))) = heard.tail.next().await else { panic!("a tail ended") };
-            for said in entries.iter().filter_map(|entry| entry.envelope.presence()) {
+            if let Some(said) = entries.iter().find_map(|entry| entry.envelope.presence()) {
                 assert_eq!((said.participant.id.as_str(), said.event), ("carol", PresenceEvent::Leave));
                 return;
             }
