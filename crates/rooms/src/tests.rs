@@ -372,6 +372,9 @@ async fn a_call_that_fails_behind_a_gap_is_told() {
         }
     };
     soon("bob's leave", left).await;
+    // The room hears of the gap, and alice reads on from the log, before the leave comes by.
+    log.tails.add_permits(1);
+    until(&mut alice, "what the room has missed", brings("missed")).await;
     log.tails.add_permits(PLENTY);
     until(&mut alice, "the failure of her call", fails("r1")).await;
     drop(alice);
