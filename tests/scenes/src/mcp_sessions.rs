@@ -399,7 +399,7 @@ async fn too_many(engine: Engine) -> Result<(), Failure> {
 }
 
 async fn too_many_stateless(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("max-connections-per-participant", "1")?).await?;
+    let gateway = Gateway::start(Options::new(engine).set("limits.connections_per_participant", "1")?).await?;
     let first = Client::initialized(&gateway, "alice").await?;
     let call = Client::new(&gateway, "alice")?.call("POST", ROOM).header("MCP-Protocol-Version", "2026-07-28");
     let call = call.header("Mcp-Method", "server/discover").body(discover());
@@ -410,7 +410,7 @@ async fn too_many_stateless(engine: Engine) -> Result<(), Failure> {
 
 /// Ending a session that counts for another address would not help: it stays.
 async fn full_address(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("max-connections-per-address", "4")?).await?;
+    let gateway = Gateway::start(Options::new(engine).set("limits.connections_per_address", "4")?).await?;
     let alice = Client::initialized(&gateway, "alice").await?;
     let elsewhere = IpAddr::from([127, 0, 0, 2]);
     let initialize_elsewhere = async |who: &str| {

@@ -100,7 +100,7 @@ fn a_token_in_a_message_is_in_no_room_history_log_line_or_error() {
         let trail = std::fs::read_to_string(home.path().join(".local/share/salon/audit.log")).expect("a trail");
         assert!(trail.contains("unauthorized"), "what was refused is kept: {trail}");
         assert_eq!(trail.matches("id_conflict").count(), 1, "a stream too: {trail}");
-        assert!(ran.stderr.contains("connected"), "there were log lines: {}", ran.stderr);
+        assert!(ran.stderr.contains("session: started"), "there were log lines: {}", ran.stderr);
         for secret in [SECRET, &alices] {
             for (place, text) in [
                 ("the room", &heard),

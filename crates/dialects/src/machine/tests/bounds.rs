@@ -237,7 +237,7 @@ fn registering_takes_its_time() {
     assert_eq!(count(&play.told, r#""type":"response""#), 7);
     play.told.clear();
     play.run(&register(7));
-    play.run("tick 999");
+    play.run("tick 499");
     play.run(&register(7));
     assert_snapshot!(play.told, @r#"
     ← [rate_limited] {"header":{"id":"s-9","type":"error","requestId":"t7","source":"system:gateway","destination":"alice"},"error":{"code":"rate_limited","message":"you have registered too much in a short time; try again in 1 seconds"}}
