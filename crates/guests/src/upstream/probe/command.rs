@@ -19,8 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The first child's share of the time. Slow beginners are more common than servers that a question silences for good.
 const FIRST_SHARE: f32 = 0.75;
 
-/// How long a modern server that lists no legacy revision has to answer `initialize` nevertheless.
-const SECOND_LOOK: Duration = Duration::from_secs(10);
+/// How long a modern server that lists no legacy revision has to answer `initialize` nevertheless, at least: one that starts slowly has
+/// twice the time that its first answer took.
+const MIN_LEGACY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a child that is not needed any more has to end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -52,8 +53,8 @@ pub(super) async fn probe(command: Command<'_>, setup: &Setup, limit: Duration) 
             Ok(Verdict::of(found, true, Wire::Stdio))
         }
         Showed::Modern(found) => {
-            let second_look = deadline.min(Instant::now() + SECOND_LOOK);
-            let ((), answer) = tokio::join!(ending, ask_legacy(command, setup, Voice::Hushed, second_look, limit));
+            let legacy_deadline = deadline.min(Instant::now() + MIN_LEGACY_TIMEOUT.max(2 * began.elapsed()));
+            let ((), answer) = tokio::join!(ending, ask_legacy(command, setup, Voice::Hushed, legacy_deadline, limit));
             Ok(Verdict::of(found, answer.is_ok(), Wire::Stdio))
         }
         Showed::Unclear => {
