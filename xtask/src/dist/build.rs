@@ -94,7 +94,16 @@ impl BuildTools {
         let requirements = self.folder.join("requirements.txt");
         fs::write(&requirements, TOOLS).map_err(|error| format!("{}: {error}", requirements.display()))?;
         let mut pip = Command::new(self.folder.join("bin/python"));
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:"]);
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--require-hashes",
+            "--only-binary",
+            ":all:",
+        ]);
         run(pip.arg("--requirement").arg(&requirements))?;
         fs::write(&installed, TOOLS).map_err(|error| format!("{}: {error}", installed.display()))
     }
