@@ -1,4 +1,4 @@
-//! Drafts on their submit into the log: in order, and not too many at once.
+//! Drafts on their way into the log: in order, and not too many at once.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -14,13 +14,13 @@ use salon_rooms::{Publishing, Seat, Submission};
 use super::Session;
 use crate::carriers::Receive;
 
-/// How many drafts of one session may be on their submit into the log.
+/// How many drafts of one session may be on their way into the log.
 const MAX_IN_FLIGHT: usize = 256;
 
 /// How many bytes of text they may have, but for the last of them.
 const MAX_BYTES_IN_FLIGHT: usize = 2 << 20;
 
-/// A draft on its submit into the log.
+/// A draft on its way into the log.
 pub(super) struct PendingAppend {
     ticket: Ticket,
     since: Instant,
