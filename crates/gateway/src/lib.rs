@@ -36,7 +36,7 @@ use salon_log::cluster::SingleNode;
 use salon_log::sqlite::{self, Hold, Sqlite};
 use salon_log::{Cluster, ContextStore, Health, TopicLog};
 use salon_protocol::{PresenceEvent, TopicName};
-use salon_rooms::{Rate, Rooms, Settings, Witness};
+use salon_rooms::{ByteRates, Rate, Rooms, Settings, Witness};
 use tokio::sync::watch;
 
 use audit::{Audit, AuditEvent, AuditKind};
@@ -305,13 +305,37 @@ async fn upkeep(meters: &Meters) {
     }
 }
 
+/// How many bytes may be published. A burst takes at least one envelope of the greatest size.
+fn byte_rates(config: &Config) -> ByteRates {
+    /// How many seconds' worth a topic and the gateway take at once.
+    const BURST: usize = 8;
+    let limits = &config.limits;
+    if limits.rate == 0 {
+        return ByteRates::UNLIMITED;
+    }
+    let count = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    let rate = |per_second: usize, burst: usize| {
+        let burst = burst.max(per_second).max(limits.message);
+        Rate { per_second: count(per_second), burst: count(burst) }
+    };
+    let shared = |per_second: usize| rate(per_second, per_second.saturating_mul(BURST));
+    ByteRates {
+        participant: rate(limits.byte_rate, limits.byte_burst),
+        topic: shared(limits.topic_byte_rate),
+        gateway: shared(limits.gateway_byte_rate),
+    }
+}
+
 fn settings(config: &Config, local: &LocalKey, witness: Witness) -> Settings {
     let rate = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     Settings {
         ring: config.memory.per_room,
         rings: config.memory.total,
         rate: Rate { per_second: rate(config.limits.rate), burst: rate(config.limits.burst) },
+        byte_rates: byte_rates(config),
         participants: config.limits.participants,
+        rooms: config.limits.rooms,
+        rooms_each: config.limits.rooms_per_participant,
         grace: config.times.crash_grace,
         leaves: local.shared_name("leaves"),
         witness: Some(witness),

@@ -17,9 +17,11 @@ use crate::attendance::Attendance;
 use crate::batch::Batch;
 use crate::bell::Bell;
 use crate::lifecycle::Lifecycle;
+use crate::limits::ByteBudget;
 use crate::presence::Appending;
 use crate::registry::Common;
 use crate::ring::Ring;
+use crate::solicited::Solicited;
 
 /// What is said while the log is out of reach.
 const UNREACHABLE: &str = "the gateway cannot reach its log now; try again, or another gateway";
@@ -45,6 +47,8 @@ pub(crate) struct Room {
     listeners: Mutex<Listeners>,
     pub(crate) departure: Notify,
     visits: AtomicUsize,
+    pub(crate) solicited: Solicited,
+    pub(crate) byte_budget: ByteBudget,
     /// Joins that nobody waits for and of which it is not known yet whether they are stored.
     pub(crate) announcements: Mutex<Vec<(ParticipantId, EnvelopeId, Appending)>>,
 }
@@ -64,6 +68,8 @@ impl Room {
             log,
             attendance: Mutex::new(Attendance::restore(standing, common.settings.timings)),
             ring: RwLock::new(Ring::new(head, common.settings.ring, common.ring_budget.clone())),
+            byte_budget: ByteBudget::of_topic(common.settings.byte_rates.topic),
+            solicited: Solicited::new(),
             common,
             next_batch: AtomicU64::new(0),
             folded: watch::Sender::new(head),

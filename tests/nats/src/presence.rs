@@ -10,7 +10,7 @@ use libtest_mimic::Trial;
 use salon_log::nats::Nats;
 use salon_log::{Claim, Health, Lapse, ReadError, Tail, Tailed, TopicLog};
 use salon_protocol::{CloseReason, Participant, Presence, PresenceEvent};
-use salon_rooms::{Admission, Arrival, Deliver, Rate, Rooms, Settings, Timings};
+use salon_rooms::{Admission, Arrival, ByteRates, Deliver, Rate, Rooms, Settings, Timings};
 use salon_testkit::nats::{Servers, frame};
 use salon_testkit::nats_trials;
 use salon_testkit::proxy::Proxy;
@@ -43,7 +43,10 @@ fn rooms(log: &Arc<Nats>) -> Rooms {
         ring: 1 << 20,
         rings: 1 << 20,
         rate: Rate::default(),
+        byte_rates: ByteRates::UNLIMITED,
         participants: 0,
+        rooms: 0,
+        rooms_each: 0,
         grace: Duration::ZERO,
         leaves: [7; 16],
         witness: None,

@@ -3,7 +3,7 @@ use salon_dialects::{Form, Head, History, Ticket};
 use salon_log::sqlite::{Options, Sqlite};
 use salon_log::{Claim, Durability, RetentionRules};
 use salon_protocol::{Draft, Limits, McpVersion, Participant, ParticipantId, TopicName};
-use salon_rooms::{Admission, Deliver, Rate, Rooms, Settings};
+use salon_rooms::{Admission, ByteRates, Deliver, Rate, Rooms, Settings};
 use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -118,8 +118,11 @@ impl Stage {
         let settings = Settings {
             ring: 1 << 20,
             rings: 1 << 20,
-            rate: Rate { per_second: 0, burst: 0 },
+            rate: Rate::UNLIMITED,
+            byte_rates: ByteRates::UNLIMITED,
             participants,
+            rooms: 0,
+            rooms_each: 0,
             grace: Duration::ZERO,
             leaves: [7; 16],
             witness: None,
