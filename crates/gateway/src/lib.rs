@@ -209,7 +209,7 @@ pub async fn serve(
             () = shutdown => None,
             failed = health.wait_for(|health| matches!(health, Health::Stopped(_))) => {
                 failed.ok().and_then(|health| match &*health {
-                    Health::Writable | Health::Unreachable(_) => None,
+                    Health::Writable | Health::Unreachable(_) | Health::ReadOnly(_) => None,
                     Health::Stopped(reason) => Some(reason.clone()),
                 })
             }
@@ -257,7 +257,11 @@ async fn open_log(config: &Config, local: &LocalKey) -> Result<Logs, ServeError>
         let nats = Arc::new(salon_log::nats::Nats::open(options).await?);
         return Ok(Logs { log: nats.clone(), context: nats.clone(), cluster: nats, _hold: Some(hold) });
     }
-    let options = sqlite::Options { durability: config.sqlite.durability, retention: config.retention_rules() };
+    let options = sqlite::Options {
+        durability: config.sqlite.durability,
+        retention: config.retention_rules(),
+        disk_reserve: config.limits.disk_reserve as u64,
+    };
     let sqlite = Arc::new(Sqlite::open(&config.data, options)?);
     let cluster = Arc::new(SingleNode::default());
     Ok(Logs { log: sqlite.clone(), context: sqlite, cluster, _hold: None })

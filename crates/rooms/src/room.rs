@@ -26,6 +26,9 @@ use crate::solicited::Solicited;
 /// What is said while the log is out of reach.
 const UNREACHABLE: &str = "the gateway cannot reach its log now; try again, or another gateway";
 
+/// What is said while the disk of the log is nearly full.
+const READ_ONLY: &str = "the gateway stores nothing now, because its disk is nearly full; reading goes on";
+
 /// How many readers are told of something before other tasks may run.
 const BELLS_AT_ONCE: usize = 128;
 
@@ -238,6 +241,7 @@ pub(crate) fn unwritable(error: &AppendError) -> Refusal {
         }
         AppendError::Stopped(_) => Refusal::new(Code::Closing, "the gateway cannot store messages any more"),
         AppendError::Unavailable(_) => Refusal::new(Code::Closing, UNREACHABLE),
+        AppendError::ReadOnly(_) => Refusal::new(Code::Closing, READ_ONLY),
         AppendError::Refused(_) | AppendError::NotPresent => {
             tracing::error!(%error, "a message could not be stored");
             Refusal::new(Code::Internal, "the gateway's log does not take this message")

@@ -190,6 +190,11 @@ settings! {
             ///
             /// At this gateway. `0`: no limit.
             gateway_byte_rate: Size = "64MiB";
+            /// Bytes of the disk that are left free: with fewer, the gateway is read-only
+            ///
+            /// Of the file system of the data directory, with `store = "sqlite"`. Messages are then refused with `closing` (503), what is
+            /// stored can be read, `/ready` says so, and it goes on by itself when there is room. `0`: no reserve.
+            disk_reserve: Size = "256MiB";
             /// Open rooms at this gateway
             ///
             /// A room is open while somebody is in it or reads it, and for about a minute after. `0`: no limit.

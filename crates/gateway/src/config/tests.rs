@@ -293,6 +293,7 @@ fn every_setting_arrives() {
         byte_burst = "12KiB"
         topic_byte_rate = "13KiB"
         gateway_byte_rate = "14KiB"
+        disk_reserve = "17KiB"
         rooms = 15
         rooms_per_participant = 16
         [memory]
@@ -426,6 +427,7 @@ fn every_setting_arrives() {
             byte_burst: 12288,
             topic_byte_rate: 13312,
             gateway_byte_rate: 14336,
+            disk_reserve: 17408,
             rooms: 15,
             rooms_per_participant: 16,
             participants: 8,

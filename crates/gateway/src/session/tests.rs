@@ -1,7 +1,7 @@
 use parking_lot::Mutex;
 use salon_dialects::{Form, Head, History, Ticket};
 use salon_log::sqlite::{Options, Sqlite};
-use salon_log::{Claim, Durability, RetentionRules};
+use salon_log::{Claim, Durability};
 use salon_protocol::{Draft, Limits, McpVersion, Participant, ParticipantId, TopicName};
 use salon_rooms::{Admission, ByteRates, Deliver, Rate, Rooms, Settings};
 use std::convert::Infallible;
@@ -113,7 +113,7 @@ struct Stage {
 impl Stage {
     fn new(participants: usize, expires: Duration) -> Self {
         let scratch = Scratch::new();
-        let options = Options { durability: Durability::Os, retention: RetentionRules::default() };
+        let options = Options { durability: Durability::Os, ..Options::default() };
         let log = Arc::new(Sqlite::open(scratch.path(), options).expect("a log"));
         let settings = Settings {
             ring: 1 << 20,

@@ -174,7 +174,9 @@ impl Shared {
             if changes {
                 match &now {
                     Health::Writable => tracing::info!("NATS answers again"),
-                    Health::Unreachable(why) | Health::Stopped(why) => tracing::warn!(%why, "NATS cannot be reached"),
+                    Health::Unreachable(why) | Health::ReadOnly(why) | Health::Stopped(why) => {
+                        tracing::warn!(%why, "NATS cannot be reached")
+                    }
                 }
                 *health = now.clone();
             }
@@ -186,7 +188,7 @@ impl Shared {
     fn trouble(&self) -> Option<Arc<str>> {
         match &*self.health.borrow() {
             Health::Writable => None,
-            Health::Unreachable(why) | Health::Stopped(why) => Some(why.clone()),
+            Health::Unreachable(why) | Health::ReadOnly(why) | Health::Stopped(why) => Some(why.clone()),
         }
     }
 
