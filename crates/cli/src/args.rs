@@ -67,6 +67,8 @@ pub(crate) enum Command {
     Login(commands::login::LoginArgs),
     /// Forget the token for a gateway
     Logout(commands::login::LogoutArgs),
+    /// Revoke tokens, so that the gateway refuses them from now on
+    Revoke(commands::revoke::RevokeArgs),
     /// Write the data of a gateway to one file, while it runs
     Backup(backup::BackupArgs),
     /// Put a backup into a data directory

@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         Command::Tools(args) => commands::tools::run(args),
         Command::Who(args) => commands::who::run(args),
         Command::Topics(args) => commands::topics::run(args),
+        Command::Revoke(args) => commands::revoke::run(args),
         Command::History(args) => commands::history::run(args),
         Command::Tail(args) => commands::tail::run(args),
         Command::Framed(args) => commands::framed::run(*args),

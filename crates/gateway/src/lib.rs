@@ -41,7 +41,7 @@ use tokio::sync::watch;
 
 use audit::{Audit, AuditEvent, AuditKind};
 use auth::jwks::{Jwks, JwksError};
-use auth::{KeyFileError, LocalKey, Signer, Tickets, Verifier};
+use auth::{KeyFileError, LocalKey, Revocations, Signer, Tickets, Verifier};
 use config::{Config, ConfigError};
 use gateway::Gateway;
 use meters::Meters;
@@ -159,6 +159,10 @@ pub async fn serve(
     if let Some(ui) = &ui {
         ui.follow_sign_outs().await?;
     }
+    let revocations = Revocations::open(&config.data, cluster.clone());
+    let revocations =
+        Arc::new(revocations.map_err(|why| ServeError::Data { path: config.data.display().to_string(), why })?);
+    revocations.follow().await?;
     fit_messages(&mut config, &*log);
     let settings = settings(&config, &local, witness(audit.clone(), meters.clone()));
     let library = Arc::new(host::Library::default());
@@ -179,7 +183,7 @@ pub async fn serve(
         config,
         (rooms.clone(), library, nodes),
         (verifier.clone(), Signer::new(&local)),
-        (Tickets::new(cluster), ui),
+        (Tickets::new(cluster), revocations, ui),
         audit.clone(),
         meters.clone(),
         stop.clone(),
@@ -297,7 +301,8 @@ async fn tend(gateway: &Gateway) {
     if let Some(nodes) = &gateway.nodes {
         let sharing = gateway.ui.as_ref().map(|ui| ui.share_sign_outs(gateway.config.timings.sign_out_retry_delay));
         let sharing = OptionFuture::from(sharing);
-        tokio::join!(nodes.watch(), sharing);
+        let revocations = gateway.revocations.share_rest(gateway.config.timings.sign_out_retry_delay);
+        tokio::join!(nodes.watch(), sharing, revocations);
     }
     std::future::pending().await
 }

@@ -160,6 +160,11 @@ impl Stage {
             topic,
             address: std::net::Ipv4Addr::LOCALHOST.into(),
             stamps: crate::stamps::ConnectionStamps::new(&grant),
+            revocation: {
+                let cluster = Arc::new(salon_log::cluster::SingleNode::default());
+                let revocations = crate::auth::Revocations::open(scratch.path(), cluster).expect("a file");
+                Arc::new(revocations).revoked_later(&grant)
+            },
             visit: None,
             nodes: None,
         };

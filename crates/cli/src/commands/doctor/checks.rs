@@ -92,7 +92,7 @@ fn credentials(report: &mut Report) -> Credentials {
 
 /// There is a token, from somewhere.
 fn token(args: &DoctorArgs, place: &Place, stored: &Credentials, report: &mut Report) -> Option<Tokens> {
-    match args.access.tokens_among(place, stored) {
+    match args.access.tokens_among(place, stored, &[]) {
         Ok(tokens) => Some(tokens),
         Err(error) => {
             report.add(Finding::error("token", &error, "give one with `--token`, `SALON_TOKEN` or `salon login`"));
