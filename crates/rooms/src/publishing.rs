@@ -50,9 +50,10 @@ impl Room {
             [first, ..] if answered.is_none() => fold.is_present(first),
             _ => false,
         };
+        let calls_waiting = if author.is_host() { 0 } else { fold.waiting_of(author) };
         drop(attendance);
         let stamp = draft.stamp().cloned();
-        match rules::accept(author, draft, &Circumstances { recipient_present, referent }) {
+        match rules::accept(author, draft, &Circumstances { recipient_present, calls_waiting, referent }) {
             Ok(envelope) => Publishing::Submitted(self.submit(envelope, stamp)),
             Err(refused) if depends_on_the_moment(refused.1.code) => {
                 Publishing::LookUp(Box::pin(self.clone().retry(refused)))
@@ -88,7 +89,7 @@ impl Room {
                     _ => Referent::NoRequest,
                 },
             };
-            let circumstances = Circumstances { recipient_present: false, referent };
+            let circumstances = Circumstances { recipient_present: false, calls_waiting: 0, referent };
             let stamp = draft.stamp().cloned();
             match rules::accept(&author, draft, &circumstances) {
                 Ok(envelope) => self.submit(envelope, stamp).await,
@@ -113,7 +114,7 @@ impl Room {
 
 /// Whether the same draft could have been accepted at another time.
 fn depends_on_the_moment(code: Code) -> bool {
-    matches!(code, Code::RecipientNotFound | Code::CorrelationMismatch)
+    matches!(code, Code::RecipientNotFound | Code::RateLimited | Code::CorrelationMismatch)
 }
 
 /// What becomes of a draft.

@@ -515,3 +515,30 @@ async fn an_answer_to_a_call_that_has_failed_is_refused() {
     drop((alice, bob));
     close(rooms, log).await;
 }
+
+/// One more is refused and no earlier one is cancelled for it; whoever sends a stored one again is told that it is stored.
+#[tokio::test]
+async fn a_participant_with_a_thousand_calls_waiting_is_refused_another() {
+    let log = Faulty::new();
+    let unlimited = Settings { rate: Rate { per_second: 0, burst: 0 }, ..settings() };
+    let rooms = Rooms::new(log.clone(), unlimited, Box::new(|_| Box::pin(std::future::pending())));
+    let (bob, mut alice) = (enter(&rooms, "bob").await.seat, enter(&rooms, "alice").await.seat);
+    let calls: Vec<_> = (1..=1000).map(|number| alice.publish(asks(&format!("r{number}")))).collect();
+    for call in calls {
+        call.outcome().await.expect("stored");
+    }
+    until(&mut alice, "the last request", brings("r1000")).await;
+    let refusal = alice.publish(asks("r1001")).outcome().await.expect_err("as many wait as may");
+    assert_eq!(
+        refusal.to_string(),
+        "rate_limited: 1000 calls of yours wait for an answer in this room already, which is the limit"
+    );
+    assert_eq!(refusal.regarding.expect("an id").as_str(), "r1001");
+    let repeated = alice.publish(asks("r1")).outcome().await.map(|appended| appended.repeated);
+    assert_eq!(repeated, Ok(true));
+    bob.publish(answers("a1", "r1")).outcome().await.expect("the oldest call still waits");
+    until(&mut alice, "the answer", brings("a1")).await;
+    alice.publish(asks("r1001")).outcome().await.expect("an answer has made room");
+    drop((alice, bob));
+    close(rooms, log).await;
+}

@@ -313,9 +313,8 @@ impl Framed {
         self.receiving.push(Item::Told(Box::new(Told { id, kind, correlation, payload, timestamp: at.0 })));
     }
 
-    fn call_failed(&mut self, request: &EnvelopeId, id: &RpcId, callee: &ParticipantId) {
-        let error = RpcError::new(GONE, format!("`{callee}` left before it answered"));
-        let error = error.with_data(&json!({ "code": Code::RecipientNotFound }));
+    fn call_failed(&mut self, request: &EnvelopeId, id: &RpcId, refusal: &Refusal) {
+        let error = RpcError::new(GONE, &*refusal.message).with_data(&json!({ "code": refusal.code }));
         self.tell(Kind::Mcp, Some(request), rpc::failure(&id.to_raw(), &error));
     }
 
@@ -400,7 +399,9 @@ impl Dialect for Framed {
                 self.leave();
             }
             Event::Entry(entry) => self.overhear(entry),
-            Event::CallFailed { request, id, callee } => self.call_failed(&request, &id, &callee),
+            Event::CallFailed { request, id, callee, cause } => {
+                self.call_failed(&request, &id, &cause.refusal(&callee));
+            }
             Event::Gap => self.gap(),
             Event::Outage => self.outage(),
             Event::Recovered => self.recovered(),

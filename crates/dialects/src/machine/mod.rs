@@ -426,7 +426,9 @@ impl Dialect for Machine {
             Event::Accepted { ticket, repeated, .. } => self.accepted(ticket, repeated, now),
             Event::Refused { ticket, refusal } => self.not_accepted(ticket, refusal, now),
             Event::Entry(entry) => self.overhear(&entry, now),
-            Event::CallFailed { request, callee, .. } => self.left_unanswered(&request, &callee, now),
+            Event::CallFailed { request, callee, cause, .. } => {
+                self.request_failed(&request, &cause.refusal(&callee), now);
+            }
             Event::Outage => self.outage(true, now),
             Event::Recovered => self.outage(false, now),
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 
 use futures_util::StreamExt;
 use proptest::prelude::*;
+use salon_protocol::FailureCause;
 
 use super::*;
 use crate::context::{Address, Key, Scope, Write, WriteError};
@@ -118,6 +119,27 @@ async fn a_log_of_the_first_version_is_migrated() {
     assert_eq!((standing.waiting.len(), standing.failed.len()), (0, 1));
     let answer = log.append(&topic("room"), contract::response("a1", "bob", "r1")).await;
     assert_eq!(answer.err(), Some(AppendError::CallEnded(CallEnd::Failed)));
+}
+
+#[tokio::test]
+async fn why_a_call_failed_is_known_after_a_restart() {
+    let (directory, room) = (directory(), topic("room"));
+    let log = Sqlite::open(&directory.0, quick()).expect("a new log");
+    append(&log, &room, presence("j1", "join", "bob")).await;
+    append(&log, &room, presence("j2", "join", "carol")).await;
+    append(&log, &room, request("r0", "alice", "carol")).await;
+    append(&log, &room, presence("l1", "leave", "carol")).await;
+    let calls: Vec<_> = (1..=2001).map(|n| log.append(&room, request(&format!("r{n}"), "alice", "bob"))).collect();
+    for call in calls {
+        call.await.expect("stored");
+    }
+    let before = log.standing(&room).await.expect("a standing").failed;
+    drop(log);
+    let log = Sqlite::open(&directory.0, quick()).expect("the same log");
+    let after = log.standing(&room).await.expect("a standing").failed;
+    assert_eq!(after, before);
+    let causes: Vec<_> = after.iter().map(|call| (call.open.request.as_str(), call.cause)).collect();
+    assert_eq!(causes, [("r0", FailureCause::CalleeLeft), ("r1", FailureCause::TooManyWaiting)]);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ mod sending;
 mod sessions;
 
 use insta::assert_snapshot;
-use salon_protocol::{Envelope, Participant, Position, Presence, Timestamp, TopicName};
+use salon_protocol::{Envelope, FailureCause, Participant, Position, Presence, Timestamp, TopicName};
 use serde_json::value::RawValue;
 
 use super::*;
@@ -154,7 +154,8 @@ impl Play {
             "gone" => {
                 let [request, number, callee] = rest.split(' ').collect::<Vec<_>>().try_into().unwrap();
                 let request = EnvelopeId::new(request).unwrap();
-                self.event(Event::CallFailed { request, id: RpcId::parse(number).unwrap(), callee: id(callee) });
+                let (id, callee) = (RpcId::parse(number).unwrap(), id(callee));
+                self.event(Event::CallFailed { request, id, callee, cause: FailureCause::CalleeLeft });
             }
             "gap" => self.event(Event::Gap),
             "join" => self.presence(PresenceEvent::Join, rest),
