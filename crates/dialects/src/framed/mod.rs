@@ -181,7 +181,9 @@ impl Framed {
 
     fn not_joined(&mut self, refusal: &Refusal) {
         if let Place::Entering(asked) = std::mem::replace(&mut self.place, Place::Gone) {
-            self.error(&asked, refusal);
+            // The session has counted the refused join.
+            let frame = header::refuse(&asked.regarding, "error", refusal, self.stamps.time(self.now));
+            self.actions.push_back(Action::Send(asked.stream, Frame::Binary(frame)));
         }
         self.actions.push_back(Action::Close(CloseReason::Bye));
     }

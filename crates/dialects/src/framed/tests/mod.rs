@@ -28,6 +28,8 @@ struct Play {
     said: u64,
     told: String,
     ended: bool,
+    /// How many refusals it wants counted.
+    refusals: usize,
 }
 
 fn id(text: &str) -> ParticipantId {
@@ -51,7 +53,7 @@ impl Play {
         let options =
             Options { me: id("alice"), limits, session: "S".into(), linger: Duration::from_secs(60), version: "9" };
         let framed = Framed::new(options, Stamps::new("x", now, Timestamp(1000)), now);
-        Self { framed, now, drafts: VecDeque::new(), said: 0, told: String::new(), ended: false }
+        Self { framed, now, drafts: VecDeque::new(), said: 0, told: String::new(), ended: false, refusals: 0 }
     }
 
     /// A session that has its seat; how it got it is left out.
@@ -186,6 +188,7 @@ impl Play {
                     let shown = shown(stream, &frame);
                     assert!(shown.contains(&format!(r#""code":"{code}""#)), "{shown}");
                     self.told.push_str(&shown);
+                    self.refusals += 1;
                 }
                 Action::Publish(ticket, draft) => {
                     self.told.push_str(&format!("⇒ {}\n", draft.envelope().text()));
