@@ -40,6 +40,23 @@ pub(crate) struct ConnectionContext {
 }
 
 impl ConnectionContext {
+    /// A connection of alice's to `room:a`, with meters of its own.
+    #[cfg(test)]
+    pub(crate) fn of_alice(audit: Audit) -> Self {
+        let alice = ParticipantId::new("alice").expect("an id");
+        let grant = crate::auth::Grant::new(alice.clone(), Vec::new(), salon_protocol::Timestamp(0));
+        Self {
+            meters: Meters::new().expect("meters"),
+            audit,
+            participant: alice,
+            topic: TopicName::new("room:a").expect("a name"),
+            address: std::net::Ipv4Addr::LOCALHOST.into(),
+            stamps: ConnectionStamps::new(&grant),
+            visit: None,
+            nodes: None,
+        }
+    }
+
     /// Waits for the end of the sign-in that the connection stands on: for ever, where it stands on none.
     pub(crate) async fn signed_out(&self) {
         match &self.visit {
