@@ -153,10 +153,11 @@ impl Fold {
             }
         }
         for open in &standing.waiting {
-            // Standings that were stored by version 0.1 do not say which calls have failed.
+            // Standings that were stored by version 0.1 do not say which calls have failed, nor when. Its callers were notified then; by a
+            // later offset they would be notified again after every restart.
             let waits = open.callee.is_host()
                 || fold.present.get(&open.callee).is_some_and(|callee| callee.join.position.offset < open.offset);
-            let failed = (!waits).then_some(Failure::callee_left(standing.head.offset));
+            let failed = (!waits).then_some(Failure::callee_left(open.offset));
             fold.insert(open.clone(), failed);
         }
         for FailedRequest { at, open, cause } in &standing.failed {

@@ -117,6 +117,12 @@ async fn a_log_of_the_first_version_is_migrated() {
     // The first version did not store which calls have failed; that follows from who is present.
     let standing = log.standing(&topic("room")).await.expect("a standing");
     assert_eq!((standing.waiting.len(), standing.failed.len()), (0, 1));
+    // Its caller was told in its time, and must not be told again after every restart.
+    assert_eq!(standing.failed[0].at, standing.failed[0].open.offset);
+    append(&log, &topic("room"), line("after", "alice", "hello")).await;
+    drop(log);
+    let log = Sqlite::open(&directory.0, quick()).expect("a log of this version");
+    assert_eq!(log.standing(&topic("room")).await.expect("a standing").failed, standing.failed);
     let answer = log.append(&topic("room"), contract::response("a1", "bob", "r1")).await;
     assert_eq!(answer.err(), Some(AppendError::CallEnded(CallEnd::Failed)));
 }
