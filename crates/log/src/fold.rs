@@ -137,6 +137,27 @@ pub struct Fold {
     failures: BTreeMap<(u64, u64), EnvelopeId>,
     /// The offset up to which every entry is folded.
     through: u64,
+    /// See [`Fold::bytes`].
+    bytes: usize,
+}
+
+/// What a participant or a call takes beside its texts: nodes of maps, allocations, fields.
+const BYTES_BESIDE_TEXTS: usize = 512;
+
+impl Call {
+    fn bytes(&self, request: &EnvelopeId) -> usize {
+        let (RpcId::Number(id) | RpcId::String(id)) = &self.id;
+        // The request's id is a key here, and is in the caller's list or among the failures.
+        let names = self.caller.as_str().len() + self.callee.as_str().len() + 2 * request.as_str().len();
+        BYTES_BESIDE_TEXTS + names + id.len()
+    }
+}
+
+impl Present {
+    fn bytes(&self) -> usize {
+        // The participant is a copy of what the envelope says.
+        BYTES_BESIDE_TEXTS + 2 * self.join.envelope.text().len()
+    }
 }
 
 impl Fold {
@@ -211,9 +232,7 @@ impl Fold {
                 let id = presence.participant.id.clone();
                 let was_present = match presence.event {
                     PresenceEvent::Join => self.join(presence.participant, entry),
-                    PresenceEvent::Leave if self.present.remove(&id).is_none() => {
-                        return Effect::Ignored(Ignored::Leave);
-                    }
+                    PresenceEvent::Leave if !self.leave(&id) => return Effect::Ignored(Ignored::Leave),
                     PresenceEvent::Leave => true,
                     PresenceEvent::Heartbeat => false,
                 };
@@ -238,7 +257,17 @@ impl Fold {
     fn join(&mut self, participant: Participant, entry: &Arc<Entry>) -> bool {
         let id = participant.id.clone();
         let present = Present { participant: Arc::new(participant), join: entry.clone() };
-        self.present.insert(id, present).is_some()
+        self.bytes += present.bytes();
+        let before = self.present.insert(id, present);
+        self.bytes -= before.as_ref().map_or(0, Present::bytes);
+        before.is_some()
+    }
+
+    /// Says whether the participant was present.
+    fn leave(&mut self, id: &ParticipantId) -> bool {
+        let before = self.present.remove(id);
+        self.bytes -= before.as_ref().map_or(0, Present::bytes);
+        before.is_some()
     }
 
     fn ask(&mut self, open: OpenRequest) -> Effect {
@@ -273,14 +302,16 @@ impl Fold {
             made.waiting += 1;
             made.asked.push_back(request.clone());
         }
-        self.calls.insert(request.clone(), Call { caller, callee, id, asked, failed });
+        let call = Call { caller, callee, id, asked, failed };
+        self.bytes += call.bytes(&request);
+        self.calls.insert(request.clone(), call);
         if let Some(failure) = failed {
             self.remember_failure(request, failure.at, asked);
         }
     }
 
     fn forget(&mut self, request: &EnvelopeId) {
-        let Some(call) = self.calls.remove(request) else { return };
+        let Some(call) = self.remove_call(request) else { return };
         match call.failed {
             Some(failure) => drop(self.failures.remove(&(failure.at, call.asked))),
             None => self.stop_waiting(&call.caller, request),
@@ -292,8 +323,14 @@ impl Fold {
         if self.failures.len() > Standing::MAX_CALLS
             && let Some((_, oldest)) = self.failures.pop_first()
         {
-            self.calls.remove(&oldest);
+            self.remove_call(&oldest);
         }
+    }
+
+    fn remove_call(&mut self, request: &EnvelopeId) -> Option<Call> {
+        let call = self.calls.remove(request)?;
+        self.bytes -= call.bytes(request);
+        Some(call)
     }
 
     fn answer(&mut self, request: &EnvelopeId) -> Effect {
@@ -429,6 +466,11 @@ impl Fold {
         self.present.len()
     }
 
+    /// How much memory it takes, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The offset up to which every entry is folded.
     pub fn through(&self) -> u64 {
         self.through
@@ -459,6 +501,12 @@ mod tests {
         entry(offset, &format!(r#""id":"r{offset}",{rest}"#))
     }
 
+    /// What [`Fold::bytes`] must be.
+    fn counted_bytes(fold: &Fold) -> usize {
+        let calls: usize = fold.calls.iter().map(|(request, call)| call.bytes(request)).sum();
+        calls + fold.present.values().map(Present::bytes).sum::<usize>()
+    }
+
     fn present(fold: &Fold) -> Vec<u64> {
         fold.standing(1, 0).present.iter().map(|entry| entry.position.offset).collect()
     }
@@ -471,9 +519,11 @@ mod tests {
         assert_eq!(present(&fold), [3]);
         fold.apply(&said(5, "join"));
         assert_eq!(present(&fold), [5], "a later one takes its place");
+        assert_eq!(fold.bytes(), counted_bytes(&fold));
         assert_eq!(fold.apply(&said(6, "leave")), Effect::Counts);
         assert_eq!(present(&fold), [0; 0]);
         assert_eq!(fold.apply(&said(7, "leave")), Effect::Ignored(Ignored::Leave));
+        assert_eq!(fold.bytes(), 0);
     }
 
     #[test]
@@ -504,6 +554,7 @@ mod tests {
         assert_eq!(fold.standing(1, 0).waiting.len(), Standing::MAX_CALLS);
         assert_eq!(fold.standing(1, 0).failed.len(), Standing::MAX_CALLS, "the oldest failures are forgotten");
         assert!(waits(&fold, 1), "the calls of the busiest end first");
+        assert_eq!(fold.bytes(), counted_bytes(&fold));
     }
 
     #[test]

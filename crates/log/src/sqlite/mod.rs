@@ -8,6 +8,7 @@ mod context;
 mod copy;
 mod fresh;
 mod journal;
+mod known;
 mod look;
 mod queue;
 mod reader;

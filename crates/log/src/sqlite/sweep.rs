@@ -17,9 +17,6 @@ use crate::Fold;
 const SLICE_TOPICS: usize = 64;
 const SLICE_ENTRIES: u64 = 1024;
 
-/// How many topics the writer remembers after settling.
-const MAX_REMEMBERED: usize = 10_000;
-
 /// A walk over all topics.
 pub(super) struct Sweep {
     /// The topics up to this one are done.
@@ -49,22 +46,17 @@ impl Writer<'_> {
         let mut topics: Vec<_> = fresh.topics().collect();
         topics.sort_unstable_by_key(|(_, recent)| recent.topic);
         for (name, recent) in topics {
-            settle_topic(&step, recent, &self.known[name].fold)?;
+            settle_topic(&step, recent, &self.known.get(name).expect("it was looked up for this").fold)?;
         }
         step.execute("DELETE FROM journal", [])?;
         step.commit()?;
 
         for (name, recent) in fresh.topics() {
-            if let Some(known) = self.known.get_mut(name) {
-                known.settled = recent.head();
-            }
+            self.known.update(name, |known| known.settled = recent.head());
         }
         drop(fresh);
-        // What is settled can be looked up again.
-        if self.known.len() > MAX_REMEMBERED {
-            self.known.clear();
-        }
         *self.source.fresh_mut() = Fresh::default();
+        self.known.evict();
         Ok(())
     }
 
@@ -129,9 +121,7 @@ impl Writer<'_> {
         step.prepare_cached("DELETE FROM entries WHERE key BETWEEN ?1 AND ?2")?.execute([first, last])?;
         step.prepare_cached("UPDATE topics SET trimmed = ?2 WHERE topic = ?1")?.execute(params![topic, gone])?;
         step.commit()?;
-        if let Some(known) = self.known.get_mut(name) {
-            known.trimmed = gone;
-        }
+        self.known.update(name, |known| known.trimmed = gone);
         Ok(())
     }
 
