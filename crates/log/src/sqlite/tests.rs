@@ -149,6 +149,23 @@ async fn why_a_call_failed_is_known_after_a_restart() {
 }
 
 #[tokio::test]
+async fn a_call_whose_request_is_not_kept_leaves_nothing_behind() {
+    let (directory, room) = (directory(), topic("room"));
+    let options = Options { retention: rule(None, Some(2)), ..quick() };
+    let log = Sqlite::open(&directory.0, options).expect("a new log");
+    append(&log, &room, presence("j1", "join", "bob")).await;
+    append(&log, &room, request("r1", "alice", "bob")).await;
+    append_lines(&log, &room, 0..5).await;
+    log.trim_now().await;
+    append(&log, &room, presence("l1", "leave", "bob")).await;
+    log.trim_now().await;
+    drop(log);
+    let db = rusqlite::Connection::open(directory.0.join(DATABASE)).expect("a database");
+    let orphans = "SELECT count(*) FROM unanswered WHERE key NOT IN (SELECT key FROM entries)";
+    assert_eq!(db.query_row(orphans, [], |row| row.get::<_, i64>(0)).expect("a count"), 0);
+}
+
+#[tokio::test]
 async fn a_context_is_there_after_the_process_was_killed_and_outlives_the_entries() {
     let (lived, copied) = (directory(), directory());
     let options = Options { retention: rule(None, Some(0)), ..Options::default() };
