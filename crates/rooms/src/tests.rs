@@ -27,7 +27,7 @@ struct Faulty {
     tails: Arc<Semaphore>,
     appends: Arc<Semaphore>,
     finds: Arc<Semaphore>,
-    /// Whether appends and standings are out of reach.
+    /// Whether appends, searches and standings are out of reach.
     is_unreachable: AtomicBool,
     /// Ends every tail with an error.
     broken: watch::Sender<bool>,
@@ -121,6 +121,9 @@ impl TopicLog for Faulty {
         Box::pin(stream::select(late, stream::once(failure)))
     }
     fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Arc<Entry>>, ReadError>> {
+        if let Some(refused) = self.outage(Err(ReadError::Unavailable("the test says so".into()))) {
+            return refused;
+        }
         let (find, permits) = (self.log.find(topic, id), self.finds.clone());
         Box::pin(async move {
             permit(permits).await;
@@ -539,6 +542,23 @@ async fn a_participant_with_a_thousand_calls_waiting_is_refused_another() {
     bob.publish(answers("a1", "r1")).outcome().await.expect("the oldest call still waits");
     until(&mut alice, "the answer", brings("a1")).await;
     alice.publish(asks("r1001")).outcome().await.expect("an answer has made room");
+    drop((alice, bob));
+    close(rooms, log).await;
+}
+
+#[tokio::test]
+async fn a_refusal_names_its_draft_when_the_log_cannot_be_read() {
+    let log = Faulty::new();
+    let rooms = log.rooms();
+    let (bob, alice) = (enter(&rooms, "bob").await.seat, enter(&rooms, "alice").await.seat);
+    log.is_unreachable.store(true, Ordering::SeqCst);
+    // Both must be looked up: a request that is not known, and a recipient who is not there.
+    let nobody = draft("r1", "alice", r#""to":["carol"]"#, r#""id":1,"method":"tools/list""#);
+    for (publishing, id) in [(bob.publish(answers("a1", "r0")), "a1"), (alice.publish(nobody), "r1")] {
+        let refusal = publishing.outcome().await.expect_err("the log is out of reach");
+        assert_eq!((refusal.code, refusal.regarding.as_ref().map(EnvelopeId::as_str)), (Code::Closing, Some(id)));
+    }
+    log.is_unreachable.store(false, Ordering::SeqCst);
     drop((alice, bob));
     close(rooms, log).await;
 }
