@@ -42,6 +42,24 @@ pub(crate) struct ConnectionContext {
 }
 
 impl ConnectionContext {
+    /// A connection of alice's to `room:a`, with meters of its own.
+    #[cfg(test)]
+    pub(crate) fn of_alice(audit: Audit) -> Self {
+        let alice = ParticipantId::new("alice").expect("an id");
+        let grant = crate::auth::Grant::new(alice.clone(), Vec::new(), salon_protocol::Timestamp(0));
+        Self {
+            meters: Meters::new().expect("meters"),
+            audit,
+            participant: alice,
+            topic: TopicName::new("room:a").expect("a name"),
+            address: std::net::Ipv4Addr::LOCALHOST.into(),
+            stamps: ConnectionStamps::new(&grant),
+            revocation: RevocationWatch::never(&grant),
+            visit: None,
+            nodes: None,
+        }
+    }
+
     /// Waits until the token is revoked, or the sign-in ends that the connection stands on.
     pub(crate) fn access_ended(&self) -> impl Future<Output = ()> + Send + use<> {
         let (revoked, signed_out) = (self.revocation.ended(), self.visit.as_ref().map(|visit| visit.ended()));

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use salon_dialects::{Action, Dialect, Event, Frame, Introduction, Joined, StreamId};
 use salon_protocol::CloseReason;
-use salon_rooms::{Happening, Seat};
+use salon_rooms::{FailedCall, Happening, Seat};
 use tokio::time::Sleep;
 
 use crate::carriers::{Opened, Receive, Received};
@@ -330,7 +330,8 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
             }
             Happening::Entry(entry) => self.dialect.handle_event(Event::Entry(entry), now),
             Happening::CallFailed(call) => {
-                let event = Event::CallFailed { request: call.request, id: call.id, callee: call.callee };
+                let FailedCall { request, id, callee, cause } = call;
+                let event = Event::CallFailed { request, id, callee, cause };
                 self.dialect.handle_event(event, now);
             }
             Happening::Gap => self.dialect.handle_event(Event::Gap, now),

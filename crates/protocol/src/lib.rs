@@ -34,7 +34,7 @@ pub use participant::{McpVersion, Participant, ParticipantKind, Presence, Presen
 pub use percent::percent_decoded;
 pub use position::Position;
 pub use rate::{RateLimit, TokenBucket};
-pub use refusal::{Code, Refusal};
+pub use refusal::{Code, FailureCause, Refusal};
 pub use rpc::RpcError;
 pub use stamp::Stamp;
 pub use tally::Tally;

@@ -200,7 +200,7 @@ fn a_callee_that_leaves_is_told_at_once() {
         assert_eq!(within("the call", working.recv()).await, Ok(Some(Working::Begun)));
         robot.leave().await;
         assert_snapshot!(stage.normal(calling.end().await), @"
-        error: `robot` left before it answered this request
+        error: `robot` left before it answered
 
         hint: `salon who room:alpha` shows who is there
         exit: 3

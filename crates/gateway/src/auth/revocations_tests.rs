@@ -6,6 +6,13 @@ use crate::scratch::Scratch;
 
 const SECOND: u64 = 1000;
 
+impl RevocationWatch {
+    /// Of a gateway that revokes nothing.
+    pub(crate) fn never(grant: &Grant) -> Self {
+        open(&Scratch::new()).revoked_later(grant)
+    }
+}
+
 fn grant(participant: &str, token: &str, issued: u64) -> Grant {
     let participant = ParticipantId::new(participant).expect("an id");
     let grant = Grant::new(participant, Vec::new(), Timestamp(u64::MAX));

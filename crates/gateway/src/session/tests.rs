@@ -132,7 +132,7 @@ impl Stage {
         let topic = TopicName::new("room:a").expect("a name");
         let (dismiss, dismissed) = oneshot::channel();
         let entered = rooms.clone();
-        let enter_topic = topic.clone();
+        let enter_topic = topic;
         let enter = move |introduction: Introduction| -> crate::entrance::Entering {
             let (rooms, topic) = (entered.clone(), enter_topic.clone());
             Box::pin(async move {
@@ -151,23 +151,7 @@ impl Stage {
         let noted = Arc::<Mutex<Vec<String>>>::default();
         let dialect = Script { actions: VecDeque::new(), noted: noted.clone(), due: None };
         let (carrier, inbox) = Exchanges::new();
-        let alice = ParticipantId::new("alice").expect("an id");
-        let grant = crate::auth::Grant::new(alice.clone(), Vec::new(), salon_protocol::Timestamp(0));
-        let connection = ConnectionContext {
-            meters: Meters::new().expect("meters"),
-            audit: Audit::off(),
-            participant: alice,
-            topic,
-            address: std::net::Ipv4Addr::LOCALHOST.into(),
-            stamps: crate::stamps::ConnectionStamps::new(&grant),
-            revocation: {
-                let cluster = Arc::new(salon_log::cluster::SingleNode::default());
-                let revocations = crate::auth::Revocations::open(scratch.path(), cluster).expect("a file");
-                Arc::new(revocations).revoked_later(&grant)
-            },
-            visit: None,
-            nodes: None,
-        };
+        let connection = ConnectionContext::of_alice(Audit::off());
         let expires = Instant::now() + expires;
         let meters = connection.meters.clone();
         let beginning =

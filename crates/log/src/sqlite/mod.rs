@@ -9,6 +9,7 @@ mod copy;
 mod disk;
 mod fresh;
 mod journal;
+mod known;
 mod look;
 mod queue;
 mod reader;

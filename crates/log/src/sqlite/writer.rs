@@ -14,13 +14,14 @@ use tokio::sync::{oneshot, watch};
 
 use super::disk::{self, DiskGuard};
 use super::fresh::Recent;
+use super::known::{Known, KnownTopics};
 use super::queue::Queue;
 use super::reader::Source;
 use super::schema::{LAST_OFFSET, LAST_TOPIC};
 use super::sweep::Sweep;
 use super::{Clock, Fault, context, journal, settled};
 use crate::context::{Address, Change, Write, WriteError, Written};
-use crate::{AppendError, Appended, Fold, Health, RetentionRules};
+use crate::{AppendError, Appended, Health, RetentionRules};
 
 /// The most one commit takes. More would only make those at its beginning wait.
 const BATCH_ENTRIES: usize = 1024;
@@ -70,21 +71,10 @@ struct Committed {
     judged: Vec<context::Judged>,
 }
 
-/// What the writer knows of a topic.
-pub(super) struct Known {
-    pub(super) topic: i64,
-    pub(super) trimmed: u64,
-    pub(super) settled: u64,
-    pub(super) head: u64,
-    newest: Timestamp,
-    /// As of `head`.
-    pub(super) fold: Fold,
-}
-
 pub(super) struct Writer<'db> {
     pub(super) db: &'db Connection,
     pub(super) source: Arc<Source>,
-    pub(super) known: HashMap<TopicName, Known>,
+    pub(super) known: KnownTopics,
     pub(super) retention: RetentionRules,
     disk: DiskGuard,
     pub(super) clock: Clock,
@@ -119,7 +109,7 @@ impl<'db> Writer<'db> {
             find: db.prepare("SELECT key, arrived, text, stamp FROM entries WHERE topic = ?1 AND id = ?2")?,
             db,
             source,
-            known: HashMap::new(),
+            known: KnownTopics::default(),
             retention,
             disk,
             clock,
@@ -236,6 +226,7 @@ impl<'db> Writer<'db> {
                 if self.source.fresh().is_full() {
                     self.settle_or_stop();
                 }
+                self.known.evict();
             }
             Err(not_stored) => {
                 for reply in replies {
@@ -274,7 +265,7 @@ impl<'db> Writer<'db> {
                 });
                 continue;
             }
-            let known = self.known.get_mut(&name).expect("it was known a moment ago");
+            let known = self.known.get(&name).expect("it was known a moment ago");
             if let Some(ignored) = known.fold.ignores(&envelope) {
                 outcomes.push(Err(ignored.into()));
                 continue;
@@ -282,11 +273,12 @@ impl<'db> Writer<'db> {
             if known.head == LAST_OFFSET {
                 return Err(Fault::Exhausted);
             }
-            known.head += 1;
-            known.newest = known.newest.max(now);
-            let position = self.source.position(known.head);
-            let entry = Arc::new(Entry { position, arrived: known.newest, stamp, envelope });
-            known.fold.apply(&entry);
+            let (position, arrived) = (self.source.position(known.head + 1), known.newest.max(now));
+            let entry = Arc::new(Entry { position, arrived, stamp, envelope });
+            self.known.update(&name, |known| {
+                (known.head, known.newest) = (position.offset, arrived);
+                known.fold.apply(&entry);
+            });
             journal::write(&mut self.row, id.0, &entry);
             ids.insert(id, entry.clone());
             outcomes.push(Ok(Appended { entry: entry.clone(), repeated: false }));
@@ -317,7 +309,7 @@ impl<'db> Writer<'db> {
     fn publish(&mut self, accepted: Accepted) {
         let mut fresh = self.source.fresh_mut();
         for (name, entries) in &accepted {
-            let known = &self.known[name];
+            let known = self.known.get(name).expect("its entries were just stored");
             fresh.extend(name, known.topic, known.settled, entries);
         }
         drop(fresh);
@@ -328,7 +320,7 @@ impl<'db> Writer<'db> {
 
     /// Looks a topic up, making it where it is new: then within a transaction.
     pub(super) fn know(&mut self, name: &TopicName) -> Result<&Known, Fault> {
-        if !self.known.contains_key(name) {
+        if self.known.get(name).is_none() {
             let extent = settled::extent(self.db, name)?;
             let topic = match extent.topic {
                 Some(topic) => topic,
@@ -356,7 +348,7 @@ impl<'db> Writer<'db> {
             drop(fresh);
             self.known.insert(name.clone(), known);
         }
-        Ok(&self.known[name])
+        Ok(self.known.get(name).expect("it was looked up where it was not known"))
     }
 
     /// The entry that has an id already. Of a known topic.
@@ -364,7 +356,7 @@ impl<'db> Writer<'db> {
         if let Some(entry) = self.source.fresh().of(name).and_then(|recent| recent.find(id)) {
             return Ok(Some(entry.clone()));
         }
-        let known = &self.known[name];
+        let known = self.known.get(name).expect("the caller has looked it up");
         if known.settled == known.trimmed {
             return Ok(None);
         }
