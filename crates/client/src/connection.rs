@@ -129,7 +129,7 @@ impl Connection {
 
     pub(crate) async fn run(mut self, socket: Socket) {
         let end = self.stay(socket).await;
-        tracing::debug!(topic = %self.shared.topic, participant = %self.shared.id, %end, "the stay is over");
+        tracing::debug!(topic = %self.shared.topic, participant = %self.shared.id, %end, "room: connection ended for good");
         self.shared.link.send_replace(Link::Ended(end.clone()));
         self.orders.close();
         while let Ok(order) = self.orders.try_recv() {

@@ -121,6 +121,6 @@ async fn greet_one(room: RoomRef, id: ParticipantId) {
     tokio::time::sleep(JITTER.mul_f64(rand::random())).await;
     let Some(room) = room.upgrade().filter(|room| room.id() != &id && !id.is_host()) else { return };
     if let Err(error) = room.meet(&id).await {
-        tracing::debug!(peer = %id, %error, "a stranger does not say what it offers");
+        tracing::debug!(peer = %id, %error, "discovery: MCP handshake failed, participant left out");
     }
 }

@@ -180,7 +180,7 @@ impl Reader {
             match self.read_missed().await {
                 Ok(missed) => break missed,
                 Err(error) if error.is_passing() => {
-                    tracing::debug!(%error, "catching up has to wait for the gateway");
+                    tracing::debug!(%error, "events: history unreachable, retrying after a reconnect");
                     if matches!(*link.borrow_and_update(), Link::Ended(_)) {
                         break None;
                     }
@@ -188,7 +188,7 @@ impl Reader {
                     let _ = tokio::time::timeout(RETRY, link.changed()).await;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the history does not help to catch up");
+                    tracing::debug!(%error, "events: history refused, reporting a gap");
                     break None;
                 }
             }

@@ -17,7 +17,7 @@ impl Connection {
         let envelope = match Envelope::restore(text) {
             Ok(envelope) => Arc::new(envelope),
             Err(refusal) => {
-                tracing::warn!(topic = %self.shared.topic, %refusal, "the gateway sent something that is no envelope");
+                tracing::warn!(topic = %self.shared.topic, %refusal, "room: received text is not an envelope, skipped");
                 return;
             }
         };

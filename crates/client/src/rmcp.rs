@@ -88,7 +88,7 @@ where
         tokio::spawn(async move {
             match service.serve_with_ct(transport, end).await {
                 Ok(running) => drop(running.waiting().await),
-                Err(error) => tracing::debug!(%caller, %error, "an rmcp service did not begin"),
+                Err(error) => tracing::debug!(%caller, %error, "rmcp: service did not start, closing its session"),
             }
             line.close();
         });
@@ -277,7 +277,7 @@ fn read<R: ServiceRole>(line: &Line, message: &RawValue) -> Option<RxJsonRpcMess
     match serde_json::from_str(message.get()) {
         Ok(message) => Some(message),
         Err(error) => {
-            tracing::debug!(peer = %line.peer(), %error, "rmcp does not understand a message");
+            tracing::debug!(peer = %line.peer(), %error, "rmcp: message not understood, refusing it");
             line.refuse(message, &error.to_string());
             None
         }

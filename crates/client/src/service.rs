@@ -280,7 +280,7 @@ async fn answer(request: Request, work: impl Future<Output = Result<Box<RawValue
         outcome = attempt(work) => outcome,
     };
     if let Err(PublishError::Refused(refusal)) = publish(&request, &outcome).await {
-        tracing::debug!(%refusal, "an answer was refused");
+        tracing::debug!(%refusal, "service: answer refused by the room");
         if matches!(refusal.code, Code::TooLarge | Code::TooDeep) {
             let error = RpcError::internal(format!("the answer does not fit into the room: {}", refusal.message));
             // This one fits; when the room is gone there is nobody to tell.

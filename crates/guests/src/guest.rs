@@ -65,7 +65,7 @@ pub async fn run(
         }
         let in_ = spec.backoff.delay(attempt, random());
         attempt = attempt.saturating_add(1);
-        tracing::debug!(guest = %spec.name, %why, "it is started again in {} ms", in_.as_millis());
+        tracing::debug!(guest = %spec.name, %why, "guest: restarting in {} ms", in_.as_millis());
         watch(Status::Restarting { in_, why });
         tokio::select! { biased;
             () = shutdown.cancelled() => {

@@ -132,7 +132,7 @@ pub(crate) async fn drive(
 /// Waits until nobody wants the lane any more. Nothing is sent on it before it has reported that it is open.
 async fn given_up(commands: &mut mpsc::Receiver<Command>) {
     while commands.recv().await.is_some() {
-        tracing::debug!("something was said to a connection that is not open yet");
+        tracing::debug!("lane: command before the connection is open, dropped");
     }
 }
 

@@ -82,7 +82,7 @@ async fn serve(config: Config, args: &ServeArgs, plan: Plan, answers: Answers) -
         match LocalKey::load_or_create(&keys) {
             Ok(key) => Hosting::new(args.sources(), answers, inside, &key).run(plan, hangup, stop.asked()).await,
             Err(error) => {
-                tracing::error!("there are no guests: {error}");
+                tracing::error!("guests: not started: {error}");
                 stop.asked().await;
             }
         }

@@ -202,7 +202,7 @@ impl Acquaintance {
         tokio::spawn(async move {
             let outcome = introduce(&room, &peer).await;
             if let Err(error) = &outcome {
-                tracing::debug!(%peer, %error, "peer: the MCP handshake failed, the next request tries again");
+                tracing::debug!(%peer, %error, "peer: MCP handshake failed, retrying at the next request");
                 room.shared().directory.forget(&peer, &self);
             }
             tell.send_replace(Some(outcome));

@@ -168,7 +168,7 @@ impl Line {
         }
         let Ok(payload) = RawValue::from_string(envelope.payload().to_owned()) else { return };
         if self.inbox.try_send(payload).is_err() {
-            tracing::debug!(peer = %self.peer, "a notification was left out: too much waits for the service");
+            tracing::debug!(peer = %self.peer, "rmcp: queue full, notification dropped");
         }
     }
 

@@ -277,7 +277,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             None if line.iter().all(u8::is_ascii_whitespace) => {}
             None => {
                 let (guest, shown) = (&*self.guest, String::from_utf8_lossy(&line[..line.len().min(SHOWN)]));
-                let what = "a line of its output is no JSON-RPC message, skipped";
+                let what = "upstream: line of output is not a JSON-RPC message, skipped";
                 match self.voice {
                     Voice::Plain => tracing::warn!(target: "guest", guest, "{what}: {shown:?}"),
                     Voice::Hushed => tracing::debug!(target: "guest", guest, "{what}: {shown:?}"),

@@ -196,7 +196,7 @@ impl Shared {
             Err(_) => Failure::told("the server did not take it in time"),
         };
         let guest = &*self.guest;
-        tracing::warn!(target: "guest", guest, "a message to it was lost: {}", failure.why);
+        tracing::warn!(target: "guest", guest, "upstream: message not delivered: {}", failure.why);
         self.end_if_gone(&failure).await;
         false
     }
@@ -357,7 +357,7 @@ impl Shared {
         }
         let Some(messages) = frame::split(text) else {
             let guest = &*self.guest;
-            tracing::warn!(target: "guest", guest, "it sent something that is no JSON-RPC message, skipped");
+            tracing::warn!(target: "guest", guest, "upstream: message is not JSON-RPC, skipped");
             return Ok(false);
         };
         let mut answered = false;
