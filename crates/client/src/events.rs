@@ -1,4 +1,4 @@
-//! What happens in a room, in its order, for whoever listens.
+//! What happens in a room, in its order, for its listeners.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -38,9 +38,9 @@ pub enum Event {
     Recovered,
 }
 
-/// What happens in a room, in its order: every envelope once. A [`Stream`], and [`next`](Self::next) for those who use nothing else of one.
+/// What happens in a room, in its order: every envelope once. A [`Stream`], and [`next`](Self::next) for callers without `StreamExt`.
 ///
-/// Listeners share one bounded ring. Whoever falls behind it reads what it missed from the topic's history, so a slow listener
+/// Listeners share one bounded ring. A listener that falls behind it reads what it missed from the topic's history, so a slow listener
 /// costs no memory, delays nobody, and loses nothing that the topic keeps.
 pub struct Events {
     state: State,
@@ -193,7 +193,7 @@ impl Reader {
                 }
             }
         };
-        // From here on there is no more waiting, so whoever gives up before finds it undone.
+        // From here on there is no more waiting, so a caller that is cancelled before finds it undone.
         self.behind = false;
         match missed {
             Some(envelopes) => {

@@ -43,7 +43,7 @@ pub async fn run(
     shutdown: CancellationToken,
     watch: impl Fn(Status),
 ) -> Result<(), GuestError> {
-    // What is wrong from the beginning does not mend itself; what goes wrong later may.
+    // A fault at the first start is permanent; a later one may pass.
     if let Err(why) = spec.target.check() {
         return Err(GuestError::Unusable { name: spec.name, why });
     }

@@ -42,7 +42,7 @@ pub(crate) struct Opening {
     pub(crate) revision: Revision,
 }
 
-/// What a lane is told.
+/// Commands to a lane.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// To the server.
@@ -299,7 +299,7 @@ fn told(unfit: Unfit) -> String {
     match unfit {
         Unfit::Unreadable => "its introduction is not one of MCP".into(),
         Unfit::Revision(said) => {
-            format!("it speaks MCP {said}, which is none of {}", Revision::LEGACY.map(Revision::date).join(", "))
+            format!("it speaks MCP {said}, which is not one of {}", Revision::LEGACY.map(Revision::date).join(", "))
         }
     }
 }

@@ -31,7 +31,7 @@ impl LocalTokens {
     fn make(&self) -> Result<Token, TokenError> {
         let now = clock::now();
         let ttl = u64::try_from(TTL.as_millis()).expect("a week fits");
-        // Whoever holds the key may enter everywhere.
+        // The holder of the key may enter everywhere.
         let everywhere = vec![TopicPattern::Prefix("".into())];
         let grant = Grant::new(self.who.clone(), everywhere, Timestamp(now.0.saturating_add(ttl)));
         self.signer.sign(&grant, now).map(Token::from).map_err(TokenError::provider)

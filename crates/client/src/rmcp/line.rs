@@ -287,7 +287,7 @@ impl Line {
     fn answer(&self, id: &RawValue, answer: Result<Box<RawValue>, RpcError>) {
         let asked = id.get().parse().ok().and_then(|number: u64| self.state().asked.remove(&number));
         if let Some(asked) = asked {
-            // Whoever asked may want it no more.
+            // The asker may have cancelled.
             let _ = asked.answer.send(answer);
         }
     }

@@ -317,7 +317,7 @@ impl Shared {
     }
 
     /// The legacy era's stream for what the server says unasked. Opened again as long as the session lasts, so a server that was
-    /// started anew is noticed here, without a request.
+    /// restarted is noticed here, without a request.
     async fn listen(&self) {
         let (mut last, mut retry, mut in_vain, mut served) = (None::<Box<str>>, None, 0, false);
         loop {
