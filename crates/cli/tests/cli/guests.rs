@@ -245,7 +245,7 @@ fn a_gateway_hosts_the_guests_of_its_file_and_one_that_fails_harms_nobody() {
         assert_eq!(call(&home, here, "new count").await, "1");
         assert_eq!(call(&home, here, "good count").await, "4");
 
-        // What changed begins anew.
+        // A changed guest restarts.
         file(
             "[topics.\"room:lab\".guests.new]\ncommand = \"python3\"\nargs = [\"tiny.py\"]\nexpose = [\"tools\"]\nname = \"Renewed\"\n",
         );

@@ -160,7 +160,7 @@ fn only_a_token_that_works_is_kept() {
 }
 
 #[test]
-fn flags_outweigh_variables_and_variables_what_is_kept() {
+fn flags_override_variables_and_variables_stored_logins() {
     run(async {
         let stage = Stage::new().await;
         let kept = stage.token("kept", "");
