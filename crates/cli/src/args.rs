@@ -138,7 +138,7 @@ pub(crate) struct TokenArgs {
     /// Have every message signed; the token is then good for the Machine Context Protocol alone
     #[arg(long)]
     pub(crate) require_integrity: bool,
-    /// Ed25519 public key of whoever the token is for, in base64url: what they sign messages with
+    /// Ed25519 public key of the token's participant, in base64url; its messages are verified with it
     #[arg(long, value_name = "KEY", value_parser = public_key)]
     pub(crate) integrity_key: Option<Confirmation>,
     #[command(flatten)]

@@ -189,7 +189,7 @@ pub async fn serve(
         stop.clone(),
     ));
     if let Ok(address) = entrances.listener.local_addr() {
-        tracing::info!(%address, "serving");
+        tracing::info!(%address, "gateway: serving");
     }
     ready();
 
@@ -227,7 +227,7 @@ pub async fn serve(
         () = see_off_lapsed(&rooms) => None,
         () = tend(&gateway) => None,
     };
-    tracing::info!("stopping");
+    tracing::info!("gateway: stopping");
     stop.send_replace(true);
     rooms.dismiss();
     let drained = async { tokio::join!(gateway.drain(), accepting) };
@@ -239,7 +239,7 @@ pub async fn serve(
     }
     log.close().await;
     audit.close();
-    tracing::info!("stopped");
+    tracing::info!("gateway: stopped");
     failure.map_or(Ok(()), |reason| Err(ServeError::LogStopped(reason)))
 }
 

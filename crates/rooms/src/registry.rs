@@ -210,7 +210,7 @@ impl Rooms {
         let topics = futures_util::stream::iter(self.0.log.topics().await?);
         let recovered = topics.for_each_concurrent(RECOVERED_AT_ONCE, |topic| async move {
             if let Err(error) = self.recover_one(&topic.name).await {
-                tracing::warn!(topic = %topic.name, %error, "presence recovery: room unreadable, left to whoever opens it next");
+                tracing::warn!(topic = %topic.name, %error, "presence recovery: room unreadable, repaired when it is next opened");
             }
         });
         recovered.await;
@@ -267,7 +267,7 @@ impl Rooms {
             }
             tokio::time::sleep(self.0.common.settings.timings.retry_delay).await;
         }
-        tracing::warn!(%topic, %participant, "presence: leave given up, left to the next repair of the room");
+        tracing::warn!(%topic, %participant, "presence: leave failed too often, left to the room's next repair");
     }
 
     /// Gives somebody a seat.

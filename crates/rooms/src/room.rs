@@ -223,7 +223,7 @@ pub fn unreadable(error: &ReadError) -> Refusal {
     if let ReadError::Unavailable(_) = error {
         return Refusal::new(Code::Closing, UNREACHABLE);
     }
-    tracing::error!(%error, "the log could not be read");
+    tracing::error!(%error, "room: store unreadable, request refused");
     Refusal::new(Code::Internal, "the gateway's log could not be read")
 }
 
@@ -243,7 +243,7 @@ pub(crate) fn unwritable(error: &AppendError) -> Refusal {
         AppendError::Unavailable(_) => Refusal::new(Code::Closing, UNREACHABLE),
         AppendError::ReadOnly(_) => Refusal::new(Code::Closing, READ_ONLY),
         AppendError::Refused(_) | AppendError::NotPresent => {
-            tracing::error!(%error, "a message could not be stored");
+            tracing::error!(%error, "room: message not stored, refused");
             Refusal::new(Code::Internal, "the gateway's log does not take this message")
         }
         AppendError::TooManyTopics(limit) => Refusal::new(

@@ -255,7 +255,7 @@ impl Door {
     }
 }
 
-/// An answer can be read by whoever it is for.
+/// Its recipient can read an answer.
 fn answer(frame: &[u8]) {
     let (header, body) = split(frame).expect("an answer is a frame");
     let header: serde_json::Value = serde_json::from_slice(header).expect("its header is JSON");

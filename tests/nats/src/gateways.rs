@@ -77,7 +77,7 @@ fn chat(from: &str, id: &str) -> String {
         .to_string()
 }
 
-/// The next chat lines, by their ids. What is told of no message, as that NATS is out of reach, is passed over.
+/// The next chat lines, by their ids. Notices without a message, such as an outage, are skipped.
 async fn lines(socket: &mut Socket, count: usize) -> Vec<String> {
     let mut found = Vec::new();
     let is_refusal = |came: &Value| came["payload"]["event"] == "error" && came["correlation_id"].is_string();

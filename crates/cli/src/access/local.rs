@@ -33,7 +33,7 @@ impl LocalTokens {
     fn make(&self) -> Result<Token, TokenError> {
         let now = clock::now();
         let ttl = u64::try_from(TTL.as_millis()).expect("a week fits");
-        // Whoever holds the key may enter everywhere.
+        // The holder of the key may enter everywhere.
         let everywhere = vec![TopicPattern::Prefix("".into())];
         let mut grant = Grant::new(self.who.clone(), everywhere, Timestamp(now.0.saturating_add(ttl)));
         grant.permissions.clone_from(&self.permissions);

@@ -131,7 +131,7 @@ impl Access {
         let ca = self.certificate(&place, &stored)?;
         let gateway = gateway(&place, ca.as_deref())?;
         let tokens = self.tokens_among(&place, &stored, permissions)?;
-        // Whoever said who to be need not be told, nor does a script.
+        // A user who gave an id need not be told it, nor does a script.
         if let (Source::LocalKey(_), None, Some(who)) = (&tokens.source, &self.identity, self.local_identity())
             && std::io::stderr().is_terminal()
         {
@@ -190,7 +190,7 @@ impl Access {
             return Ok(Tokens { source, provider: token.provider() });
         }
         if !place.is_loopback() {
-            let hint = format!("ask whoever runs it for a token, then run `salon login {place}` or set `SALON_TOKEN`");
+            let hint = format!("ask its operator for a token, then run `salon login {place}` or set `SALON_TOKEN`");
             bail!("there is no token for `{place}`\n\nhint: {hint}")
         }
         let here = self.here()?;

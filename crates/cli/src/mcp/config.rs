@@ -47,7 +47,7 @@ struct Way {
     needs_token: bool,
 }
 
-/// What a client is told, by a command or by a URL.
+/// The configuration of a client, with a command or a URL.
 pub(super) fn print(
     client: McpClient,
     by_url: bool,

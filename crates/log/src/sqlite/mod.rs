@@ -451,7 +451,7 @@ struct Temporary(PathBuf);
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::warn!(%error, "a temporary directory could not be removed");
+            tracing::warn!(%error, "sqlite: temporary directory not removed");
         }
     }
 }

@@ -407,7 +407,7 @@ impl<'db> Writer<'db> {
         if self.stopped.is_none()
             && let Err(error) = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
         {
-            tracing::warn!(%error, "the log was closed without a checkpoint; the next start makes up for it");
+            tracing::warn!(%error, "sqlite: closed without a checkpoint, the next start runs it");
         }
     }
 
@@ -423,7 +423,7 @@ impl<'db> Writer<'db> {
             }
             fault => fault.to_string().into(),
         };
-        tracing::error!(%reason, "the log could not be written and takes no more entries");
+        tracing::error!(%reason, "sqlite: write failed, the store takes no more entries");
         self.stopped = Some(reason.clone());
         reason
     }

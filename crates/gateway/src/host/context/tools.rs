@@ -285,7 +285,7 @@ fn no(key: &Key, expected: Option<u64>, error: &WriteError) -> Outcome {
             (Code::Closing, message.to_owned(), None)
         }
         WriteError::Stopped(_) | WriteError::Refused(_) => {
-            tracing::error!(%error, "the host could not write the context");
+            tracing::error!(%error, "host: context not written, request fails");
             return Err(RpcError::internal("the context could not be written"));
         }
     };
