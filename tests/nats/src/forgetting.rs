@@ -62,7 +62,11 @@ async fn until(servers: &Servers, wanted: &[(&str, u64)]) {
     let log = Nats::open(keeping(servers, Duration::ZERO)).await.expect("a node that keeps nothing");
     let applied = async {
         loop {
-            log.trim_now().await.expect("retention is applied");
+            // A stream of three servers that elect their leader has nobody to answer for it meanwhile, and the next sweep sees to it.
+            match log.trim_now().await {
+                Ok(()) | Err(ReadError::Unavailable(_)) => {}
+                Err(error) => panic!("retention is not applied: {error}"),
+            }
             let found = topics(&log).await;
             if found.iter().map(|(name, entries)| (name.as_str(), *entries)).eq(wanted.iter().copied()) {
                 return;
