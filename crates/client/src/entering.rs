@@ -175,6 +175,8 @@ pub(crate) struct Opened {
     pub(crate) last: Option<EnvelopeId>,
     /// The longest envelope the gateway takes, in bytes, where it says so.
     pub(crate) message_limit: Option<usize>,
+    /// Where an answer may be longer than another message.
+    pub(crate) answer_limit: Option<usize>,
 }
 
 /// Opens one connection and waits for its welcome.
@@ -228,6 +230,7 @@ fn read_welcome(welcome: &Envelope, socket: Socket) -> Result<Opened, ReplyError
     #[derive(Deserialize, Default)]
     struct Limits {
         message: Option<usize>,
+        answer: Option<usize>,
     }
     #[derive(Deserialize)]
     struct History {
@@ -243,6 +246,6 @@ fn read_welcome(welcome: &Envelope, socket: Socket) -> Result<Opened, ReplyError
     }
     let newest = read.history.recent.last().and_then(|text| Envelope::restore(text.get()).ok());
     let last = newest.map(|envelope| envelope.id().clone());
-    let message_limit = read.limits.message;
-    Ok(Opened { socket, id: read.participant_id, roster: read.participants, last, message_limit })
+    let (message_limit, answer_limit) = (read.limits.message, read.limits.answer);
+    Ok(Opened { socket, id: read.participant_id, roster: read.participants, last, message_limit, answer_limit })
 }

@@ -146,6 +146,14 @@ impl Gateway {
         }
     }
 
+    /// The most bytes of an envelope: an answer may be longer than another message.
+    pub(crate) fn max_envelope(&self) -> usize {
+        match self.config.limits.envelope().longest() {
+            0 => MAX_MESSAGE,
+            limit => limit.min(MAX_MESSAGE),
+        }
+    }
+
     /// The most bytes of a message.
     pub(crate) fn max_message(&self) -> usize {
         match self.config.limits.message {

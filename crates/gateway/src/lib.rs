@@ -274,6 +274,7 @@ async fn open_log(config: &Config, local: &LocalKey) -> Result<Logs, ServeError>
 /// Takes no longer messages than NATS does, and says so where that is less than what was asked for.
 fn fit_messages(config: &mut Config, log: &dyn TopicLog) {
     let Some(most) = log.max_envelope_bytes() else { return };
+    config.limits.answer = config.limits.answer.min(most);
     let asked = config.limits.message;
     if asked == 0 || asked > most {
         config.limits.message = most;
@@ -324,7 +325,7 @@ fn byte_rates(config: &Config) -> ByteRates {
     }
     let count = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     let rate = |per_second: usize, burst: usize| {
-        let burst = burst.max(per_second).max(limits.message);
+        let burst = burst.max(per_second).max(limits.message).max(limits.answer);
         Rate { per_second: count(per_second), burst: count(burst) }
     };
     let shared = |per_second: usize| rate(per_second, per_second.saturating_mul(BURST));

@@ -32,6 +32,9 @@ pub struct Bounds {
     /// Bytes of one envelope; absent where there is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<usize>,
+    /// Bytes of one that answers a call; absent where that is no other limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<usize>,
 }
 
 /// The first thing a connection hears. Fields appear under the specification's names and under those that reference clients read.

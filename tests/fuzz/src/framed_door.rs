@@ -13,7 +13,7 @@ use salon_protocol::{
     Refusal, RpcId, Timestamp, TopicName,
 };
 
-const LIMITS: Limits = Limits { message: 2048, depth: 16, recipients: 4 };
+const LIMITS: Limits = Limits { message: 2048, answer: 2048, depth: 16, recipients: 4 };
 
 /// Parts the input into frames: the byte after each says what comes next.
 const SEPARATOR: u8 = 0xff;

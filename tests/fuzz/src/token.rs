@@ -55,7 +55,11 @@ fn keeps_its_word(grant: &Grant) {
     assert!(!grant.topics.is_empty());
     if let Ok(token) = signer.sign(grant, NOW) {
         let again = verifier.verify(&token, NOW).expect("what is signed here is good here");
-        assert_eq!(Grant { expires: grant.expires, issued: grant.issued, ..again }, *grant, "a grant survives being signed again");
+        assert_eq!(
+            Grant { expires: grant.expires, issued: grant.issued, ..again },
+            *grant,
+            "a grant survives being signed again"
+        );
     }
 }
 

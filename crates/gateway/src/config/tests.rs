@@ -282,6 +282,7 @@ fn every_setting_arrives() {
         count = 2
         [limits]
         message = 3
+        answer = 18
         depth = 4
         recipients = 5
         rate = 6
@@ -419,6 +420,7 @@ fn every_setting_arrives() {
         },
         limits: LimitSettings {
             message: 3,
+            answer: 18,
             depth: 4,
             recipients: 5,
             rate: 6,
