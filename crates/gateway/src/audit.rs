@@ -141,7 +141,7 @@ impl Trail {
     /// What anybody can cause as often as they like must not fill the disk: beyond a number a second it is only counted. Who came
     /// and went is always kept.
     fn takes(&self, event: &AuditEvent) -> bool {
-        if matches!(event.event, AuditKind::Join | AuditKind::Leave | AuditKind::Takeover) {
+        if matches!(event.event, AuditKind::Join | AuditKind::Leave | AuditKind::Takeover | AuditKind::Revocation) {
             return true;
         }
         let limit = RateLimit::per_second(MAX_EVENTS_PER_SECOND, MAX_EVENTS_PER_SECOND);

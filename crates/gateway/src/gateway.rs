@@ -14,7 +14,8 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 
 use crate::audit::Audit;
-use crate::auth::{Grant, Revocations, Signer, Tickets, Verifier};
+use crate::auth::{AuthError, Grant, Revocations, Signer, Tickets, Verifier};
+use crate::clock;
 use crate::config::Config;
 use crate::connection::{ConnectionContext, record_refusal};
 use crate::host::Library;
@@ -114,6 +115,13 @@ impl Gateway {
             visit: self.ui.as_ref().and_then(|ui| ui.visit(grant)).map(Arc::new),
             nodes: self.nodes.clone(),
         }
+    }
+
+    /// What a token grants now, unless it is revoked.
+    pub(crate) fn verify(&self, token: &str) -> Result<Grant, AuthError> {
+        let grant = self.verifier.verify(token, clock::now())?;
+        self.revocations.require(&grant)?;
+        Ok(grant)
     }
 
     /// Counts a refusal outside of a session, and audits it where it is known whom it concerns.

@@ -302,7 +302,7 @@ async fn tend(gateway: &Gateway) {
     if let Some(nodes) = &gateway.nodes {
         let sharing = gateway.ui.as_ref().map(|ui| ui.share_sign_outs(gateway.config.timings.sign_out_retry_delay));
         let sharing = OptionFuture::from(sharing);
-        let revocations = gateway.revocations.share_rest(gateway.config.timings.sign_out_retry_delay);
+        let revocations = gateway.revocations.keep(gateway.config.timings.sign_out_retry_delay);
         tokio::join!(nodes.watch(), sharing, revocations);
     }
     std::future::pending().await

@@ -63,6 +63,8 @@ pub(crate) struct Rates {
 #[derive(Default)]
 struct ParticipantBudget {
     messages: TokenBucket,
+    /// Progress and cancellations of open calls.
+    notifications: TokenBucket,
     bytes: TokenBucket,
 }
 
@@ -81,6 +83,40 @@ impl Rates {
 
     /// Takes one message and its bytes, or neither.
     pub(crate) fn take(&self, participant: &ParticipantId, bytes: usize) -> Result<(), Excess> {
+        self.take_from(participant, bytes, |budget, limit, now| limit.take(&mut budget.messages, 1, now))
+    }
+
+    /// The same for progress or a cancellation, which has a rate of its own before it counts like any other message.
+    pub(crate) fn take_notification(&self, participant: &ParticipantId, bytes: usize) -> Result<(), Excess> {
+        self.take_from(participant, bytes, |budget, limit, now| {
+            limit.take(&mut budget.notifications, 1, now).or_else(|_| limit.take(&mut budget.messages, 1, now))
+        })
+    }
+
+    /// An answer costs no message, and its bytes the caller; once that is in debt, the participant that answers.
+    pub(crate) fn take_answer(
+        &self,
+        participant: &ParticipantId,
+        caller: &ParticipantId,
+        bytes: usize,
+    ) -> Result<(), Excess> {
+        let Some(limit) = &self.bytes else { return Ok(()) };
+        let (mut budgets, now) = (self.budgets(), self.began.elapsed());
+        let payer = budget_of(&mut budgets, caller);
+        if limit.wait(&payer.bytes, 1, now).is_zero() {
+            limit.owe(&mut payer.bytes, count(bytes), now);
+            return Ok(());
+        }
+        drop(budgets);
+        self.take_from(participant, bytes, |_, _, _| Ok(()))
+    }
+
+    fn take_from(
+        &self,
+        participant: &ParticipantId,
+        bytes: usize,
+        take_message: impl FnOnce(&mut ParticipantBudget, &RateLimit, Duration) -> Result<(), Duration>,
+    ) -> Result<(), Excess> {
         if self.messages.is_none() && self.bytes.is_none() {
             return Ok(());
         }
@@ -93,7 +129,7 @@ impl Rates {
             }
         }
         if let Some(limit) = &self.messages {
-            limit.take(&mut budget.messages, 1, now).map_err(|wait| (self.refusal(wait), wait))?;
+            take_message(budget, limit, now).map_err(|wait| (self.refusal(wait), wait))?;
         }
         if let Some(limit) = &self.bytes {
             limit.owe(&mut budget.bytes, count(bytes), now);
@@ -120,7 +156,10 @@ impl Rates {
     /// Forgets participants that have everything left.
     pub(crate) fn sweep(&self) {
         let now = self.began.elapsed();
-        self.budgets().retain(|_, budget| !(budget.messages.is_full(now) && budget.bytes.is_full(now)));
+        let is_full = |budget: &ParticipantBudget| {
+            [budget.messages, budget.notifications, budget.bytes].iter().all(|bucket| bucket.is_full(now))
+        };
+        self.budgets().retain(|_, budget| !is_full(budget));
     }
 
     fn budgets(&self) -> MutexGuard<'_, HashMap<ParticipantId, ParticipantBudget>> {
@@ -162,10 +201,21 @@ impl ByteBudget {
         Self { rate, limit: rate.limit(), bucket: Mutex::default(), began: Instant::now(), name }
     }
 
-    pub(crate) fn take(&self, bytes: usize) -> Result<(), Excess> {
+    /// Whether so many bytes are left.
+    pub(crate) fn check(&self, bytes: usize) -> Result<(), Excess> {
         let Some(limit) = &self.limit else { return Ok(()) };
-        let taken = limit.take(&mut self.bucket.lock(), count(bytes), self.began.elapsed());
-        taken.map_err(|wait| (too_many_bytes(self.name.0, self.name.1, self.rate, wait), wait))
+        let wait = limit.wait(&self.bucket.lock(), count(bytes), self.began.elapsed());
+        if wait.is_zero() {
+            return Ok(());
+        }
+        Err((too_many_bytes(self.name.0, self.name.1, self.rate, wait), wait))
+    }
+
+    /// Takes bytes, whether they are left or not.
+    pub(crate) fn owe(&self, bytes: usize) {
+        if let Some(limit) = &self.limit {
+            limit.owe(&mut self.bucket.lock(), count(bytes), self.began.elapsed());
+        }
     }
 }
 
@@ -191,7 +241,7 @@ mod tests {
         ParticipantId::new(id).expect("an id")
     }
 
-    /// So slow that nothing comes back during a test.
+    /// One comes back a second: tests take more at once than a slow run gets back.
     fn only(burst: u32) -> Rate {
         Rate { per_second: 1, burst }
     }
@@ -221,11 +271,33 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_costs_its_caller_until_that_is_in_debt() {
+        let rates = Rates::new(only(1), only(100));
+        let (alice, bob) = (who("alice"), who("bob"));
+        assert!(rates.take_answer(&bob, &alice, 150).is_ok(), "the caller pays, and owes");
+        assert!(rates.take_answer(&bob, &alice, 90).is_ok(), "then the one that answers");
+        assert!(rates.take_answer(&bob, &alice, 90).is_err());
+        assert!(rates.take(&bob, 5).is_ok(), "no message was counted");
+    }
+
+    #[test]
+    fn notifications_have_a_rate_of_their_own_and_then_that_of_messages() {
+        let rates = Rates::new(only(2), Rate::UNLIMITED);
+        let bob = who("bob");
+        for _ in 0..4 {
+            assert!(rates.take_notification(&bob, 1).is_ok());
+        }
+        assert!(rates.take_notification(&bob, 1).is_err());
+        assert!(rates.take(&bob, 1).is_err());
+    }
+
+    #[test]
     fn a_topic_and_a_gateway_have_budgets_of_their_own() {
         let topic = ByteBudget::of_topic(only(10));
-        assert!(topic.take(10).is_ok());
-        let (refusal, _) = topic.take(1).expect_err("the topic's bytes are used up");
+        assert!(topic.check(10).is_ok());
+        topic.owe(10);
+        let (refusal, _) = topic.check(1).expect_err("the topic's bytes are used up");
         assert!(refusal.message.contains("of this topic (`limits.topic_byte_rate`)"), "{}", refusal.message);
-        assert!(ByteBudget::of_gateway(Rate::UNLIMITED).take(usize::MAX).is_ok());
+        assert!(ByteBudget::of_gateway(Rate::UNLIMITED).check(usize::MAX).is_ok());
     }
 }

@@ -12,7 +12,7 @@ use salon_protocol::{Code, Draft, Entry, Envelope, EnvelopeId, Message, Particip
 use crate::limits::Excess;
 use crate::room::{Room, closed, unreadable, unwritable};
 use crate::rules::{self, Circumstances, Referent, Refused};
-use crate::solicited::Solicited;
+use crate::solicited::{Solicitation, Solicited};
 
 impl Room {
     /// Charges a draft to the budgets it costs, then judges and submits it.
@@ -23,26 +23,51 @@ impl Room {
         self.admit(author, draft)
     }
 
-    /// Charges an envelope to its author, or to the caller that has asked for it; and its bytes to the topic and the gateway.
+    /// Charges an envelope to its author, or its bytes to the caller that has asked for it; and to the topic and the gateway. What is refused
+    /// costs nothing.
     pub(crate) fn charge(&self, author: &ParticipantId, envelope: &Envelope) -> Result<(), Excess> {
+        let bytes = envelope.text().len();
+        let solicitation = Solicited::is_possible(envelope)
+            .then(|| self.solicited.of(author, envelope, self.attendance().fold()))
+            .flatten();
         if author.is_host() {
+            // The host is never refused: whoever asked it pays, as far as it can.
+            if let Some(Solicitation::Answer(caller)) = &solicitation {
+                self.common.rates.owe_bytes(caller, bytes);
+            }
+            self.owe_bytes(bytes);
             return Ok(());
         }
-        let bytes = envelope.text().len();
-        let caller = Solicited::is_possible(envelope)
-            .then(|| self.solicited.paid_by(author, envelope, self.attendance().fold()))
-            .flatten();
-        match caller {
-            Some(caller) => self.common.rates.owe_bytes(&caller, bytes),
-            None => self.common.rates.take(author, bytes)?,
+        let is_answer = matches!(solicitation, Some(Solicitation::Answer(_)));
+        let charged = self.check_bytes(bytes).and_then(|()| match &solicitation {
+            Some(Solicitation::Answer(caller)) => self.common.rates.take_answer(author, caller, bytes),
+            Some(Solicitation::Notification) => self.common.rates.take_notification(author, bytes),
+            None => self.common.rates.take(author, bytes),
+        });
+        match charged {
+            Ok(()) => self.owe_bytes(bytes),
+            Err(_) if is_answer => self.solicited.take_back(envelope),
+            Err(_) => {}
         }
-        self.charge_bytes(bytes)
+        charged
     }
 
-    /// Charges bytes to the topic and the gateway.
+    /// Whether the topic and the gateway have so many bytes left.
+    fn check_bytes(&self, bytes: usize) -> Result<(), Excess> {
+        self.byte_budget.check(bytes)?;
+        self.common.byte_budget.check(bytes)
+    }
+
+    fn owe_bytes(&self, bytes: usize) {
+        self.byte_budget.owe(bytes);
+        self.common.byte_budget.owe(bytes);
+    }
+
+    /// Charges bytes to the topic and the gateway alone.
     pub(crate) fn charge_bytes(&self, bytes: usize) -> Result<(), Excess> {
-        self.byte_budget.take(bytes)?;
-        self.common.byte_budget.take(bytes)
+        self.check_bytes(bytes)?;
+        self.owe_bytes(bytes);
+        Ok(())
     }
 
     /// Judges a draft and submits it.

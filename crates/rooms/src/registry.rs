@@ -21,7 +21,7 @@ use crate::bell::Bell;
 use crate::cursor::{Cursor, Deliver, Interest};
 use crate::lifecycle::Lifecycle;
 use crate::limits::{ByteBudget, ByteRates, Excess, Rate, Rates};
-use crate::open_rooms::OpenRooms;
+use crate::open_rooms::{OpenRooms, RoomCell};
 use crate::presence::Joining;
 use crate::publishing::Publishing;
 use crate::ring::Budget;
@@ -275,12 +275,12 @@ impl Rooms {
         if self.0.common.is_closing() {
             return Err(Refusal::new(Code::Closing, "the gateway is shutting down"));
         }
-        let visit = self.visit_as(topic, Some(&admission.participant.id)).await?;
-        let room = visit.room().clone();
         let after = match &admission.after {
             Some(id) => Some(resolve(&*self.0.log, topic, id).await?.offset),
             None => None,
         };
+        let visit = self.visit_as(topic, Some(&admission.participant.id)).await?;
+        let room = visit.room().clone();
         let id = admission.participant.id.clone();
 
         let bell =
@@ -343,19 +343,21 @@ impl Rooms {
         page.map_err(|error| unreadable(&error))
     }
 
-    /// Reads a room without being in it.
+    /// Reads a room without being in it. A room that is opened for this counts as `reader`'s.
     pub async fn observe(
         &self,
         topic: &TopicName,
         after: Option<&EnvelopeId>,
         interest: Interest,
+        reader: Option<&ParticipantId>,
     ) -> Result<Cursor, Refusal> {
-        let visit = self.visit_as(topic, interest.reader.as_ref()).await?;
-        let room = visit.room().clone();
-        let began = match after {
-            Some(id) => resolve(&*self.0.log, topic, id).await?.offset,
-            None => room.ring().head(),
+        let after = match after {
+            Some(id) => Some(resolve(&*self.0.log, topic, id).await?.offset),
+            None => None,
         };
+        let visit = self.visit_as(topic, reader).await?;
+        let room = visit.room().clone();
+        let began = after.unwrap_or_else(|| room.ring().head());
         Ok(Cursor::new(room, Some(visit), Bell::new(interest), began))
     }
 
@@ -484,15 +486,14 @@ impl Rooms {
     async fn open_room(&self, topic: &TopicName, opener: Option<&ParticipantId>) -> Result<Visit, OpenError> {
         loop {
             let cell = self.open().find_or_list(topic, opener).map_err(OpenError::Full)?;
-            let opened = cell.get_or_try_init(|| self.begin(topic)).await.cloned();
+            // Also when the caller gives up waiting: a cell that nobody opens must not stay listed.
+            let opening = OpeningRoom { rooms: self, topic, cell };
+            let opened = opening.cell.get_or_try_init(|| self.begin(topic)).await.cloned();
             let mut open = self.open();
-            let is_listed = open.is_listed(topic, &cell);
+            let is_listed = open.is_listed(topic, &opening.cell);
             match opened {
                 Err(error) => {
-                    // Taken only under this lock: with no other holder, nobody else is about to open it.
-                    if is_listed && Arc::strong_count(&cell) == 2 {
-                        open.remove(topic);
-                    }
+                    drop(open);
                     return Err(OpenError::Unreadable(error));
                 }
                 // It ended just now, and its task has not come to remove it yet.
@@ -533,6 +534,26 @@ impl Rooms {
     /// Closes a room that nobody uses.
     pub(crate) fn put_away(&self, room: &Arc<Room>) -> bool {
         self.open().put_away(room)
+    }
+}
+
+/// A room that is being opened. Unlists it where nobody has come to open it.
+struct OpeningRoom<'a> {
+    rooms: &'a Rooms,
+    topic: &'a TopicName,
+    cell: RoomCell,
+}
+
+impl Drop for OpeningRoom<'_> {
+    fn drop(&mut self) {
+        if self.cell.initialized() {
+            return;
+        }
+        let mut open = self.rooms.open();
+        // Cells are handed out only under this lock: with no other holder, nobody else is about to open it.
+        if open.is_listed(self.topic, &self.cell) && Arc::strong_count(&self.cell) == 2 {
+            open.remove(self.topic);
+        }
     }
 }
 

@@ -72,7 +72,7 @@ impl Room {
             attendance: Mutex::new(Attendance::restore(standing, common.settings.timings)),
             ring: RwLock::new(Ring::new(head, common.settings.ring, common.ring_budget.clone())),
             byte_budget: ByteBudget::of_topic(common.settings.byte_rates.topic),
-            solicited: Solicited::new(),
+            solicited: Solicited::default(),
             common,
             next_batch: AtomicU64::new(0),
             folded: watch::Sender::new(head),

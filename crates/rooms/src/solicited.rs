@@ -1,82 +1,63 @@
-//! What a participant sends because another asked it to: the answer to an open call, its progress, its cancellation.
+//! What a participant sends because another asked it to: the answer to an open call, and notifications about it.
 //!
-//! The request has paid for them, so they do not count against the sender's own rate: a participant that many call would otherwise be
-//! throttled for answering. A call pays for one answer, and for its notifications up to an allowance; anything beyond is the sender's.
+//! A request has paid for its answer, so that does not count against the rate of the participant that answers: one that many call would
+//! otherwise be throttled for answering. There is one such answer a call, and none to oneself. Progress and cancellations count against a
+//! rate of their own before they count against the sender's.
 
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::collections::HashSet;
 
 use parking_lot::Mutex;
 use salon_log::Fold;
-use salon_protocol::{Envelope, EnvelopeId, Message, ParticipantId, RateLimit, TokenBucket};
+use salon_protocol::{Envelope, EnvelopeId, Message, ParticipantId};
 
-/// How many notifications one call pays for: a second, and at once.
-const NOTIFICATIONS: (u32, u32) = (20, 64);
-
-/// What the open calls of one room have been answered with.
-pub(crate) struct Solicited {
-    calls: Mutex<HashMap<EnvelopeId, Allowance>>,
-    notifications: RateLimit,
-    began: Instant,
-}
-
+/// The open calls of one room that were answered, as far as is known here.
 #[derive(Default)]
-struct Allowance {
-    is_answered: bool,
-    notifications: TokenBucket,
+pub(crate) struct Solicited(Mutex<HashSet<EnvelopeId>>);
+
+/// What an envelope is to the call that it names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Solicitation {
+    /// Its first answer. The caller pays for the bytes.
+    Answer(ParticipantId),
+    /// Progress of its callee, or its caller's cancellation.
+    Notification,
 }
 
 impl Solicited {
-    pub(crate) fn new() -> Self {
-        let (per_second, burst) = NOTIFICATIONS;
-        let notifications = RateLimit::per_second(per_second, burst);
-        Self { calls: Mutex::default(), notifications, began: Instant::now() }
-    }
-
     /// Whether an envelope may be one that somebody asked for, judging by nothing but itself.
     pub(crate) fn is_possible(envelope: &Envelope) -> bool {
         envelope.correlation().is_some() && !matches!(envelope.message(), None | Some(Message::Request { .. }))
     }
 
-    /// The caller that has paid for an envelope, where an open call has.
-    pub(crate) fn paid_by(&self, author: &ParticipantId, envelope: &Envelope, fold: &Fold) -> Option<ParticipantId> {
-        self.paid_at(author, envelope, fold, self.began.elapsed())
+    /// What an envelope is to the open call that it names; `None` where its author pays like for any other.
+    pub(crate) fn of(&self, author: &ParticipantId, envelope: &Envelope, fold: &Fold) -> Option<Solicitation> {
+        let (message, request) = (envelope.message()?, envelope.correlation()?);
+        let call = fold.call(request).filter(|call| !call.has_failed && call.caller != call.callee)?;
+        match message {
+            Message::Response { .. } if call.callee == author => {
+                self.0.lock().insert(request.clone()).then(|| Solicitation::Answer(call.caller.clone()))
+            }
+            Message::Notification { method } => {
+                let is_party = match &**method {
+                    "notifications/progress" => call.callee == author,
+                    "notifications/cancelled" => call.caller == author,
+                    _ => false,
+                };
+                is_party.then_some(Solicitation::Notification)
+            }
+            Message::Response { .. } | Message::Request { .. } => None,
+        }
     }
 
-    fn paid_at(
-        &self,
-        author: &ParticipantId,
-        envelope: &Envelope,
-        fold: &Fold,
-        now: Duration,
-    ) -> Option<ParticipantId> {
-        let (message, request) = (envelope.message()?, envelope.correlation()?);
-        let is_answer = matches!(message, Message::Response { .. });
-        let call = fold.call(request).filter(|call| !call.has_failed)?;
-        let is_party = match message {
-            Message::Response { .. } => call.callee == author,
-            Message::Notification { method } => match &**method {
-                "notifications/progress" => call.callee == author,
-                "notifications/cancelled" => call.caller == author,
-                _ => false,
-            },
-            Message::Request { .. } => false,
-        };
-        if !is_party {
-            return None;
+    /// Lets a call be answered again whose answer was refused for a budget.
+    pub(crate) fn take_back(&self, envelope: &Envelope) {
+        if let Some(request) = envelope.correlation() {
+            self.0.lock().remove(request);
         }
-        let mut calls = self.calls.lock();
-        let allowance = calls.entry(request.clone()).or_default();
-        let is_paid = if is_answer {
-            !std::mem::replace(&mut allowance.is_answered, true)
-        } else {
-            self.notifications.take(&mut allowance.notifications, 1, now).is_ok()
-        };
-        is_paid.then(|| call.caller.clone())
     }
 
     /// Forgets the calls that have ended.
     pub(crate) fn sweep(&self, fold: &Fold) {
-        self.calls.lock().retain(|request, _| fold.call(request).is_some_and(|call| !call.has_failed));
+        self.0.lock().retain(|request| fold.call(request).is_some_and(|call| !call.has_failed));
     }
 }

@@ -217,7 +217,7 @@ impl Behind {
         for id in ["e1", "e2"] {
             log.append(&topic, chat(id)).await.expect("stored");
         }
-        let first = rooms.observe(&topic, None, Interest::default()).await.expect("a cursor");
+        let first = rooms.observe(&topic, None, Interest::default(), None).await.expect("a cursor");
         for id in ["e3", "e4"] {
             log.append(&topic, chat(id)).await.expect("stored");
         }
@@ -226,7 +226,7 @@ impl Behind {
 
     async fn resume_after(&self, id: &str) -> Cursor {
         let id = EnvelopeId::new(id).expect("an id");
-        self.rooms.observe(&self.topic, Some(&id), Interest::default()).await.expect("a cursor")
+        self.rooms.observe(&self.topic, Some(&id), Interest::default(), None).await.expect("a cursor")
     }
 
     /// Lets the room hear of everything, and of `e5`; gives all that a cursor yields until then.
@@ -278,7 +278,7 @@ async fn a_reader_that_retention_overtakes_is_told_of_the_gap() {
     }
     let rooms = Rooms::new(log.clone(), settings(), Box::new(|_| Box::pin(std::future::pending())));
     let first = EnvelopeId::new("e1").expect("an id");
-    let mut cursor = rooms.observe(&topic, Some(&first), Interest::default()).await.expect("a cursor");
+    let mut cursor = rooms.observe(&topic, Some(&first), Interest::default(), None).await.expect("a cursor");
     let mut told = Vec::new();
     cursor.next(&mut told, 1).await.expect("a page");
     log.trim_now().await;
@@ -433,17 +433,8 @@ async fn a_cursor_over_a_room_that_has_ended_ends() {
     let log = Faulty::new();
     let rooms = log.rooms();
     log.append(&room(), chat("e1")).await.expect("stored");
-    log.finds.forget_permits(PLENTY);
     let first = EnvelopeId::new("e1").expect("an id");
-    let topic = room();
-    let mut observing = Box::pin(rooms.observe(&topic, Some(&first), Interest::default()));
-    let opened = async {
-        while rooms.census().1 == 0 {
-            assert!(observing.as_mut().now_or_never().is_none());
-            tokio::task::yield_now().await;
-        }
-    };
-    soon("the opening of the room", opened).await;
+    let mut cursor = rooms.observe(&room(), Some(&first), Interest::default(), None).await.expect("a cursor");
     log.broken.send_replace(true);
     let ended = async {
         while rooms.census().1 > 0 {
@@ -451,8 +442,6 @@ async fn a_cursor_over_a_room_that_has_ended_ends() {
         }
     };
     soon("the end of the room", ended).await;
-    log.finds.add_permits(PLENTY);
-    let mut cursor = soon("a cursor", observing).await.expect("a cursor");
     let end = async {
         let mut out = Vec::new();
         while cursor.next(&mut out, 1 << 20).await.is_ok() {}
@@ -469,7 +458,7 @@ async fn a_room_that_could_not_be_opened_takes_no_memory() {
     log.is_unreachable.store(true, Ordering::SeqCst);
     for number in 0..10 {
         let topic = TopicName::new(format!("room:{number}")).expect("a name");
-        let refused = rooms.observe(&topic, None, Interest::default()).await.err().map(|refusal| refusal.code);
+        let refused = rooms.observe(&topic, None, Interest::default(), None).await.err().map(|refusal| refusal.code);
         assert_eq!(refused, Some(Code::Closing));
     }
     assert_eq!(rooms.listed(), 0);

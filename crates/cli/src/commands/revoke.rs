@@ -22,7 +22,7 @@ On the machine of the gateway its own key makes the token for this command. From
 permission `revoke`: salon token --id admin --topic '*' --permission revoke
 
 A revoked token is refused at every gateway of the store, and its connections are closed. Tokens issued later are
-not affected. A browser that signed in with a revoked token stays signed in: revoke its participant as well.
+not affected. A browser that signed in with a revoked token is signed out.
 
 Examples:
   salon revoke token 6f1d0c5e9b7a4f3d8c2e1a0b9f8e7d6c

@@ -76,11 +76,11 @@ fn a_token_can_demand_signatures_and_name_a_key() {
     ");
 }
 
-/// The `iat` of a token's claims, which are base64url.
+/// The `iat` of a token's claims, which are base64url, in whole seconds.
 fn issued(claims: &str) -> u64 {
     let text = BASE64URL_NOPAD.decode(claims.as_bytes()).expect("base64url");
     let claims: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
-    claims["iat"].as_u64().expect("a time")
+    claims["iat"].as_f64().expect("a time") as u64
 }
 
 #[test]

@@ -47,6 +47,8 @@ impl Links {
     /// The fragment of a link that signs a browser in with this grant. The text is told once and not kept.
     pub fn fragment(&self, grant: Grant, now: Timestamp) -> String {
         let text = hex(&random::<BYTES>());
+        // It is as good as a token that is made now.
+        let grant = Grant { issued: now, ..grant };
         let mut held = self.held();
         held.retain(|code| now < code.expires);
         if held.len() >= MOST {

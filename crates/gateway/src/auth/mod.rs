@@ -56,6 +56,8 @@ pub struct Grant {
     pub token_id: Option<String>,
     /// Whether it stands for a browser's sign-in, whose id `token_id` then is. No token says that of itself.
     pub by_sign_in: bool,
+    /// The id of the token that a browser signed in with.
+    pub origin: Option<String>,
     /// Whether every message must be signed, which only the Machine Context Protocol can do: it opens no other door.
     pub require_integrity: bool,
     /// The key whose holder the token is for (`cnf`), with which messages can be signed.
@@ -76,6 +78,7 @@ impl Grant {
             issued: Timestamp(0),
             token_id,
             by_sign_in: false,
+            origin: None,
             require_integrity: false,
             confirmation: None,
         }

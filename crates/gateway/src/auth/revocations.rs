@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,6 +69,7 @@ impl Revocation {
 
 /// See the module.
 pub(crate) struct Revocations {
+    path: PathBuf,
     revoked: Mutex<RevokedState>,
     /// Counts the changes.
     changes: watch::Sender<u64>,
@@ -81,6 +82,8 @@ struct RevokedState {
     /// What the other gateways may not know.
     unshared: HashSet<RevokedTokens>,
     file: File,
+    /// Whether the file lacks something, or ends with half a line: it is then written anew.
+    is_incomplete: bool,
 }
 
 /// Why something was not revoked.
@@ -101,8 +104,8 @@ impl Revocations {
         let before = read(&path)?;
         let file = write(&path, &before)?;
         let unshared = if cluster.is_shared() { before.keys().cloned().collect() } else { HashSet::new() };
-        let revoked = Mutex::new(RevokedState { before, unshared, file });
-        Ok(Self { revoked, changes: watch::Sender::new(0), cluster })
+        let revoked = Mutex::new(RevokedState { before, unshared, file, is_incomplete: false });
+        Ok(Self { path, revoked, changes: watch::Sender::new(0), cluster })
     }
 
     fn revoked(&self) -> MutexGuard<'_, RevokedState> {
@@ -122,23 +125,42 @@ impl Revocations {
         }
         let moment = |tokens: &RevokedTokens| revoked.before.get(tokens).copied();
         let issued_before = |tokens: &RevokedTokens| moment(tokens).is_some_and(|before| holder.issued.0 <= before);
-        holder.token.as_ref().is_some_and(|token| moment(token).is_some())
+        [&holder.token, &holder.origin].into_iter().flatten().any(|token| moment(token).is_some())
             || issued_before(&holder.participant)
             || issued_before(&RevokedTokens::All(true))
     }
 
     /// Revokes tokens at this gateway, and writes that down. Blocks meanwhile.
     pub(crate) fn add(&self, revocation: &Revocation) -> Result<(), RevokeError> {
-        self.take(revocation, self.cluster.is_shared()).map(drop)
+        self.take(revocation, self.cluster.is_shared())?;
+        let mut revoked = self.revoked();
+        if !revoked.is_incomplete {
+            let appended = append(&mut revoked.file, revocation);
+            revoked.is_incomplete = appended.is_err();
+            return Ok(appended?);
+        }
+        Ok(self.complete(&mut revoked)?)
     }
 
-    /// Says whether it is news.
-    fn take(&self, revocation: &Revocation, unshared: bool) -> Result<bool, RevokeError> {
+    /// Writes down what the file lacks. Blocks meanwhile.
+    pub(crate) fn flush(&self) -> io::Result<()> {
+        let mut revoked = self.revoked();
+        if revoked.is_incomplete { self.complete(&mut revoked) } else { Ok(()) }
+    }
+
+    fn complete(&self, revoked: &mut RevokedState) -> io::Result<()> {
+        revoked.file = write(&self.path, &revoked.before)?;
+        revoked.is_incomplete = false;
+        Ok(())
+    }
+
+    /// Revokes tokens in memory.
+    fn take(&self, revocation: &Revocation, unshared: bool) -> Result<(), RevokeError> {
         let Revocation { tokens, before } = revocation;
-        let written = {
+        {
             let mut revoked = self.revoked();
             if revoked.before.get(tokens).is_some_and(|known| known >= before) {
-                return Ok(false);
+                return Ok(());
             }
             let is_new = !revoked.before.contains_key(tokens);
             if is_new && revoked.before.len() >= MAX_REVOCATIONS && !matches!(tokens, RevokedTokens::All(_)) {
@@ -148,11 +170,9 @@ impl Revocations {
             if unshared {
                 revoked.unshared.insert(tokens.clone());
             }
-            append(&mut revoked.file, revocation)
-        };
+        }
         self.changes.send_modify(|count| *count += 1);
-        written?;
-        Ok(true)
+        Ok(())
     }
 
     /// Hears what is revoked at the other gateways, from now on. Resolves when all there was has been heard.
@@ -160,8 +180,10 @@ impl Revocations {
         let own = self.clone();
         let hear = move |value: &[u8]| {
             let Ok(revocation) = serde_json::from_slice::<Revocation>(value) else { return };
-            if let Err(error) = own.take(&revocation, false) {
-                tracing::error!(%error, "revocation: heard from another gateway and not kept");
+            match own.take(&revocation, false) {
+                // Written down by `keep`: this is called once for each of what may be very many.
+                Ok(()) => own.revoked().is_incomplete = true,
+                Err(error) => tracing::error!(%error, "revocation: of another gateway, not kept"),
             }
         };
         self.cluster.follow(REVOCATIONS, Box::new(hear)).await
@@ -191,9 +213,13 @@ impl Revocations {
         Ok(())
     }
 
-    /// Tells the other gateways what they could not be told, for ever.
-    pub(crate) async fn share_rest(&self, retry_delay: Duration) {
+    /// Writes down what other gateways have revoked, and tells them what they could not be told. Never ends.
+    pub(crate) async fn keep(self: &Arc<Self>, retry_delay: Duration) {
         loop {
+            let own = self.clone();
+            if let Ok(Err(error)) = tokio::task::spawn_blocking(move || own.flush()).await {
+                tracing::error!(%error, "revocation: file not written, retrying");
+            }
             if let Err(error) = self.share().await {
                 tracing::debug!(%error, "revocation: other gateways unreachable, retrying");
             }
@@ -203,13 +229,17 @@ impl Revocations {
 
     /// Waits until a grant is revoked.
     pub(crate) fn revoked_later(self: &Arc<Self>, grant: &Grant) -> RevocationWatch {
-        RevocationWatch { revocations: self.clone(), holder: Arc::new(Holder::of(grant)) }
+        let holders = Arc::new(Mutex::new(vec![Holder::of(grant)]));
+        RevocationWatch { revocations: self.clone(), holders }
     }
 }
 
 /// What of a grant decides whether it is revoked.
+#[derive(PartialEq, Eq)]
 struct Holder {
     token: Option<RevokedTokens>,
+    /// The token that a browser signed in with.
+    origin: Option<RevokedTokens>,
     participant: RevokedTokens,
     issued: Timestamp,
 }
@@ -218,26 +248,45 @@ impl Holder {
     fn of(grant: &Grant) -> Self {
         Self {
             token: grant.token_id.clone().map(RevokedTokens::Token),
+            origin: grant.origin.clone().map(RevokedTokens::Token),
             participant: RevokedTokens::Participant(grant.participant.clone()),
             issued: grant.issued,
         }
     }
 }
 
-/// A connection that ends when its token is revoked.
+/// How many tokens of one session are watched, the newest.
+const MAX_HOLDERS: usize = 16;
+
+/// A connection, or a session of several requests, that ends when one of its tokens is revoked.
 #[derive(Clone)]
 pub(crate) struct RevocationWatch {
     revocations: Arc<Revocations>,
-    holder: Arc<Holder>,
+    holders: Arc<Mutex<Vec<Holder>>>,
 }
 
 impl RevocationWatch {
-    /// Waits until the token is revoked.
+    /// Watches another token that the session is used with.
+    pub(crate) fn add(&self, grant: &Grant) {
+        let (holder, mut holders) = (Holder::of(grant), self.holders.lock());
+        if !holders.contains(&holder) {
+            if holders.len() >= MAX_HOLDERS {
+                holders.remove(0);
+            }
+            holders.push(holder);
+        }
+    }
+
+    fn is_revoked(&self) -> bool {
+        self.holders.lock().iter().any(|holder| self.revocations.has(holder))
+    }
+
+    /// Waits until a token is revoked.
     pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
-        let Self { revocations, holder } = self.clone();
-        let mut changes = revocations.changes.subscribe();
+        let watch = self.clone();
+        let mut changes = watch.revocations.changes.subscribe();
         async move {
-            while !revocations.has(&holder) {
+            while !watch.is_revoked() {
                 // The sender lives as long as `revocations`, so there is always another change to wait for.
                 let _ = changes.changed().await;
             }
@@ -245,29 +294,21 @@ impl RevocationWatch {
     }
 }
 
-/// Reads the file, where there is one. Lines that were cut off when they were written are left out; a restore may have put others behind
-/// them.
+/// Reads the file, where there is one. Half a line, as a crash or a full disk leaves it, is left out; it is never followed by another that
+/// counts, unless a restore has put it there.
 fn read(path: &Path) -> io::Result<HashMap<RevokedTokens, u64>> {
-    let file = match File::open(path) {
+    let text = match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(HashMap::new()),
-        file => file?,
+        text => text?,
     };
     let mut before = HashMap::new();
-    for line in BufReader::new(file).lines() {
-        let line = line?;
-        // The only brace that closes is the last byte of a line.
-        if !line.ends_with('}') {
-            continue;
-        }
-        match serde_json::from_str::<Revocation>(&line) {
+    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')).filter(|(_, line)| !line.is_empty()) {
+        match serde_json::from_slice::<Revocation>(line) {
             Ok(revocation) => {
                 let known = before.entry(revocation.tokens).or_insert(revocation.before);
                 *known = revocation.before.max(*known);
             }
-            Err(error) => {
-                let why = format!("`{}` has a line that is not a revocation: {error}", path.display());
-                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-            }
+            Err(_) => tracing::error!(file = REVOCATIONS_FILE, line = number, "revocation: unreadable line left out"),
         }
     }
     Ok(before)

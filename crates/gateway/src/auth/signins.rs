@@ -109,9 +109,10 @@ impl SignIns {
         let id = Uuid::new_v7(uuid::Timestamp::from_unix(NoContext, now.0 / 1000, second));
         // Whole seconds, as signing would round up, and a sign-in does not outlast its token.
         let expires = Timestamp(end / 1000 * 1000);
-        let issued = Timestamp(now.0 / 1000 * 1000);
-        let grant = Grant { expires, issued, token_id: Some(id.to_string()), by_sign_in: true, ..grant };
-        let value = self.signer.sign(&grant, now)?;
+        // Issued when its token was, and revoked with it.
+        let origin = grant.origin.or(grant.token_id);
+        let grant = Grant { expires, token_id: Some(id.to_string()), origin, by_sign_in: true, ..grant };
+        let value = self.signer.sign(&grant, grant.issued)?;
         if value.len() > MAX_BYTES { Err(AuthError::SignInTooLong) } else { Ok(SignedIn { value, grant }) }
     }
 

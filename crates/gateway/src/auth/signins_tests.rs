@@ -50,6 +50,7 @@ fn a_sign_in_stands_for_its_token() {
         token_id: whole.token_id.clone(),
         expires: whole.expires,
         issued: whole.issued,
+        origin: None,
         by_sign_in: false,
         ..found
     };

@@ -170,7 +170,12 @@ pub(super) fn claims(grant: &Grant, issued: Timestamp) -> Map<String, Value> {
     if let Some(confirmation) = &grant.confirmation {
         claims.insert("cnf".into(), json!({ "jwk": confirmation.jwk() }));
     }
-    claims.insert("iat".into(), json!(issued.0 / 1000));
+    // With its milliseconds (RFC 7519, NumericDate), so that a token made right after a revocation is not of before it.
+    let whole = issued.0.is_multiple_of(1000);
+    claims.insert("iat".into(), if whole { json!(issued.0 / 1000) } else { json!(issued.0 as f64 / 1000.0) });
+    if let Some(origin) = &grant.origin {
+        claims.insert("origin".into(), json!(origin));
+    }
     claims.insert("exp".into(), json!(grant.expires.0.div_ceil(1000)));
     if let Some(id) = &grant.token_id {
         claims.insert("jti".into(), json!(id));
@@ -197,6 +202,7 @@ struct Claims {
     permissions: Option<Value>,
     require_integrity: Option<Value>,
     cnf: Option<Value>,
+    origin: Option<Value>,
 }
 
 impl Claims {
@@ -252,6 +258,7 @@ impl Claims {
             issued,
             token_id: token_id.map(str::to_owned),
             by_sign_in: false,
+            origin: self.origin.as_ref().map(|id| text("origin", id)).transpose()?.map(str::to_owned),
             require_integrity,
             confirmation: self.confirmation(),
         })
@@ -275,7 +282,7 @@ fn text<'a>(claim: &'static str, value: &'a Value) -> Result<&'a str, AuthError>
 fn date(claim: &'static str, value: &Value) -> Result<Timestamp, AuthError> {
     let ms = match (value.as_u64(), value.as_f64()) {
         (Some(seconds), _) => seconds.saturating_mul(1000),
-        (None, Some(seconds)) => (seconds * 1000.0) as u64,
+        (None, Some(seconds)) => (seconds * 1000.0).round() as u64,
         (None, None) => return Err(invalid(claim, "it is not a number of seconds since 1970")),
     };
     Ok(Timestamp(ms.min(END_OF_TIME_MS)))

@@ -83,6 +83,7 @@ impl<H: Handle> SessionRecord<H> {
     /// Uses the session with a token.
     fn used(&self, grant: &Grant) -> Found<H> {
         self.connection.stamps.narrow(grant);
+        self.connection.revocation.add(grant);
         Found { handle: self.handle.clone(), connection: self.connection.clone() }
     }
 }

@@ -86,7 +86,7 @@ impl Credentials<'_> {
     pub(crate) fn by_sign_in(&self, shown: SignIn<'_>) -> Result<Grant, Problem> {
         self.audited(refuse_tokens_in_url(self.gateway, self.query).and_then(|()| {
             let found = match (shown, &self.gateway.ui) {
-                (SignIn::Token(token), _) => self.gateway.verifier.verify(token, clock::now()),
+                (SignIn::Token(token), _) => self.gateway.verify(token),
                 (SignIn::Code(code), Some(ui)) => ui.redeem(code, clock::now()),
                 (SignIn::Code(_), None) => Err(AuthError::CodeUnknown),
             };
@@ -168,7 +168,7 @@ impl Credentials<'_> {
     fn verify(&self, otherwise: Option<&str>, signing: Signing) -> Result<Grant, Problem> {
         refuse_tokens_in_url(self.gateway, self.query)?;
         let token = bearer(self.headers)?.or(otherwise).or_else(|| dev_token(self.gateway, self.query));
-        self.opening(self.gateway.verifier.verify(token.ok_or(AuthError::Missing)?, clock::now())?, signing)
+        self.opening(self.gateway.verify(token.ok_or(AuthError::Missing)?)?, signing)
     }
 
     /// The grant, where it opens the topic that is wanted.
@@ -186,7 +186,7 @@ impl Credentials<'_> {
 
     /// Writes to the audit trail how the attempt went.
     fn audited(&self, attempt: Result<Grant, Problem>) -> Result<Grant, Problem> {
-        // Everybody who shows something passes here, whatever it is.
+        // Tickets, cookies and links stand for grants that may be revoked since.
         let attempt = attempt.and_then(|grant| {
             self.gateway.revocations.require(&grant)?;
             Ok(grant)

@@ -54,15 +54,18 @@ pub(super) async fn revoke(
     let revocation = read(tickets::read(request).await?, now)?;
     let (revocations, adding) = (incoming.gateway.revocations.clone(), revocation.clone());
     let added = tokio::task::spawn_blocking(move || revocations.add(&adding)).await;
-    added.map_err(|_| Problem::new(Code::Internal, "the revocation failed"))?.map_err(|error| match error {
+    let added = added.map_err(|_| Problem::new(Code::Internal, "the revocation failed"))?;
+    if !matches!(added, Err(RevokeError::TooMany)) {
+        let event = AuditEvent::new(AuditKind::Revocation, now).grant(&grant).address(incoming.ip());
+        incoming.gateway.audit.record(event.reason(describe(&revocation.tokens)));
+    }
+    added.map_err(|error| match error {
         RevokeError::TooMany => Problem::new(Code::RateLimited, error.to_string()),
         RevokeError::NotWritten(_) => {
             tracing::error!(%error, "revocation: counts until the next restart only");
             Problem::new(Code::Internal, "it counts now, but could not be written and ends with the next restart")
         }
     })?;
-    let event = AuditEvent::new(AuditKind::Revocation, now).grant(&grant).address(incoming.ip());
-    incoming.gateway.audit.record(event.reason(describe(&revocation.tokens)));
     if incoming.gateway.revocations.share().await.is_err() {
         tracing::warn!("revocation: other gateways unreachable, telling them later");
     }

@@ -101,6 +101,7 @@ pub(crate) async fn show(State(gateway): State<Arc<Gateway>>, request: Request) 
     let ui = of(&gateway)?;
     let grant = ui.grant(&gateway, request.method(), request.headers(), clock::now());
     let grant = grant.unwrap_or(Err(AuthError::NotSignedIn.into()))?;
+    gateway.revocations.require(&grant)?;
     Ok(private(StatusCode::OK, None, Json(told(&gateway, grant))))
 }
 

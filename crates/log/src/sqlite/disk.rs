@@ -49,7 +49,8 @@ impl DiskGuard {
         self.measured = Some(Instant::now());
         // A file system that does not say how full it is keeps nobody from writing.
         let Ok(free) = (self.free)() else { return };
-        let free = free.saturating_add(reusable(db));
+        // Free pages of the database count, as long as there is also room for the rest: the journal, the audit trail, the revocations.
+        let free = if free < self.reserve / 4 { free } else { free.saturating_add(reusable(db)) };
         // A little more than the reserve, so that a log at its edge does not change with every commit.
         let wanted = if self.reason.is_some() { self.reserve.saturating_add(self.reserve / 8) } else { self.reserve };
         match (&self.reason, free < wanted) {

@@ -120,7 +120,10 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
     migrate(&mut db).map_err(failed)?;
     if durability == Durability::Full {
         let wal = path.with_extension("db-wal");
-        lengthen(&wal).map_err(|source| OpenError::Files { path: wal, source })?;
+        // Only for speed. On a full disk the log opens without, and is read-only.
+        if let Err(error) = lengthen(&wal) {
+            tracing::warn!(%error, "store: write-ahead log not preallocated, commits are slower");
+        }
     }
     Ok(db)
 }

@@ -127,3 +127,29 @@ async fn answers_are_paid_for_by_the_call() {
     let refused = bob.publish(answer(1, "again")).outcome().await.expect_err("its own rate is used up");
     assert_eq!(refused.code, Code::RateLimited);
 }
+
+/// A client that hangs up while its room is opened leaves nothing behind.
+#[tokio::test]
+async fn an_opening_that_is_given_up_is_not_listed() {
+    let log = Faulty::new();
+    let rooms = log.rooms();
+    for number in 0..3 {
+        let topic = topic(number);
+        let opening = rooms.observe(&topic, None, Interest::default(), None);
+        assert!(opening.now_or_never().is_none(), "it waits for the log");
+    }
+    assert_eq!(rooms.listed(), 0);
+}
+
+#[tokio::test]
+async fn a_reader_counts_as_the_opener_of_its_room() {
+    let log = Faulty::new();
+    let rooms = log.rooms_with(Settings { rooms_each: 1, ..settings() });
+    let alice = who("alice");
+    let _first = rooms.observe(&topic(1), None, Interest::default(), Some(&alice)).await.expect("a cursor");
+    let refused = rooms.observe(&topic(2), None, Interest::default(), Some(&alice)).await.err().expect("one is open");
+    assert_eq!(refused.code, Code::RateLimited);
+    let unknown = EnvelopeId::new("unknown").expect("an id");
+    let missing = rooms.observe(&topic(3), Some(&unknown), Interest::default(), None).await.err().expect("no such id");
+    assert_eq!((missing.code, rooms.listed()), (Code::NotFound, 1), "no room is opened for it");
+}
