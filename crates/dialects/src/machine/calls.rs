@@ -252,7 +252,7 @@ impl Machine {
             number("total").is_some_and(|total| number("progress").is_some_and(|progress| progress >= total));
         stream.set("final", &is_final);
         let message = Message::new("notification", envelope.id().as_str(), at, envelope.from(), Some(&me));
-        self.streams.say(message.about(id.as_str()).with("stream", &stream).text());
+        self.tell_client(message.about(id.as_str()).with("stream", &stream).text());
         self.schedule(envelope.from());
     }
 

@@ -20,7 +20,6 @@ mod schema;
 mod service;
 mod speech;
 mod steps;
-mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +32,8 @@ use salon_protocol::{
 };
 use serde_json::value::RawValue;
 
-use crate::{CatalogueAnswer, CatalogueQuery, Dialect, Frame, Stamps, StreamId, Ticket};
+use crate::streams::{Bound, Channel, PostStyle, StreamOptions, StreamReply, Streams};
+use crate::{CatalogueAnswer, CatalogueQuery, Dialect, EventFrame, Frame, Stamps, StreamId, Ticket};
 use asides::{Aside, Asides};
 use callers::{Peer, SentRequest};
 use calls::Call;
@@ -43,7 +43,6 @@ use registering::{Allowance, Registered};
 use registry::Registry;
 use service::{Asked, MAX_REPLIES, Reply};
 use speech::Message;
-use streams::{Answer, Streams};
 
 pub use integrity::{Algorithm, Seal, SignedForm, Terms, Verify, Vouch, signed_form};
 pub use opening::MachineOpening;
@@ -158,9 +157,8 @@ pub struct Machine {
     /// The last requests that changed what is registered.
     changed: VecDeque<EnvelopeId>,
     published: HashMap<u64, Purpose>,
-    streams: Streams,
+    streams: Streams<CatalogueQuery>,
     timers: BTreeSet<(Instant, Due)>,
-    heard: Instant,
     tickets: u64,
     actions: VecDeque<Action>,
     closing: Option<CloseReason>,
@@ -191,9 +189,8 @@ impl Machine {
             is_out: false,
             changed: VecDeque::new(),
             published: HashMap::new(),
-            streams: Streams::new(tag),
+            streams: Streams::new(stream_options(tag), now),
             timers,
-            heard: now,
             tickets: 0,
             actions: VecDeque::new(),
             closing: None,
@@ -245,7 +242,7 @@ impl Machine {
     fn refuse(&mut self, stream: StreamId, refusal: &Refusal, now: Instant) {
         let (id, at) = self.stamps.next(now);
         let text = error_text(refusal, &id, at, Some(&self.options.me));
-        self.streams.answer(stream, status(refusal.code), Answer::Refusal(refusal.code, text));
+        self.streams.answer_on(stream, status(refusal.code), StreamReply::Refusal(refusal.code, text.into()));
     }
 
     fn hear(&mut self, stream: StreamId, frame: Frame, now: Instant) {
@@ -286,7 +283,7 @@ impl Machine {
     fn accepted(&mut self, ticket: Ticket, repeated: bool, now: Instant) {
         match self.published.remove(&ticket.0) {
             Some(Purpose::Told { stream, .. } | Purpose::Answer { stream, .. }) => {
-                self.streams.answer(stream, 202, Answer::Taken);
+                self.streams.answer_on(stream, 202, StreamReply::Empty);
             }
             // Its answer, if there was one, went to whoever sent it first.
             Some(Purpose::Registered(registered)) if repeated => self.unregistered(*registered, sent_before(), now),
@@ -375,24 +372,32 @@ impl Machine {
         let gateway = ParticipantId::host();
         let message = Message::new("notification", &id, at, &gateway, Some(&self.options.me));
         let said = if over { salon_protocol::system::READY } else { salon_protocol::system::OUTAGE };
-        self.streams.say(message.with("outage", &serde_json::json!({ "over": over, "message": said })).text());
+        self.tell_client(message.with("outage", &serde_json::json!({ "over": over, "message": said })).text());
     }
 
     /// Somebody listens, and is told if there is less to hear than there was.
     fn listen(&mut self, stream: StreamId, after: Option<&str>, now: Instant) {
         let (id, at) = self.stamps.next(now);
         let gateway = ParticipantId::host();
-        let gone = |missing: u64| {
+        let missing = self.streams.missing(after);
+        let gap = (missing > 0).then(|| {
             let message = Message::new("notification", &id, at, &gateway, Some(&self.options.me));
-            message.with("gap", &serde_json::json!({ "messages": missing })).text()
-        };
-        self.streams.listen(stream, after, gone);
+            let data = message.with("gap", &serde_json::json!({ "messages": missing })).text().into();
+            // Without an id: a listener that comes back names the last message that it has.
+            EventFrame { name: Some("message"), id: None, retry: None, data }
+        });
+        self.streams.listen(stream, after, gap, true);
+    }
+
+    /// Says something to the client that answers no message of its own.
+    fn tell_client(&mut self, text: String) {
+        self.streams.say(Channel::SESSION, text);
     }
 
     fn idle(&mut self, now: Instant) {
         let Some(idle) = self.options.idle else { return };
         // What is still to be said is said before.
-        let due = if self.streams.attended() || self.asides.len() > 0 { now + idle } else { self.heard + idle };
+        let due = self.streams.idle_at(idle, self.asides.len() > 0, now);
         if due <= now {
             self.end(CloseReason::Bye, now);
         } else {
@@ -407,16 +412,13 @@ impl Dialect for Machine {
     type Answer = CatalogueAnswer;
 
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
-        self.heard = now;
+        self.streams.touch(now);
         self.hear(stream, frame, now);
         self.answer_unheard(now);
     }
 
     fn handle_event(&mut self, event: Event, now: Instant) {
-        // Silence is counted from when the last connection ended.
-        if self.streams.attended() {
-            self.heard = now;
-        }
+        self.streams.pass_time(now);
         match event {
             Event::Joined(joined) => {
                 self.meet(&joined.roster);
@@ -433,16 +435,16 @@ impl Dialect for Machine {
             Event::Answered(CatalogueAnswer { query, items }) => self.consulted(&query.who, items, now),
             Event::StreamOpened(stream, opening) => {
                 match opening {
-                    MachineOpening::Duplex => self.streams.duplex(stream),
-                    MachineOpening::Post => self.streams.post(stream),
+                    MachineOpening::Duplex => self.streams.open_duplex(stream),
+                    MachineOpening::Post => drop(self.streams.post(stream, 1, PostStyle::default())),
                     MachineOpening::Listen(after) => self.listen(stream, after.as_deref(), now),
                 }
-                self.heard = now;
+                self.streams.touch(now);
                 self.join();
             }
             Event::StreamClosed(stream) => {
-                self.heard = now;
-                if self.streams.closed(stream) {
+                self.streams.touch(now);
+                if self.streams.closed(stream).is_some() {
                     self.hung_up(stream, now);
                 }
             }
@@ -482,6 +484,13 @@ impl Dialect for Machine {
     fn ready(&self) -> bool {
         self.replying + self.late.len() < MAX_REPLIES
     }
+}
+
+/// What the streams of a session are held to. Events are told from those of an earlier session of the same participant by `tag`.
+fn stream_options(tag: String) -> StreamOptions {
+    let bound = Bound { count: 512, bytes: 2 << 20 };
+    let tag = Some(tag.into());
+    StreamOptions { session_header: None, tag, unread: bound, replay: bound, polled: bound }
 }
 
 /// What is said to a request whose id stands in the room already.

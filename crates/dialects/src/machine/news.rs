@@ -14,6 +14,7 @@ use super::message::{Destination, Kind, Spoken, is_extension, read, wrong};
 use super::speech::Message;
 use super::{Machine, Purpose, raw};
 use crate::StreamId;
+use crate::streams::StreamReply;
 
 /// What a notification of this protocol is in the room, unless it is chat or a stream.
 const CONTEXT: &str = "notifications/context";
@@ -71,7 +72,7 @@ impl Machine {
             return Err(wrong("a notification needs a `messageId`"));
         };
         if payload.get("cancelled").is_some() && self.cancel(&request, now) {
-            self.streams.answer(stream, 202, super::Answer::Taken);
+            self.streams.answer_on(stream, 202, StreamReply::Empty);
             return Ok(());
         }
         let Some(asked) = self.asked.get(&request) else {
@@ -89,7 +90,7 @@ impl Machine {
         let Some(token) = &asked.token else {
             // Its caller did not ask for it.
             self.lengthen(&request, now);
-            self.streams.answer(stream, 202, super::Answer::Taken);
+            self.streams.answer_on(stream, 202, StreamReply::Empty);
             return Ok(());
         };
         let progress = data.get("progress").or_else(|| data.get("sequence"));
@@ -154,7 +155,7 @@ impl Machine {
         let to = (!envelope.to().is_empty()).then_some(&self.options.me);
         let message = fill(Message::new(kind, envelope.id().as_str(), entry.arrived, envelope.from(), to));
         let text = message.text();
-        self.streams.say(text);
+        self.tell_client(text);
     }
 
     fn told(&mut self, entry: &Entry, method: &str, now: Instant) {

@@ -248,12 +248,12 @@ impl Machine {
         let (made, at) = self.stamps.next(now);
         let gateway = ParticipantId::host();
         let message = Message::new("notification", &made, at, &gateway, Some(&self.options.me));
-        self.streams.say(message.about(request.as_str()).with("cancelled", &cancelled).text());
+        self.tell_client(message.about(request.as_str()).with("cancelled", &cancelled).text());
     }
 
     /// Answers what was asked of a client that listens to nothing.
     pub(super) fn answer_unheard(&mut self, now: Instant) {
-        for request in self.streams.unheard() {
+        for request in self.streams.take_unread() {
             let Some(Asked { caller, id, .. }) = self.drop_asked(&request) else { continue };
             let message = format!("`{}` does not take its messages, and too many wait for it", self.options.me);
             self.reply_to(caller, request, id, &Err(told(FAILED, Code::RateLimited, message)), now);
@@ -312,7 +312,7 @@ impl Machine {
         }
         let message =
             Message::new("notification", entry.envelope.id().as_str(), entry.arrived, caller, Some(&self.options.me));
-        self.streams.say(message.about(request.as_str()).with("cancelled", &cancelled).text());
+        self.tell_client(message.about(request.as_str()).with("cancelled", &cancelled).text());
     }
 
     /// Whoever has left waits for nothing.

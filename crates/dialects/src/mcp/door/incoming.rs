@@ -10,10 +10,9 @@ use serde_json::value::RawValue;
 
 use super::calls::read_error;
 use super::counted::code_of;
-use super::outlets::{Channel, Style};
 use super::route::{self, Route};
-use super::{Door, MAX_CALLS, MAX_EARLY, Manner, Place, Request, STREAM_OPEN_DELAY};
-use super::{Due, Post};
+use super::{Door, MAX_CALLS, MAX_EARLY, Manner, Place, Post, Request};
+use crate::streams::{Channel, PostStyle, STREAM_OPEN_DELAY};
 use crate::{Frame, StreamId};
 
 const INVALID_REQUEST: i64 = -32600;
@@ -67,11 +66,11 @@ impl Door {
     }
 
     /// Opens a channel for so many requests; what wants no answer is acknowledged.
-    fn channel(&mut self, source: &Source, requests: usize, style: Style) -> Channel {
+    fn channel(&mut self, source: &Source, requests: usize, style: PostStyle) -> Channel {
         match &source.post {
             None => Channel::SESSION,
             Some(post) if post.apart => {
-                self.outlets.apart(source.stream);
+                self.outlets.accept(source.stream);
                 Channel::SESSION
             }
             Some(_) => self.outlets.post(source.stream, requests, style),
@@ -82,7 +81,7 @@ impl Door {
         let Some(head) = Head::read(text) else {
             return self.refuse_message(&source, 400, INVALID_REQUEST, "this is no JSON-RPC message");
         };
-        let style = Style { resumable: false, prime: false, session_header: false };
+        let style = PostStyle { resumable: false, prime: false, session_header: false };
         let (Some(method), Some(id)) = (head.method.as_deref(), head.id) else {
             self.channel(&source, 0, style);
             // Over HTTP a request is taken back by hanging up, and another client of the same participant may have used the same id.
@@ -127,7 +126,7 @@ impl Door {
         let is_request = head.method.is_some() && head.id.is_some();
         let revision = self.revision();
         let method = head.method.as_deref().unwrap_or_default();
-        let style = Style {
+        let style = PostStyle {
             resumable: true,
             prime: revision >= Revision::R2025_11_25 && method == "tools/call",
             session_header: method == "initialize",
@@ -155,7 +154,7 @@ impl Door {
         let heads: Vec<_> = messages.iter().map(|message| (message, route::read(message.get()))).collect();
         let wants_answer = |head: &Result<Head<'_>, _>| head.as_ref().map_or(true, |head| head.request_id().is_some());
         let answers = heads.iter().filter(|(_, head)| wants_answer(head)).count();
-        let style = Style { resumable: true, prime: false, session_header: false };
+        let style = PostStyle { resumable: true, prime: false, session_header: false };
         let channel = self.channel(&source, answers, style);
         for (message, head) in heads {
             match head {
@@ -164,7 +163,7 @@ impl Door {
                     let error = RpcError::new(INVALID_REQUEST, told);
                     self.count(code_of(&error));
                     let id = route::readable_id(message.get());
-                    self.outlets.answer(channel, 200, &rpc::failure(&id, &error));
+                    self.outlets.answer(channel, 200, &*rpc::failure(&id, &error));
                 }
             }
         }
@@ -207,9 +206,7 @@ impl Door {
             let error = RpcError::internal(told).with_data(&json!({ "code": "rate_limited" }));
             return self.refuse(&request, error);
         }
-        if request.channel != Channel::SESSION {
-            self.after(STREAM_OPEN_DELAY, Due::Slow(request.channel), now);
-        }
+        self.outlets.open_at(request.channel, Some(now + STREAM_OPEN_DELAY));
         match self.place {
             Place::Inside => self.serve(request, now),
             Place::Outside | Place::Entering if self.early.len() >= MAX_EARLY => {

@@ -20,7 +20,6 @@ mod merge;
 mod modern;
 mod news;
 mod opening;
-pub(super) mod outlets;
 mod parting;
 mod peers;
 mod refused;
@@ -29,7 +28,6 @@ mod siblings;
 mod targets;
 #[cfg(test)]
 mod tests;
-mod timers;
 mod withdrawing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -47,6 +45,8 @@ use salon_protocol::{
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::streams::{Channel, Streams};
+use crate::timers::Timers;
 use crate::{Dialect, Frame, Introduction, Stamps, StreamId, Ticket};
 use asks::Ask;
 use calls::{Call, Errand};
@@ -54,13 +54,12 @@ use kept::Kept;
 use listens::Listening;
 use lists::Gather;
 use merge::Shelf;
-use outlets::{Channel, Outlets};
 use peers::Peer;
 use siblings::Siblings;
-use timers::Timers;
 
 pub use crate::{CatalogueAnswer, CatalogueQuery};
 pub(in crate::mcp) use counted::code_of as refusal_code;
+pub(in crate::mcp) use opening::stream_options;
 pub use opening::{Action, Event, Listen, McpOpening, Post};
 pub use route::{Fault, Route, route};
 
@@ -68,8 +67,6 @@ pub use route::{Fault, Route, route};
 const MAX_CALLS: usize = 256;
 /// Requests that may wait for the seat.
 const MAX_EARLY: usize = 64;
-/// How long a request over HTTP may be silent before its stream is opened, so that nothing on the way takes it for dead.
-const STREAM_OPEN_DELAY: Duration = Duration::from_secs(5);
 
 /// How long the end of a session waits for what the room has not taken.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -180,8 +177,6 @@ enum Listener {
 /// What falls due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Due {
-    /// A request has been silent for long.
-    Slow(Channel),
     /// A list has been waited for long enough.
     Gather(u64),
     /// Somebody was asked something by the door itself and has not answered.
@@ -243,9 +238,8 @@ pub struct Door {
     listens: BTreeMap<u64, Listening>,
     subscriptions: BTreeSet<(ParticipantId, String)>,
     changed: BTreeSet<&'static str>,
-    outlets: Outlets,
-    timers: Timers,
-    heard: Instant,
+    outlets: Streams<CatalogueQuery>,
+    timers: Timers<Due>,
     next: u64,
     tickets: u64,
     actions: VecDeque<Action>,
@@ -261,7 +255,7 @@ impl Door {
             timers.set(Due::Idle, now + idle);
         }
         Self {
-            outlets: Outlets::new(options.session.clone()),
+            outlets: Streams::new(stream_options(options.session.clone()), now),
             options,
             stamps,
             place: Place::Outside,
@@ -287,7 +281,6 @@ impl Door {
             subscriptions: BTreeSet::new(),
             changed: BTreeSet::new(),
             timers,
-            heard: now,
             next: first,
             tickets: 0,
             actions: VecDeque::new(),
@@ -391,11 +384,10 @@ impl Door {
 
     /// Tells the client something. What nobody can hear any more is not told.
     fn say(&mut self, channel: Channel, message: &RawValue) {
-        let _ = self.outlets.say(channel, message);
+        self.outlets.say(channel, message.get());
     }
 
     fn say_answer(&mut self, channel: Channel, status: u16, message: &RawValue) {
-        self.forget_timer(Due::Slow(channel));
         self.outlets.answer(channel, status, message);
     }
 
@@ -438,8 +430,7 @@ impl Door {
         if self.listener == Listener::Gone {
             idle = idle.min(self.options.vanished_timeout);
         }
-        let busy = self.outlets.attended() || self.open_requests() > 0;
-        let due = if busy { now + idle } else { self.heard + idle };
+        let due = self.outlets.idle_at(idle, self.open_requests() > 0, now);
         if due <= now && now < due + DRAIN_TIMEOUT && self.kept.is_late() {
             self.after(kept::RETRY_DELAY, Due::Idle, now);
         } else if due <= now {
@@ -456,7 +447,7 @@ impl Dialect for Door {
     type Answer = CatalogueAnswer;
 
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
-        self.heard = now;
+        self.outlets.touch(now);
         if self.listener == Listener::Gone {
             self.listener = Listener::None;
         }
@@ -465,9 +456,7 @@ impl Dialect for Door {
 
     fn handle_event(&mut self, event: Event, now: Instant) {
         // Silence is counted from the last answer.
-        if self.outlets.attended() {
-            self.heard = now;
-        }
+        self.outlets.pass_time(now);
         match event {
             Event::Joined(joined) => {
                 self.meet(&joined.roster);
@@ -507,25 +496,25 @@ impl Dialect for Door {
             Event::StreamOpened(stream, opening) => match opening {
                 McpOpening::Duplex => {
                     self.duplex = Some(stream);
-                    self.outlets.duplex(stream);
+                    self.outlets.open_duplex(stream);
                 }
                 McpOpening::Post(post) => drop(self.posts.insert(stream, post)),
                 // Only a dialect of MCP has this, and its interpreter sees to it.
                 McpOpening::Poll(_) => {}
                 McpOpening::Listen(listen) => {
-                    self.heard = now;
+                    self.outlets.touch(now);
                     // A GET that resumes the answer of a POST ends with that answer, and says nothing of who listens to the session.
-                    if self.outlets.listen(stream, &listen, true) {
+                    if listen.open(&mut self.outlets, stream) == Channel::SESSION {
                         self.listener = Listener::Open(stream);
                     }
                 }
             },
             Event::StreamClosed(stream) => {
                 self.posts.remove(&stream);
-                self.heard = now;
+                self.outlets.touch(now);
                 let was_listener = self.listener == Listener::Open(stream);
                 let unanswered = self.outlets.closed(stream);
-                if was_listener || (unanswered.is_some() && self.is_introduced() && !self.outlets.attended()) {
+                if was_listener || (unanswered.is_some() && self.is_introduced() && !self.outlets.is_attended()) {
                     self.vanished(now);
                 }
                 if let Some(channel) = unanswered {
@@ -541,9 +530,9 @@ impl Dialect for Door {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.outlets.handle_timeout(now);
         while let Some(due) = self.timers.take(now) {
             match due {
-                Due::Slow(channel) => self.outlets.quicken(channel),
                 Due::Gather(number) => self.gathered(number, now),
                 Due::Errand(number) => self.errand_due(number, now),
                 Due::Questions(number) => self.put_questions(number, now),
@@ -561,7 +550,7 @@ impl Dialect for Door {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.next()
+        self.timers.next().into_iter().chain(self.outlets.poll_timeout()).min()
     }
 
     fn poll_action(&mut self) -> Option<Action> {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{CatalogueAnswer, CatalogueQuery};
+use crate::streams::{Bound, Channel, StreamOptions, Streams};
+use crate::{CatalogueAnswer, CatalogueQuery, EventFrame, StreamId};
 
 /// An event of this door.
 pub type Event = crate::Event<McpOpening, CatalogueAnswer>;
@@ -40,4 +41,25 @@ pub struct Listen {
     pub after: Option<Box<str>>,
     /// Where it is to send messages, when it must be told (MCP 2024-11-05, HTTP with SSE).
     pub endpoint: Option<Box<str>>,
+}
+
+impl Listen {
+    /// Opens the stream of events; returns the channel that it carries.
+    pub(in crate::mcp) fn open<Q>(&self, streams: &mut Streams<Q>, stream: StreamId) -> Channel {
+        let endpoint =
+            self.endpoint.clone().map(|data| EventFrame { name: Some("endpoint"), id: None, retry: None, data });
+        streams.listen(stream, self.after.as_deref(), endpoint, true)
+    }
+}
+
+/// What the streams of a session of this door are held to.
+pub(in crate::mcp) fn stream_options(session: Option<Box<str>>) -> StreamOptions {
+    StreamOptions {
+        // MCP 2025-11-25, "Session Management".
+        session_header: session.map(|session| ("mcp-session-id", session)),
+        tag: None,
+        unread: Bound { count: 256, bytes: 1 << 20 },
+        replay: Bound { count: 512, bytes: 4 << 20 },
+        polled: Bound { count: 1024, bytes: 16 << 20 },
+    }
 }

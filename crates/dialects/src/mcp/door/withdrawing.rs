@@ -7,8 +7,8 @@ use salon_protocol::Members;
 use serde_json::value::RawValue;
 
 use super::calls::{Call, Errand};
-use super::outlets::Channel;
 use super::{Door, Due, Request};
+use crate::streams::Channel;
 
 impl Door {
     /// The client does not want an answer any more.
@@ -53,7 +53,6 @@ impl Door {
     }
 
     fn skip(&mut self, request: &Request) {
-        self.forget_timer(Due::Slow(request.channel));
         self.outlets.skip(request.channel);
     }
 

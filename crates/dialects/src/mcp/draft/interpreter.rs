@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 use super::conversation::Conversation;
 use super::words;
 use crate::mcp::door::{Action, CatalogueAnswer, CatalogueQuery, Door, Event, McpOpening, Options, Post, Route, route};
-use crate::{Dialect, Form, Frame, Stamps, StreamId};
+use crate::streams::{StreamReply, respond};
+use crate::{Dialect, Frame, Stamps, StreamId};
 
 const INVALID_REQUEST: i64 = -32600;
 
@@ -131,11 +132,8 @@ impl Interpreter {
     fn refuse_poll(&mut self, stream: StreamId) {
         let told = "only sessions of the draft dialect can be polled: begin with an `initialize` that has `mcpVersion`";
         let message = rpc::failure(RawValue::NULL, &RpcError::new(INVALID_REQUEST, told));
-        let head = crate::Head { status: 400, form: Form::Json, headers: Vec::new() };
         self.refused.push_back(Action::Refused(Code::InvalidEnvelope));
-        self.refused.push_back(Action::Begin(stream, head));
-        self.refused.push_back(Action::Send(stream, Frame::Text(message.get().into())));
-        self.refused.push_back(Action::Finish(stream));
+        respond(&mut self.refused, stream, 400, Vec::new(), StreamReply::from(&*message));
     }
 }
 
