@@ -37,7 +37,7 @@ use crate::{CatalogueAnswer, CatalogueQuery, Dialect, EventFrame, Frame, Stamps,
 use asides::{Aside, Asides};
 use callers::{Peer, SentRequest};
 use calls::Call;
-use message::{Kind, Spoken, malformed};
+use message::{Kind, malformed};
 use opening::{Action, Event};
 use registering::{Allowance, Registered};
 use registry::Registry;
@@ -45,21 +45,12 @@ use service::{Asked, MAX_REPLIES, Reply};
 use speech::Message;
 
 pub use integrity::{Algorithm, Seal, SignedForm, Terms, Verify, Vouch, signed_form};
+pub use message::{MachineMessage, UnverifiedMessage};
 pub use opening::MachineOpening;
 pub use speech::{error_text, status};
 
 /// Messages that may wait for the seat.
 const MAX_EARLY: usize = 64;
-
-/// The token in a message, for a door that finds it nowhere else.
-pub fn token_in(text: &str) -> Option<String> {
-    message::token_in(text)
-}
-
-/// The id of a message, if it can be read.
-pub fn message_id(text: &str) -> Option<EnvelopeId> {
-    message::message_id(text)
-}
 
 /// What does not change while a session lasts.
 #[derive(Debug, Clone)]
@@ -138,7 +129,7 @@ pub struct Machine {
     stamps: Stamps,
     place: Place,
     /// What came before the seat.
-    early: VecDeque<(StreamId, Spoken)>,
+    early: VecDeque<(StreamId, MachineMessage)>,
     peers: BTreeMap<ParticipantId, Peer>,
     calls: HashMap<EnvelopeId, Call>,
     /// Requests in the client's name that are in the room, or on their way there.
@@ -245,30 +236,31 @@ impl Machine {
         self.streams.answer_on(stream, status(refusal.code), StreamReply::Refusal(refusal.code, text.into()));
     }
 
-    fn hear(&mut self, stream: StreamId, frame: Frame, now: Instant) {
-        let Frame::Text(text) = frame else {
-            return self.refuse(stream, &malformed("a message is text, not binary"), now);
-        };
-        let spoken = Spoken::read(&text, &self.options.limits, &self.options.me).and_then(|spoken| {
-            let judged = self.options.terms.as_ref().map_or(Ok(()), |terms| terms.check_spoken(&text, &spoken));
-            judged.map(|()| spoken)
-        });
-        match spoken {
+    /// Opens a WebSocket whose first message came before it was known who sends it.
+    pub fn begin(&mut self, first: UnverifiedMessage, now: Instant) {
+        self.handle_event(Event::StreamOpened(StreamId::ONLY, MachineOpening::Duplex), now);
+        let message = first.verify(&self.options.me, self.options.terms.as_ref());
+        self.hear(StreamId::ONLY, message, now);
+        self.answer_unheard(now);
+    }
+
+    fn hear(&mut self, stream: StreamId, message: Result<MachineMessage, Refusal>, now: Instant) {
+        match message {
             Err(refusal) => self.refuse(stream, &refusal, now),
-            Ok(spoken) if self.place == Place::Inside => self.serve(stream, spoken, now),
-            Ok(spoken) if self.early.len() >= MAX_EARLY => {
+            Ok(message) if self.place == Place::Inside => self.serve(stream, message, now),
+            Ok(message) if self.early.len() >= MAX_EARLY => {
                 let told = "too many messages before the room was entered";
-                self.refuse(stream, &Refusal::new(Code::RateLimited, told).regarding(spoken.id), now);
+                self.refuse(stream, &Refusal::new(Code::RateLimited, told).regarding(message.id), now);
             }
-            Ok(spoken) => {
+            Ok(message) => {
                 self.join();
-                self.early.push_back((stream, spoken));
+                self.early.push_back((stream, message));
             }
         }
     }
 
     /// Sees to a message of a client that has its seat.
-    fn serve(&mut self, stream: StreamId, spoken: Spoken, now: Instant) {
+    fn serve(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) {
         let id = spoken.id.clone();
         let served = match &spoken.kind {
             Kind::Request => self.request(stream, spoken, now),
@@ -413,7 +405,14 @@ impl Dialect for Machine {
 
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         self.streams.touch(now);
-        self.hear(stream, frame, now);
+        let message = match frame {
+            Frame::Text(text) => {
+                let Options { me, limits, terms, .. } = &self.options;
+                UnverifiedMessage::parse(text, limits).verify(me, terms.as_ref())
+            }
+            _ => Err(malformed("a message is text, not binary")),
+        };
+        self.hear(stream, message, now);
         self.answer_unheard(now);
     }
 
@@ -434,12 +433,16 @@ impl Dialect for Machine {
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
             Event::Answered(CatalogueAnswer { query, items }) => self.consulted(&query.who, items, now),
             Event::StreamOpened(stream, opening) => {
+                self.streams.touch(now);
                 match opening {
                     MachineOpening::Duplex => self.streams.open_duplex(stream),
-                    MachineOpening::Post => drop(self.streams.post(stream, 1, PostStyle::default())),
                     MachineOpening::Listen(after) => self.listen(stream, after.as_deref(), now),
+                    MachineOpening::Post(message) => {
+                        self.streams.post(stream, 1, PostStyle::default());
+                        self.join();
+                        self.hear(stream, message.map(|message| *message), now);
+                    }
                 }
-                self.streams.touch(now);
                 self.join();
             }
             Event::StreamClosed(stream) => {

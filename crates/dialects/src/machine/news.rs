@@ -10,7 +10,7 @@ use salon_protocol::{
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::message::{Destination, Kind, Spoken, is_extension, read, wrong};
+use super::message::{Destination, Kind, MachineMessage, is_extension, read, wrong};
 use super::speech::Message;
 use super::{Machine, Purpose, raw};
 use crate::StreamId;
@@ -28,11 +28,11 @@ const MAX_STREAM_ID: usize = 128;
 
 impl Machine {
     /// The client tells somebody or everybody something.
-    pub(super) fn notify(&mut self, stream: StreamId, spoken: Spoken, now: Instant) -> Result<(), Refusal> {
+    pub(super) fn notify(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) -> Result<(), Refusal> {
         if spoken.request.is_some() && spoken.kind == Kind::Notification {
             return self.tell_about(stream, spoken, now);
         }
-        let Spoken { id, at, kind, destination, mut payload, metadata, .. } = spoken;
+        let MachineMessage { id, at, kind, destination, mut payload, metadata, .. } = spoken;
         let to: &[ParticipantId] = match &destination {
             Some(Destination::One(one)) => std::slice::from_ref(one),
             Some(Destination::Everybody) => &[],
@@ -67,8 +67,8 @@ impl Machine {
     }
 
     /// The client tells something about a request: how far it has come with one it was asked, or that it takes one of its own back.
-    fn tell_about(&mut self, stream: StreamId, spoken: Spoken, now: Instant) -> Result<(), Refusal> {
-        let Spoken { id: Some(id), at, request: Some(request), destination, payload, .. } = spoken else {
+    fn tell_about(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) -> Result<(), Refusal> {
+        let MachineMessage { id: Some(id), at, request: Some(request), destination, payload, .. } = spoken else {
             return Err(wrong("a notification needs a `messageId`"));
         };
         if payload.get("cancelled").is_some() && self.cancel(&request, now) {

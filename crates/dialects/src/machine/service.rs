@@ -14,7 +14,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::calls::SILENCE_TIMEOUT;
-use super::message::{Destination, Kind, Spoken, read, wrong};
+use super::message::{Destination, Kind, MachineMessage, read, wrong};
 use super::speech::{Message, write_failure, write_result};
 use super::{Due, Machine, Purpose, raw};
 use crate::StreamId;
@@ -261,8 +261,8 @@ impl Machine {
     }
 
     /// The client answers a request.
-    pub(super) fn answered(&mut self, stream: StreamId, spoken: Spoken, now: Instant) -> Result<(), Refusal> {
-        let Spoken { id, at, kind, request, destination, payload, metadata, error, .. } = spoken;
+    pub(super) fn answered(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) -> Result<(), Refusal> {
+        let MachineMessage { id, at, kind, request, destination, payload, metadata, error, .. } = spoken;
         let Some(request) = request else {
             return Err(Refusal::new(
                 Code::CorrelationRequired,

@@ -61,7 +61,8 @@ pub use crate::{CatalogueAnswer, CatalogueQuery};
 pub(in crate::mcp) use counted::code_of as refusal_code;
 pub(in crate::mcp) use opening::stream_options;
 pub use opening::{Action, Event, Listen, McpOpening, Post};
-pub use route::{Fault, Route, route};
+pub(in crate::mcp) use route::Messages;
+pub use route::{Body, ClientMessage, Fault, PollBody, Route};
 
 /// Requests of the client that may be open.
 const MAX_CALLS: usize = 256;
@@ -209,8 +210,6 @@ pub struct Door {
     options: Options,
     stamps: Stamps,
     place: Place,
-    /// Requests over HTTP whose body has not come.
-    posts: HashMap<StreamId, Post>,
     duplex: Option<StreamId>,
     siblings: Siblings,
     listener: Listener,
@@ -259,7 +258,6 @@ impl Door {
             options,
             stamps,
             place: Place::Outside,
-            posts: HashMap::new(),
             duplex: None,
             siblings: Siblings::default(),
             listener: Listener::None,
@@ -418,6 +416,14 @@ impl Door {
         self.closing.get_or_insert(reason);
     }
 
+    /// The client sends something, so it has not ended without a word.
+    fn client_is_back(&mut self, now: Instant) {
+        self.outlets.touch(now);
+        if self.listener == Listener::Gone {
+            self.listener = Listener::None;
+        }
+    }
+
     /// The client hung up in the middle of something, and may have ended without another word.
     fn vanished(&mut self, now: Instant) {
         self.listener = Listener::Gone;
@@ -447,11 +453,7 @@ impl Dialect for Door {
     type Answer = CatalogueAnswer;
 
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
-        self.outlets.touch(now);
-        if self.listener == Listener::Gone {
-            self.listener = Listener::None;
-        }
-        self.hear(stream, frame, now);
+        self.hear_body(stream, Body::read_frame(&frame), now);
     }
 
     fn handle_event(&mut self, event: Event, now: Instant) {
@@ -498,9 +500,9 @@ impl Dialect for Door {
                     self.duplex = Some(stream);
                     self.outlets.open_duplex(stream);
                 }
-                McpOpening::Post(post) => drop(self.posts.insert(stream, post)),
+                McpOpening::Post(post) => self.hear_post(stream, post, now),
                 // Only a dialect of MCP has this, and its interpreter sees to it.
-                McpOpening::Poll(_) => {}
+                McpOpening::Poll(..) => {}
                 McpOpening::Listen(listen) => {
                     self.outlets.touch(now);
                     // A GET that resumes the answer of a POST ends with that answer, and says nothing of who listens to the session.
@@ -510,7 +512,6 @@ impl Dialect for Door {
                 }
             },
             Event::StreamClosed(stream) => {
-                self.posts.remove(&stream);
                 self.outlets.touch(now);
                 let was_listener = self.listener == Listener::Open(stream);
                 let unanswered = self.outlets.closed(stream);

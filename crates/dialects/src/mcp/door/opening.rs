@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::route::{Body, Fault, PollBody};
 use crate::streams::{Bound, Channel, StreamOptions, Streams};
 use crate::{CatalogueAnswer, CatalogueQuery, EventFrame, StreamId};
 
@@ -12,22 +13,24 @@ pub type Event = crate::Event<McpOpening, CatalogueAnswer>;
 pub type Action = crate::Action<CatalogueQuery>;
 
 /// How a stream begins.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub enum McpOpening {
     /// Both sides speak when they like.
     #[default]
     Duplex,
-    /// A request over HTTP; its body is the one frame that comes.
+    /// A request over HTTP that brings messages.
     Post(Post),
-    /// A request over HTTP for a stream of events; no frame comes.
+    /// A request over HTTP for a stream of events.
     Listen(Listen),
-    /// A request of the draft dialect that brings messages or none in the one frame that comes, and waits this long for others.
-    Poll(Duration),
+    /// A request of the draft dialect that brings messages or none, and waits this long for others.
+    Poll(Duration, Result<PollBody, Fault>),
 }
 
 /// A request that sends something.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Post {
+    /// What it says, or the answer to what cannot be read.
+    pub body: Result<Body, Fault>,
     /// Its headers that matter here, their names in lower case.
     pub headers: Vec<(Box<str>, Box<str>)>,
     /// Answers go to the session's stream, and this one only hears that the message has come (MCP 2024-11-05, HTTP with SSE).

@@ -3,36 +3,33 @@
 //! The door is spoken to over one stream that lasts, whatever the client comes by: which of the client's own streams a message belongs
 //! on is decided here. Invariant: a request is answered once, on the stream it came by or, where it was polled, by a poll.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use salon_mcp::Head;
-use salon_protocol::{CloseReason, Code, RpcError, rpc};
-use serde_json::value::RawValue;
+use salon_protocol::CloseReason;
 
 use super::client::{Client, Deed};
 use crate::mcp::door::{
-    Action, CatalogueQuery, Door, Event, McpOpening, Options, Post, Route, refusal_code, route, stream_options,
+    Action, Body, CatalogueQuery, Door, Event, Fault, Listen, Messages, Options, PollBody, Post, Route, refusal_code,
+    stream_options,
 };
 use crate::streams::{Channel, PostStyle, STREAM_OPEN_DELAY, Streams};
 use crate::{Dialect, Frame, StreamId};
 
-/// Messages one poll may bring.
-const MAX_IN_POLL: usize = 64;
 /// How long a client that shuts down has to say `exit`.
 const LAST_WORD: Duration = Duration::from_secs(10);
-
-const PARSE_ERROR: i64 = -32700;
-const INVALID_REQUEST: i64 = -32600;
 
 /// The door's one stream.
 const DOOR: StreamId = StreamId::ONLY;
 
-/// A request over HTTP whose body has not come.
+/// Something that the client says.
 #[derive(Debug)]
-enum Arrival {
+pub(super) enum Arrival {
+    /// On a stream that lasts.
+    Frame(Result<Body, Fault>),
     Post(Post),
-    Poll(Duration),
+    Poll(Duration, Result<PollBody, Fault>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +44,6 @@ enum Due {
 pub(super) struct Conversation {
     client: Client<Channel>,
     streams: Streams<CatalogueQuery>,
-    arrivals: HashMap<StreamId, Arrival>,
     idle: Option<Duration>,
     timers: BTreeSet<(Instant, Due)>,
     actions: VecDeque<Action>,
@@ -64,7 +60,6 @@ impl Conversation {
         Self {
             client: Client::new(),
             streams: Streams::new(stream_options(options.session.clone()), now),
-            arrivals: HashMap::new(),
             idle: options.idle,
             timers,
             actions: VecDeque::new(),
@@ -95,116 +90,81 @@ impl Conversation {
         timer.into_iter().chain(self.streams.poll_timeout()).min()
     }
 
-    /// Something happens to one of the client's streams.
-    pub(super) fn stream(&mut self, stream: StreamId, opening: Option<McpOpening>, now: Instant) {
+    /// The client listens.
+    pub(super) fn listen(&mut self, stream: StreamId, listen: &Listen, now: Instant) {
         self.streams.touch(now);
-        match opening {
-            Some(McpOpening::Duplex) => {}
-            Some(McpOpening::Post(post)) => drop(self.arrivals.insert(stream, Arrival::Post(post))),
-            Some(McpOpening::Poll(wait)) => drop(self.arrivals.insert(stream, Arrival::Poll(wait))),
-            Some(McpOpening::Listen(listen)) => {
-                listen.open(&mut self.streams, stream);
-            }
-            None => {
-                self.arrivals.remove(&stream);
-                self.streams.closed(stream);
-            }
-        }
+        listen.open(&mut self.streams, stream);
     }
 
-    /// The client says something, on a stream that may have been announced.
-    pub(super) fn hear(&mut self, stream: StreamId, frame: &Frame, now: Instant) {
+    /// The client hung up a stream.
+    pub(super) fn closed(&mut self, stream: StreamId, now: Instant) {
         self.streams.touch(now);
-        let arrival = self.arrivals.remove(&stream);
-        let Frame::Text(text) = frame else {
-            return self.fault(stream, arrival.is_some(), INVALID_REQUEST, "a message is text, not binary");
-        };
+        self.streams.closed(stream);
+    }
+
+    /// The client says something.
+    pub(super) fn hear(&mut self, stream: StreamId, arrival: Arrival, now: Instant) {
+        self.streams.touch(now);
         match arrival {
-            Some(Arrival::Poll(wait)) => self.hear_poll(stream, text, wait, now),
-            Some(Arrival::Post(post)) => self.hear_one(stream, Some(&post), text, now),
-            None => self.hear_one(stream, None, text, now),
+            Arrival::Frame(body) => self.hear_body(stream, None, body, now),
+            Arrival::Post(Post { body, apart, .. }) => self.hear_body(stream, Some(apart), body, now),
+            Arrival::Poll(_, Err(fault)) => self.refuse(stream, true, &fault),
+            Arrival::Poll(wait, Ok(body)) => self.hear_poll(stream, body, now + wait),
         }
     }
 
-    fn fault(&mut self, stream: StreamId, by_request: bool, code: i64, told: &str) {
-        let message = rpc::failure(RawValue::NULL, &RpcError::new(code, told));
-        self.say_fault(stream, by_request, &message);
-    }
-
-    fn say_fault(&mut self, stream: StreamId, by_request: bool, message: &RawValue) {
-        self.actions.push_back(Action::Refused(code_of(message)));
+    fn refuse(&mut self, stream: StreamId, by_request: bool, fault: &Fault) {
+        self.actions.push_back(Action::Refused(refusal_code(&fault.error)));
         match by_request {
-            true => self.streams.refuse(stream, 400, message),
-            false => self.streams.answer(Channel::SESSION, 400, message),
+            true => self.streams.refuse(stream, fault.status, &*fault.message()),
+            false => self.streams.answer(Channel::SESSION, fault.status, &*fault.message()),
         }
     }
 
-    fn hear_one(&mut self, stream: StreamId, post: Option<&Post>, text: &str, now: Instant) {
-        let head = match self.read(text) {
-            Ok(head) => head,
-            Err(message) => return self.say_fault(stream, post.is_some(), &message),
+    /// Hears a frame or a POST; `apart` says of a POST whether its answer goes to the session's stream.
+    fn hear_body(&mut self, stream: StreamId, apart: Option<bool>, body: Result<Body, Fault>, now: Instant) {
+        let message = body.and_then(|body| match body {
+            Body { messages: Messages::Batch(_), .. } => {
+                Err(Fault::invalid("the draft dialect has no batches; only a poll brings several messages"))
+            }
+            Body { route: Route::Modern, .. } => Err(not_draft()),
+            Body { messages: Messages::One(message), .. } => Ok(message),
+        });
+        let message = match message {
+            Ok(message) => message,
+            Err(fault) => return self.refuse(stream, apart.is_some(), &fault),
         };
-        let (is_request, is_hello) = (head.request_id().is_some(), head.method.as_deref() == Some("initialize"));
-        let channel = match post {
+        let channel = match apart {
             None => Channel::SESSION,
-            Some(post) if post.apart => {
+            Some(true) => {
                 self.streams.accept(stream);
                 Channel::SESSION
             }
-            Some(_) => {
-                let style = PostStyle { resumable: true, prime: false, session_header: is_hello };
-                self.streams.post(stream, usize::from(is_request), style)
+            Some(false) => {
+                let style = PostStyle { resumable: true, prime: false, session_header: message.is_initialize() };
+                self.streams.post(stream, usize::from(message.is_request()), style)
             }
         };
         self.streams.open_at(channel, Some(now + STREAM_OPEN_DELAY));
         // What comes apart from its answer is answered where everything else is told.
-        self.client.hear(&head, channel);
+        self.client.hear(&message.head(), channel);
     }
 
-    fn hear_poll(&mut self, stream: StreamId, text: &str, wait: Duration, now: Instant) {
-        let text = text.trim_ascii();
-        let messages: Vec<&RawValue> = match text.as_bytes().first() {
-            None => Vec::new(),
-            Some(b'[') => match serde_json::from_str(text) {
-                Ok(messages) => messages,
-                Err(_) => return self.fault(stream, true, PARSE_ERROR, "the body is not valid JSON"),
-            },
-            Some(_) => match serde_json::from_str(text) {
-                Ok(message) => vec![message],
-                Err(_) => return self.fault(stream, true, PARSE_ERROR, "the body is not valid JSON"),
-            },
-        };
-        if messages.len() > MAX_IN_POLL {
-            let told = format!("a poll brings at most {MAX_IN_POLL} messages");
-            return self.fault(stream, true, INVALID_REQUEST, &told);
-        }
+    fn hear_poll(&mut self, stream: StreamId, PollBody(messages): PollBody, until: Instant) {
         let mut names_session = false;
         for message in messages {
-            match self.read(message.get()) {
-                Ok(head) => {
-                    names_session |= head.method.as_deref() == Some("initialize");
-                    self.client.hear(&head, Channel::POLLS);
+            match message.and_then(|message| if message.is_modern() { Err(not_draft()) } else { Ok(message) }) {
+                Ok(message) => {
+                    names_session |= message.is_initialize();
+                    self.client.hear(&message.head(), Channel::POLLS);
                 }
                 Err(fault) => {
-                    self.actions.push_back(Action::Refused(code_of(&fault)));
-                    self.streams.say(Channel::POLLS, fault.get());
+                    self.actions.push_back(Action::Refused(refusal_code(&fault.error)));
+                    self.streams.say(Channel::POLLS, fault.message().get());
                 }
             }
         }
-        self.streams.poll(stream, now + wait, names_session);
-    }
-
-    /// Reads a message, or says as a whole answer why it is none.
-    fn read<'a>(&self, text: &'a str) -> Result<Head<'a>, Box<RawValue>> {
-        let refused = |told: &str| rpc::failure(RawValue::NULL, &RpcError::new(INVALID_REQUEST, told));
-        match route(None, text) {
-            Route::Refused(fault) => Err(RawValue::from_string(fault.body.into()).unwrap_or_else(|_| refused(""))),
-            Route::Modern => Err(refused("this session speaks the draft dialect of 2025-06-18")),
-            Route::Initialize | Route::Legacy if text.trim_ascii_start().starts_with('[') => {
-                Err(refused("the draft dialect has no batches; only a poll brings several messages"))
-            }
-            Route::Initialize | Route::Legacy => Head::read(text).ok_or_else(|| refused("this is no JSON-RPC message")),
-        }
+        self.streams.poll(stream, until, names_session);
     }
 
     /// Something happens in the room, or time goes by.
@@ -299,9 +259,7 @@ impl Conversation {
     }
 }
 
-/// The code of a whole answer that is an error.
-fn code_of(message: &RawValue) -> Code {
-    let error = Head::read(message.get()).and_then(|head| head.error);
-    let error = error.and_then(|error| serde_json::from_str(error.get()).ok());
-    error.map_or(Code::InvalidEnvelope, |error: RpcError| refusal_code(&error))
+/// The answer to a message of the modern era.
+fn not_draft() -> Fault {
+    Fault::invalid("this session speaks the draft dialect of 2025-06-18")
 }

@@ -7,8 +7,8 @@ use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
-use salon_dialects::machine::{self, MachineOpening, Terms};
-use salon_protocol::{Code, Refusal, TopicName};
+use salon_dialects::machine::{self, MachineMessage, MachineOpening, Terms, UnverifiedMessage};
+use salon_protocol::{Code, EnvelopeId, Refusal, TopicName};
 
 use super::super::sessions::{Found, Visitor};
 use super::super::{accepts_events, is_json, last_event_id, read_text};
@@ -77,16 +77,18 @@ impl MachineRequest {
             }
             return Err(no);
         }
-        let text = self.read(request.into_body()).await.map_err(|refusal| self.no(self.counted(refusal)))?;
-        self.ask(MachineOpening::Post, Some(text)).await
+        let message = self.read(request.into_body()).await.map_err(|refusal| self.no(self.counted(refusal)))?;
+        // A call has the id of the message that makes it.
+        let call = message.id().cloned();
+        let opening = MachineOpening::Post(Ok(Box::new(message)));
+        self.ask(StreamRequest { opening, is_message: true }, call).await
     }
 
     /// The message, held to what its sender came with.
-    async fn read(&self, body: Body) -> Result<Box<str>, Refusal> {
+    async fn read(&self, body: Body) -> Result<MachineMessage, Refusal> {
         let limits = self.visitor.gateway.config.limits.envelope();
         let text = read_text(&self.visitor.gateway, body).await?;
-        self.terms.check(&text, &limits, &self.place.participant)?;
-        Ok(text)
+        UnverifiedMessage::parse(text, &limits).verify(&self.place.participant, Some(&self.terms))
     }
 
     /// What is refused counts like what is published: what is said instead, where there was too much.
@@ -104,19 +106,21 @@ impl MachineRequest {
             let status = StatusCode::NOT_ACCEPTABLE.as_u16();
             return Err(MachineRejection::Message { status, refusal, to: self.place.participant });
         }
-        self.ask(MachineOpening::Listen(last_event_id(headers)), None).await
+        let opening = MachineOpening::Listen(last_event_id(headers));
+        self.ask(StreamRequest { opening, is_message: false }, None).await
     }
 
-    async fn ask(&self, opening: MachineOpening, text: Option<Box<str>>) -> Result<Response, MachineRejection> {
-        let request = text.as_deref().and_then(machine::message_id);
-        let mut asked = StreamRequest { opening, text };
+    async fn ask(
+        &self,
+        mut asked: StreamRequest<MachineOpening>,
+        call: Option<EnvelopeId>,
+    ) -> Result<Response, MachineRejection> {
         for _ in 0..MAX_TRIES {
             let found = self.door.session(&self.visitor, &self.place);
             // A stream that reconnects by itself is no message.
-            let counted = |refusal| if asked.text.is_some() { self.counted(refusal) } else { refusal };
+            let counted = |refusal| if asked.is_message { self.counted(refusal) } else { refusal };
             let Found { handle, connection } = found.map_err(|refusal| self.no(counted(refusal)))?;
-            // A call has the id of the message that makes it.
-            let _stamped = request.clone().map(|request| connection.stamps.begin_request(request, &self.visitor.grant));
+            let _stamped = call.clone().map(|call| connection.stamps.begin_request(call, &self.visitor.grant));
             asked = match handle.ask(asked, self.expires).await {
                 Outcome::Answered(response) => return Ok(response),
                 Outcome::Undelivered(asked) => asked,
