@@ -198,7 +198,7 @@ impl Door {
         let ours = params.filter(|_| ask.token.is_some()).and_then(|params| meta::with_progress_token(params, &number));
         let message = rpc::request(number, method, ours.as_deref().or(params));
         let channel = ask.call.and_then(|call| self.channel_of(call)).unwrap_or(Channel::SESSION);
-        if self.outlets.say(channel, message.get()) {
+        if self.streams.say(channel, message.get()) {
             return;
         }
         let nobody = gone();

@@ -59,8 +59,8 @@ impl Door {
 
     fn say_fault(&mut self, source: &Source, status: u16, message: &RawValue) {
         match &source.request {
-            Some(_) => self.outlets.refuse(source.stream, status, message),
-            None => self.outlets.answer(Channel::SESSION, status, message),
+            Some(_) => self.streams.refuse(source.stream, status, message),
+            None => self.streams.answer(Channel::SESSION, status, message),
         }
     }
 
@@ -69,10 +69,10 @@ impl Door {
         match &source.request {
             None => Channel::SESSION,
             Some(request) if request.apart => {
-                self.outlets.accept(source.stream);
+                self.streams.accept(source.stream);
                 Channel::SESSION
             }
-            Some(_) => self.outlets.post(source.stream, requests, style),
+            Some(_) => self.streams.post(source.stream, requests, style),
         }
     }
 
@@ -140,7 +140,7 @@ impl Door {
                 Ok(message) => self.hear_one(channel, message, now),
                 Err(fault) => {
                     self.count(code_of(&fault.error));
-                    self.outlets.answer(channel, 200, &*fault.message());
+                    self.streams.answer(channel, 200, &*fault.message());
                 }
             }
         }
@@ -180,7 +180,7 @@ impl Door {
             let error = RpcError::internal(told).with_data(&json!({ "code": "rate_limited" }));
             return self.refuse(&request, error);
         }
-        self.outlets.open_at(request.channel, Some(now + STREAM_OPEN_DELAY));
+        self.streams.open_at(request.channel, Some(now + STREAM_OPEN_DELAY));
         match self.place {
             Place::Inside => self.serve(request, now),
             Place::Outside | Place::Entering if self.early.len() >= MAX_EARLY => {

@@ -138,7 +138,7 @@ impl Door {
         let lists = wanted.iter().map(|(_, listing)| listing.changed()).collect();
         self.interest.extend(wanted.iter().map(|(_, listing)| *listing));
         let (channel, manner) = (request.channel, request.manner.clone());
-        self.outlets.open_at(channel, None);
+        self.streams.open_at(channel, None);
         let number = self.fresh();
         self.listens
             .insert(number, Listening { request, lists, uris: known, acknowledgement, awaited: BTreeSet::new() });
@@ -448,7 +448,7 @@ impl Door {
             .collect();
         for number in ended {
             let Some(listening) = self.listens.remove(&number) else { continue };
-            self.outlets.skip(listening.request.channel);
+            self.streams.skip(listening.request.channel);
             self.release_listen(number, &listening, now);
         }
     }

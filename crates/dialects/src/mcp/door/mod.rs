@@ -237,7 +237,7 @@ pub struct Door {
     listens: BTreeMap<u64, Listening>,
     subscriptions: BTreeSet<(ParticipantId, String)>,
     changed: BTreeSet<&'static str>,
-    outlets: Streams<CatalogueQuery>,
+    streams: Streams<CatalogueQuery>,
     timers: Timers<Due>,
     next: u64,
     tickets: u64,
@@ -254,7 +254,7 @@ impl Door {
             timers.set(Due::Idle, now + idle);
         }
         Self {
-            outlets: Streams::new(stream_options(options.session.clone()), now),
+            streams: Streams::new(stream_options(options.session.clone()), now),
             options,
             stamps,
             place: Place::Outside,
@@ -374,7 +374,7 @@ impl Door {
         };
         if outcome.is_err() {
             // A handshake that failed began no session.
-            self.outlets.unname(request.channel);
+            self.streams.unname(request.channel);
         }
         let message = rpc::outcome(&request.id, outcome);
         self.say_answer(request.channel, status, &message);
@@ -382,11 +382,11 @@ impl Door {
 
     /// Tells the client something. What nobody can hear any more is not told.
     fn say(&mut self, channel: Channel, message: &RawValue) {
-        self.outlets.say(channel, message.get());
+        self.streams.say(channel, message.get());
     }
 
     fn say_answer(&mut self, channel: Channel, status: u16, message: &RawValue) {
-        self.outlets.answer(channel, status, message);
+        self.streams.answer(channel, status, message);
     }
 
     /// How many requests of the client's are being worked on.
@@ -412,13 +412,13 @@ impl Door {
 
     /// Ends the session once everything has been said.
     fn end(&mut self, reason: CloseReason) {
-        self.outlets.close_all();
+        self.streams.close_all();
         self.closing.get_or_insert(reason);
     }
 
     /// The client sends something, so it has not ended without a word.
     fn client_is_back(&mut self, now: Instant) {
-        self.outlets.touch(now);
+        self.streams.touch(now);
         if self.listener == Listener::Gone {
             self.listener = Listener::None;
         }
@@ -436,7 +436,7 @@ impl Door {
         if self.listener == Listener::Gone {
             idle = idle.min(self.options.vanished_timeout);
         }
-        let due = self.outlets.idle_at(idle, self.open_requests() > 0, now);
+        let due = self.streams.idle_at(idle, self.open_requests() > 0, now);
         if due <= now && now < due + DRAIN_TIMEOUT && self.kept.is_late() {
             self.after(kept::RETRY_DELAY, Due::Idle, now);
         } else if due <= now {
@@ -458,7 +458,7 @@ impl Dialect for Door {
 
     fn handle_event(&mut self, event: Event, now: Instant) {
         // Silence is counted from the last answer.
-        self.outlets.pass_time(now);
+        self.streams.pass_time(now);
         match event {
             Event::Joined(joined) => {
                 self.meet(&joined.roster);
@@ -498,24 +498,24 @@ impl Dialect for Door {
             Event::StreamOpened(stream, opening) => match opening {
                 McpOpening::Duplex => {
                     self.duplex = Some(stream);
-                    self.outlets.open_duplex(stream);
+                    self.streams.open_duplex(stream);
                 }
                 McpOpening::Post(post) => self.hear_post(stream, post, now),
                 // Only a dialect of MCP has this, and its interpreter sees to it.
                 McpOpening::Poll(..) => {}
                 McpOpening::Listen(listen) => {
-                    self.outlets.touch(now);
+                    self.streams.touch(now);
                     // A GET that resumes the answer of a POST ends with that answer, and says nothing of who listens to the session.
-                    if listen.open(&mut self.outlets, stream) == Channel::SESSION {
+                    if listen.open(&mut self.streams, stream) == Channel::SESSION {
                         self.listener = Listener::Open(stream);
                     }
                 }
             },
             Event::StreamClosed(stream) => {
-                self.outlets.touch(now);
+                self.streams.touch(now);
                 let was_listener = self.listener == Listener::Open(stream);
-                let unanswered = self.outlets.closed(stream);
-                if was_listener || (unanswered.is_some() && self.is_introduced() && !self.outlets.is_attended()) {
+                let unanswered = self.streams.closed(stream);
+                if was_listener || (unanswered.is_some() && self.is_introduced() && !self.streams.is_attended()) {
                     self.vanished(now);
                 }
                 if let Some(channel) = unanswered {
@@ -531,7 +531,7 @@ impl Dialect for Door {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.outlets.handle_timeout(now);
+        self.streams.handle_timeout(now);
         while let Some(due) = self.timers.take(now) {
             match due {
                 Due::Gather(number) => self.gathered(number, now),
@@ -551,7 +551,7 @@ impl Dialect for Door {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.next().into_iter().chain(self.outlets.poll_timeout()).min()
+        self.timers.next().into_iter().chain(self.streams.poll_timeout()).min()
     }
 
     fn poll_action(&mut self) -> Option<Action> {
@@ -559,7 +559,7 @@ impl Dialect for Door {
             return Some(action);
         }
         // What is left to be said goes out before the end does.
-        self.outlets.poll_action().or_else(|| self.closing.take().map(Action::Close))
+        self.streams.poll_action().or_else(|| self.closing.take().map(Action::Close))
     }
 
     /// What others ask waits in the room while answers to them do not get in.

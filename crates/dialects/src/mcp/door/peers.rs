@@ -439,7 +439,7 @@ impl Door {
             Errand::Listen(_) => {}
             // Whoever has asked the client something rightly waits, while there is a client to answer.
             Errand::Client(asked)
-                if asked.pause.is_parked() || (self.is_asking(number) && self.outlets.is_attended()) =>
+                if asked.pause.is_parked() || (self.is_asking(number) && self.streams.is_attended()) =>
             {
                 self.after(CALL_TIMEOUT, Due::Errand(number), now);
             }

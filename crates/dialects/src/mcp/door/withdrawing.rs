@@ -53,7 +53,7 @@ impl Door {
     }
 
     fn skip(&mut self, request: &Request) {
-        self.outlets.skip(request.channel);
+        self.streams.skip(request.channel);
     }
 
     /// Tells whom a call asked that nobody waits for it any more.

@@ -26,7 +26,7 @@ use crate::connection::ConnectionContext;
 use crate::gateway::{Counted, Counts, Gateway};
 use crate::http::credentials::Credentials;
 use crate::http::{Incoming, Peer, Problem, Query, Requester};
-use crate::session::{Beginning, Session};
+use crate::session::Session;
 
 /// What clients may offer, and what is echoed to those that do.
 const SUBPROTOCOL: &str = "machine-context.v1";
@@ -217,16 +217,11 @@ async fn run(door: &MachineDoor, known: Admitted, carrier: WebSocket) {
 }
 
 fn begin(known: Admitted, carrier: WebSocket) -> (Pin<Box<Session<Machine, WebSocket>>>, Counts) {
-    let Admitted { visitor: Visitor { gateway, grant, .. }, place, counted, connection, token, first } = known;
-    let terms = terms::terms(&gateway, &grant, &place.topic, token.as_deref());
-    let mut dialect = door::dialect(&gateway, &place, Some(terms), None);
+    let Admitted { visitor, place, counted, connection, token, first } = known;
+    let terms = terms::terms(&visitor.gateway, &visitor.grant, &place.topic, token.as_deref());
+    let mut dialect = door::dialect(&visitor.gateway, &place, Some(terms), None);
     if let Some(first) = first {
         dialect.begin(first, Instant::now());
     }
-    let keep_alive = Some(upgrade::keep_alive(&gateway));
-    let expires = clock::instant(grant.expires);
-    let entrance = door::entrance(&gateway, &grant, &place.topic);
-    let resolver = Some(super::super::catalogue_resolver::<Machine>(&gateway, &connection));
-    let beginning = Beginning { dialect, resolver, carrier, keep_alive, expires, connection };
-    (Box::pin(Session::outside(entrance, beginning)), counted)
+    (door::session(&visitor, connection, carrier, dialect), counted)
 }
