@@ -10,6 +10,8 @@ pub mod machine;
 pub mod mcp;
 pub mod mcpx;
 mod stamps;
+mod streams;
+mod timers;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

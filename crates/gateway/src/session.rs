@@ -373,21 +373,25 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
     }
 
     fn open(&mut self, opened: Opened<D::Opening>, now: Instant) {
-        let Opened { stream, opening, text, expires } = opened;
+        let Opened { stream, opening, is_message, expires } = opened;
         self.expires = self.expires.max(expires);
         self.dialect.handle_event(Event::StreamOpened(stream, opening), now);
-        match text {
-            Some(text) => self.hear(stream, Frame::Text(text), now),
-            None => {
-                self.act(now);
-            }
+        let published = self.act(now).published;
+        if is_message && !published {
+            self.count_unpublished(now);
         }
     }
 
     fn hear(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         self.dialect.handle_frame(stream, frame, now);
-        if !self.act(now).published
-            && self.dialect.is_counted()
+        if !self.act(now).published {
+            self.count_unpublished(now);
+        }
+    }
+
+    /// Counts a message of the peer's that published nothing.
+    fn count_unpublished(&mut self, now: Instant) {
+        if self.dialect.is_counted()
             && let Some(Err(wait)) = self.seat.as_ref().map(Seat::count_malformed)
         {
             self.pause(wait, now);

@@ -46,7 +46,7 @@ pub(crate) trait Rules {
     /// How much time passes at the least when some does.
     const STEP: Duration;
     /// How the request begins that a message comes with, where each has its own.
-    fn opening(&self, what: u8) -> <Self::Dialect as Dialect>::Opening;
+    fn opening(&self, what: u8, text: &str) -> <Self::Dialect as Dialect>::Opening;
     /// How a request begins that only listens, after an event where it names one.
     fn listening(&self, after: Option<&str>) -> <Self::Dialect as Dialect>::Opening;
     /// What the gateway answers.
@@ -143,13 +143,13 @@ impl<R: Rules> Room<R> {
 
     /// The client says something.
     pub(crate) fn hears(&mut self, what: u8, text: &str) {
-        let mut stream = StreamId::ONLY;
-        if !self.duplex {
-            stream = self.stream();
-            let opening = self.rules.opening(what);
+        if self.duplex {
+            self.door.handle_frame(StreamId::ONLY, Frame::Text(text.into()), self.now);
+        } else {
+            let stream = self.stream();
+            let opening = self.rules.opening(what, text);
             self.door.handle_event(Event::StreamOpened(stream, opening), self.now);
         }
-        self.door.handle_frame(stream, Frame::Text(text.into()), self.now);
         self.acts();
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use salon_dialects::mcp::door::{CatalogueAnswer, CatalogueQuery, Listen, McpOpening, Post};
+use salon_dialects::mcp::door::{Body, CatalogueAnswer, CatalogueQuery, Listen, McpOpening, PollBody, Post};
 use salon_dialects::mcp::draft::{Interpreter, Passed, Translator, is_hello, is_introduction, words};
 use salon_protocol::{Draft, Message, RpcId};
 use serde_json::value::RawValue;
@@ -99,7 +99,7 @@ fn hear_client(how: u8, bytes: &[u8]) {
     if how & 4 == 0 {
         room.hears(if how & 8 == 0 { 0 } else { 32 }, HELLO);
     }
-    room.live(pieces(bytes).inspect(|(_, text)| _ = Interpreter::begins_by_poll(text)));
+    room.live(pieces(bytes));
 }
 
 /// Whether the client began in the dialect.
@@ -113,10 +113,10 @@ impl Rules for Began {
     const ANSWER: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"listChanged":true}},"serverInfo":{"name":"s","version":"1"}}"#;
     const STEP: Duration = Duration::from_millis(500);
 
-    fn opening(&self, what: u8) -> McpOpening {
+    fn opening(&self, what: u8, text: &str) -> McpOpening {
         match what & 32 {
-            0 => McpOpening::Post(Post { headers: Vec::new(), apart: what & 64 != 0 }),
-            _ => McpOpening::Poll(Duration::from_secs(u64::from(what >> 6))),
+            0 => McpOpening::Post(Post { body: Body::read(None, text), headers: Vec::new(), apart: what & 64 != 0 }),
+            _ => McpOpening::Poll(Duration::from_secs(u64::from(what >> 6)), PollBody::read(text)),
         }
     }
 

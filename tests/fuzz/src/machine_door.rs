@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_dialects::machine::{Machine, MachineOpening, Options, Terms, message_id, signed_form, token_in};
+use salon_dialects::machine::{Machine, MachineOpening, Options, Terms, UnverifiedMessage, signed_form};
 use salon_dialects::{CatalogueAnswer, CatalogueQuery};
 use salon_protocol::{CanonicalJson, Code, Draft, Refusal};
 use serde_json::value::RawValue;
@@ -16,15 +16,16 @@ const REGISTER: &str = r#"{"header":{"version":"1.0","messageId":"t1","timestamp
 pub(crate) fn run(bytes: &[u8]) -> bool {
     let Some((how, bytes)) = bytes.split_first() else { return true };
     let duplex = how & 1 == 0;
+    let terms = (how & 4 != 0).then(|| terms(how & 8 != 0));
     let options = Options {
         me: id("alice"),
         topic: topic(),
         limits: LIMITS,
-        terms: (how & 4 != 0).then(|| terms(how & 8 != 0)),
+        terms: terms.clone().filter(|_| duplex),
         idle: (!duplex).then_some(Duration::from_secs(60)),
         version: "0",
     };
-    let mut room = Room::open(duplex, Sealed, |stamps, now| Machine::new(options, stamps, now));
+    let mut room = Room::open(duplex, Sealed { terms }, |stamps, now| Machine::new(options, stamps, now));
     if how & 2 != 0 {
         room.hears(0, REGISTER);
     }
@@ -34,7 +35,8 @@ pub(crate) fn run(bytes: &[u8]) -> bool {
 
 /// A canonical form is JSON, and its own form unless it has digits that only a double's text has.
 fn forms(text: &str) {
-    let _ = (message_id(text), token_in(text), signed_form(text));
+    let message = UnverifiedMessage::parse(text, &LIMITS);
+    let _ = (message.id(), message.token(), signed_form(text));
     if let Ok(form) = CanonicalJson::parse(text).map(|json| json.to_string()) {
         is_json(&form);
         if let Ok(again) = CanonicalJson::parse(&form) {
@@ -57,7 +59,9 @@ fn terms(sealed: bool) -> Terms {
     }
 }
 
-struct Sealed;
+struct Sealed {
+    terms: Option<Terms>,
+}
 
 impl Rules for Sealed {
     type Dialect = Machine;
@@ -65,8 +69,9 @@ impl Rules for Sealed {
     const ANSWER: &str = "{}";
     const STEP: Duration = Duration::from_millis(500);
 
-    fn opening(&self, _: u8) -> MachineOpening {
-        MachineOpening::Post
+    fn opening(&self, _: u8, text: &str) -> MachineOpening {
+        let message = UnverifiedMessage::parse(text, &LIMITS).verify(&id("alice"), self.terms.as_ref());
+        MachineOpening::Post(message.map(Box::new))
     }
 
     fn listening(&self, after: Option<&str>) -> MachineOpening {

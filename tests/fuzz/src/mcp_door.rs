@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use salon_dialects::mcp::door::{CatalogueAnswer, CatalogueQuery, Door, Listen, McpOpening, Post, route};
+use salon_dialects::mcp::door::{Body, CatalogueAnswer, CatalogueQuery, Door, Listen, McpOpening, Post};
 use salon_protocol::Draft;
 
 use crate::door::{Room, Rules, offered, pieces};
@@ -12,7 +12,7 @@ pub(crate) fn run(bytes: &[u8]) -> bool {
     let Some((how, bytes)) = bytes.split_first() else { return true };
     let (duplex, options) = options(*how);
     let room = Room::open(duplex, Mcp, |stamps, now| Door::new(options, stamps, now));
-    room.live(pieces(bytes).inspect(|(_, text)| drop(route(Some("2026-07-28"), text))));
+    room.live(pieces(bytes).inspect(|(_, text)| drop(Body::read(Some("2026-07-28"), text))));
     true
 }
 
@@ -24,12 +24,13 @@ impl Rules for Mcp {
     const ANSWER: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}"#;
     const STEP: Duration = Duration::from_millis(50);
 
-    fn opening(&self, what: u8) -> McpOpening {
+    fn opening(&self, what: u8, text: &str) -> McpOpening {
         let headers = match what & 64 {
             0 => Vec::new(),
             _ => vec![("mcp-protocol-version".into(), "2026-07-28".into())],
         };
-        McpOpening::Post(Post { headers, apart: what & 128 != 0 })
+        let body = Body::read(headers.first().map(|_| "2026-07-28"), text);
+        McpOpening::Post(Post { body, headers, apart: what & 128 != 0 })
     }
 
     fn listening(&self, after: Option<&str>) -> McpOpening {

@@ -15,8 +15,8 @@ use serde_json::value::RawValue;
 use super::calls::{Call, RequestStage, SILENCE_TIMEOUT, silent};
 use super::message::read;
 use super::speech::{Answered, Failure, Message, code_of, read_result, status};
-use super::streams::Answer;
 use super::{Due, Machine, Purpose, raw};
+use crate::streams::StreamReply;
 
 /// Somebody in the room, or somebody who left while requests to it are open.
 #[derive(Debug)]
@@ -235,7 +235,7 @@ impl Machine {
         });
         message.error = failure;
         let text = message.text();
-        self.streams.answer(call.stream, answer_status, Answer::Text(text));
+        self.streams.answer_on(call.stream, answer_status, StreamReply::Text(text.into()));
     }
 }
 

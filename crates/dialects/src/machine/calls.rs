@@ -15,7 +15,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::callers::Peer;
-use super::message::{Destination, Spoken, read, wrong};
+use super::message::{Destination, MachineMessage, read, wrong};
 use super::opening::Action;
 use super::speech::Message;
 use super::{Due, Machine, raw};
@@ -130,8 +130,8 @@ impl Machine {
     }
 
     /// A request: a tool call, or one to this door itself.
-    pub(super) fn request(&mut self, stream: StreamId, spoken: Spoken, now: Instant) -> Result<(), Refusal> {
-        let Spoken { id: Some(id), at, destination, payload, metadata, security, .. } = spoken else {
+    pub(super) fn request(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) -> Result<(), Refusal> {
+        let MachineMessage { id: Some(id), at, destination, payload, metadata, security, .. } = spoken else {
             return Err(wrong("a request needs a `messageId`"));
         };
         let Some(Destination::One(to)) = destination else {
@@ -252,7 +252,7 @@ impl Machine {
             number("total").is_some_and(|total| number("progress").is_some_and(|progress| progress >= total));
         stream.set("final", &is_final);
         let message = Message::new("notification", envelope.id().as_str(), at, envelope.from(), Some(&me));
-        self.streams.say(message.about(id.as_str()).with("stream", &stream).text());
+        self.tell_client(message.about(id.as_str()).with("stream", &stream).text());
         self.schedule(envelope.from());
     }
 

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use data_encoding::BASE64URL_NOPAD;
-use salon_protocol::{CanonicalJson, Code, Limits, ParticipantId, Refusal};
+use salon_protocol::{CanonicalJson, Code, Refusal};
 use serde_json::value::RawValue;
 
-use super::message::{Spoken, read, wrong};
+use super::message::{MachineMessage, read, wrong};
 
 /// How a message was signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,23 +80,12 @@ impl fmt::Debug for Terms {
 }
 
 impl Terms {
-    /// Checks a message before whoever reads it does. What cannot be read is theirs to refuse.
-    pub fn check(&self, text: &str, limits: &Limits, me: &ParticipantId) -> Result<(), Refusal> {
-        match Spoken::read(text, limits, me) {
-            Ok(spoken) => self.check_spoken(text, &spoken),
-            Err(refusal) => Err(refusal),
-        }
-    }
-
-    pub(super) fn check_spoken(&self, text: &str, spoken: &Spoken) -> Result<(), Refusal> {
-        self.judge(text, spoken).map_err(|refusal| refusal.regarding(spoken.id.clone()))
-    }
-
-    fn judge(&self, text: &str, spoken: &Spoken) -> Result<(), Refusal> {
-        if let Some(token) = &spoken.security.token {
+    /// Checks a message against its text.
+    pub(super) fn check(&self, text: &str, message: &MachineMessage) -> Result<(), Refusal> {
+        if let Some(token) = &message.security.token {
             (self.vouch)(token.text())?;
         }
-        match &spoken.seal {
+        match &message.seal {
             Some(seal) => (self.verify)(seal, &|| signed(text))?,
             None if self.sealed => {
                 let told = "the token demands that every message is signed: `metadata.integrity` is missing";
@@ -104,7 +93,7 @@ impl Terms {
             }
             None => {}
         }
-        let named = spoken.security.permissions.iter().flatten();
+        let named = message.security.permissions.iter().flatten();
         if named.into_iter().any(|named| !self.granted.contains(named)) {
             let told = "`payload.security.permissions` may only narrow what the token permits";
             return Err(Refusal::new(Code::Forbidden, told));

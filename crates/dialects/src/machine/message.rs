@@ -9,7 +9,7 @@ use salon_protocol::{Code, EnvelopeId, Limits, Members, ParticipantId, Refusal, 
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::integrity::Seal;
+use super::integrity::{Seal, Terms};
 
 /// The version that is spoken here.
 pub(super) const VERSION: &str = "1.0";
@@ -88,16 +88,16 @@ impl Token {
 }
 
 /// What a message says of its sender's rights.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Security {
     pub(super) token: Option<Token>,
     /// What the sender narrows its permissions to.
     pub(super) permissions: Option<Vec<String>>,
 }
 
-/// A message of the client's.
-#[derive(Debug)]
-pub(super) struct Spoken {
+/// A message of the client's that has been read and checked.
+#[derive(Debug, Clone)]
+pub struct MachineMessage {
     /// None where an error has none: the source's own errors have no `messageId`.
     pub(super) id: Option<EnvelopeId>,
     pub(super) at: Timestamp,
@@ -114,69 +114,153 @@ pub(super) struct Spoken {
     pub(super) seal: Option<Seal>,
 }
 
-impl Spoken {
-    /// Reads a message of `me`. The refusal names the message's id wherever one can be read.
-    pub(super) fn read(text: &str, limits: &Limits, me: &ParticipantId) -> Result<Self, Refusal> {
-        check_json(text, limits)
-            .and_then(|()| Self::interpret(text, me))
-            .map_err(|refusal| refusal.regarding(message_id(text)))
+impl MachineMessage {
+    /// Its `messageId`.
+    pub fn id(&self) -> Option<&EnvelopeId> {
+        self.id.as_ref()
+    }
+}
+
+/// A message that has been parsed, before it is known who sends it. A text is parsed once, here.
+/// It may hold a token, so it cannot be printed.
+pub struct UnverifiedMessage {
+    text: Box<str>,
+    /// Whether it is JSON within the limits.
+    checked: Result<(), Refusal>,
+    /// Its members but for those below; none where it is no object.
+    members: Option<Members>,
+    header: Member,
+    payload: Member,
+}
+
+/// A member that should be an object.
+enum Member {
+    Missing,
+    NotAnObject,
+    Object(Members),
+}
+
+impl Member {
+    fn take(message: &mut Option<Members>, key: &str) -> Self {
+        match message.as_mut().and_then(|message| message.remove(key)) {
+            None => Self::Missing,
+            Some(raw) => Members::parse(raw.get()).map_or(Self::NotAnObject, Self::Object),
+        }
     }
 
-    fn interpret(text: &str, me: &ParticipantId) -> Result<Self, Refusal> {
-        let mut message = Members::parse(text).ok_or_else(|| malformed("a message must be a JSON object"))?;
-        let header = message.remove("header").ok_or_else(|| malformed("`header` is missing"))?;
-        let header = Members::parse(header.get()).ok_or_else(|| malformed("`header` must be an object"))?;
-        let kind = text_of(&header, "messageType")?.ok_or_else(|| malformed("`header.messageType` is missing"))?;
-        let kind = Kind::read(&kind).ok_or_else(|| {
-            malformed("`header.messageType` must be request, response, notification or error, or begin with `x-`")
-        })?;
-        // The source's own errors have only a type, a time and what they answer.
-        let may_lack = kind == Kind::Error;
-        match text_of(&header, "version")? {
-            Some(version) if is_spoken(&version) => {}
-            Some(_) => {
-                return Err(Refusal::new(
-                    Code::UnsupportedProtocol,
-                    format!("`header.version` must be 1.x; {VERSION} is spoken here"),
-                ));
-            }
-            None if may_lack => {}
-            None => return Err(malformed("`header.version` is missing")),
+    fn object(&self) -> Option<&Members> {
+        match self {
+            Self::Object(members) => Some(members),
+            Self::Missing | Self::NotAnObject => None,
         }
-        let id = envelope_id(&header, "messageId")?;
-        if id.is_none() && !may_lack {
-            return Err(malformed("`header.messageId` is missing"));
-        }
-        let at = text_of(&header, "timestamp")?.ok_or_else(|| malformed("`header.timestamp` is missing"))?;
-        let at = Timestamp::parse(&at).ok_or_else(|| {
-            malformed(
-                "`header.timestamp` must be an ISO 8601 date and time with its zone, such as 2025-08-17T14:00:00Z",
-            )
-        })?;
-        if text_of(&header, "source")?.is_some_and(|source| source != me.as_str()) {
-            let told = format!("`header.source` must be \"{me}\", whom this connection belongs to");
-            return Err(Refusal::new(Code::FromMismatch, told));
-        }
-        let destination = match text_of(&header, "destination")? {
-            None => None,
-            Some(all) if all == EVERYBODY => Some(Destination::Everybody),
-            Some(one) => Some(Destination::One(
-                ParticipantId::new(one)
-                    .map_err(|error| malformed(format!("`header.destination` names nobody: {error}")))?,
-            )),
-        };
-        let request = envelope_id(&header, "requestId")?;
-        let mut payload = object(&mut message, "payload")?.unwrap_or_default();
-        let security = Security::take(&mut payload)?;
-        let mut metadata = object(&mut message, "metadata")?;
-        let seal = match metadata.as_mut().and_then(|metadata| metadata.remove("integrity")) {
-            None => None,
-            Some(seal) => Some(Seal::read(&seal)?),
-        };
-        let metadata = metadata.filter(|metadata| !metadata.is_empty());
-        let error = object(&mut message, "error")?;
-        Ok(Self { id, at, kind, request, destination, payload, metadata, error, security, seal })
     }
+}
+
+impl UnverifiedMessage {
+    /// Parses a text. What is wrong with it [`Self::verify`] says.
+    pub fn parse(text: impl Into<Box<str>>, limits: &Limits) -> Self {
+        let text = text.into();
+        let checked = check_json(&text, limits);
+        let mut members = Members::parse(&text);
+        // One that is `null` counts as missing.
+        let is_null =
+            members.as_ref().and_then(|members| members.get("payload")).is_some_and(|raw| raw.get() == "null");
+        let header = Member::take(&mut members, "header");
+        let payload = match Member::take(&mut members, "payload") {
+            Member::NotAnObject if is_null => Member::Missing,
+            payload => payload,
+        };
+        Self { text, checked, members, header, payload }
+    }
+
+    /// The id of the message, if it can be read.
+    pub fn id(&self) -> Option<EnvelopeId> {
+        read(self.header.object()?.get("messageId")?)
+    }
+
+    /// The token in the message, where it can be read that far.
+    pub fn token(&self) -> Option<String> {
+        let security = self.payload.object()?.get("security")?;
+        read(Members::parse(security.get())?.get("token")?)
+    }
+
+    /// The message as one of `me`, who is held to those terms. The refusal names the message's id wherever one can be read.
+    pub fn verify(self, me: &ParticipantId, terms: Option<&Terms>) -> Result<MachineMessage, Refusal> {
+        let id = self.id();
+        let Self { text, checked, members, header, payload } = self;
+        let message = checked.and_then(|()| interpret(members, header, payload, me));
+        let message = message.and_then(|message| {
+            terms.map_or(Ok(()), |terms| terms.check(&text, &message))?;
+            Ok(message)
+        });
+        message.map_err(|refusal| refusal.regarding(id))
+    }
+}
+
+fn interpret(
+    members: Option<Members>,
+    header: Member,
+    payload: Member,
+    me: &ParticipantId,
+) -> Result<MachineMessage, Refusal> {
+    let mut message = members.ok_or_else(|| malformed("a message must be a JSON object"))?;
+    let header = match header {
+        Member::Object(header) => header,
+        Member::Missing => return Err(malformed("`header` is missing")),
+        Member::NotAnObject => return Err(malformed("`header` must be an object")),
+    };
+    let kind = text_of(&header, "messageType")?.ok_or_else(|| malformed("`header.messageType` is missing"))?;
+    let kind = Kind::read(&kind).ok_or_else(|| {
+        malformed("`header.messageType` must be request, response, notification or error, or begin with `x-`")
+    })?;
+    // The source's own errors have only a type, a time and what they answer.
+    let may_lack = kind == Kind::Error;
+    match text_of(&header, "version")? {
+        Some(version) if is_spoken(&version) => {}
+        Some(_) => {
+            return Err(Refusal::new(
+                Code::UnsupportedProtocol,
+                format!("`header.version` must be 1.x; {VERSION} is spoken here"),
+            ));
+        }
+        None if may_lack => {}
+        None => return Err(malformed("`header.version` is missing")),
+    }
+    let id = envelope_id(&header, "messageId")?;
+    if id.is_none() && !may_lack {
+        return Err(malformed("`header.messageId` is missing"));
+    }
+    let at = text_of(&header, "timestamp")?.ok_or_else(|| malformed("`header.timestamp` is missing"))?;
+    let at = Timestamp::parse(&at).ok_or_else(|| {
+        malformed("`header.timestamp` must be an ISO 8601 date and time with its zone, such as 2025-08-17T14:00:00Z")
+    })?;
+    if text_of(&header, "source")?.is_some_and(|source| source != me.as_str()) {
+        let told = format!("`header.source` must be \"{me}\", whom this connection belongs to");
+        return Err(Refusal::new(Code::FromMismatch, told));
+    }
+    let destination = match text_of(&header, "destination")? {
+        None => None,
+        Some(all) if all == EVERYBODY => Some(Destination::Everybody),
+        Some(one) => Some(Destination::One(
+            ParticipantId::new(one)
+                .map_err(|error| malformed(format!("`header.destination` names nobody: {error}")))?,
+        )),
+    };
+    let request = envelope_id(&header, "requestId")?;
+    let mut payload = match payload {
+        Member::Object(payload) => payload,
+        Member::Missing => Members::default(),
+        Member::NotAnObject => return Err(malformed("`payload` must be an object")),
+    };
+    let security = Security::take(&mut payload)?;
+    let mut metadata = object(&mut message, "metadata")?;
+    let seal = match metadata.as_mut().and_then(|metadata| metadata.remove("integrity")) {
+        None => None,
+        Some(seal) => Some(Seal::read(&seal)?),
+    };
+    let metadata = metadata.filter(|metadata| !metadata.is_empty());
+    let error = object(&mut message, "error")?;
+    Ok(MachineMessage { id, at, kind, request, destination, payload, metadata, error, security, seal })
 }
 
 impl Security {
@@ -205,19 +289,6 @@ impl Security {
         }
         Ok(Self { token, permissions })
     }
-}
-
-/// The id of a message, if it can be read.
-pub(super) fn message_id(text: &str) -> Option<EnvelopeId> {
-    let header = Members::parse(text)?.remove("header")?;
-    read(Members::parse(header.get())?.get("messageId")?)
-}
-
-/// The token in a message, where it can be read that far.
-pub(super) fn token_in(text: &str) -> Option<String> {
-    let payload = Members::parse(text)?.remove("payload")?;
-    let security = Members::parse(payload.get())?.remove("security")?;
-    read(Members::parse(security.get())?.get("token")?)
 }
 
 /// `1.` and a number, and maybe more numbers.

@@ -20,7 +20,6 @@ mod schema;
 mod service;
 mod speech;
 mod steps;
-mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -33,34 +32,25 @@ use salon_protocol::{
 };
 use serde_json::value::RawValue;
 
-use crate::{CatalogueAnswer, CatalogueQuery, Dialect, Frame, Stamps, StreamId, Ticket};
+use crate::streams::{Bound, Channel, PostStyle, StreamOptions, StreamReply, Streams};
+use crate::{CatalogueAnswer, CatalogueQuery, Dialect, EventFrame, Frame, Stamps, StreamId, Ticket};
 use asides::{Aside, Asides};
 use callers::{Peer, SentRequest};
 use calls::Call;
-use message::{Kind, Spoken, malformed};
+use message::{Kind, malformed};
 use opening::{Action, Event};
 use registering::{Allowance, Registered};
 use registry::Registry;
 use service::{Asked, MAX_REPLIES, Reply};
 use speech::Message;
-use streams::{Answer, Streams};
 
 pub use integrity::{Algorithm, Seal, SignedForm, Terms, Verify, Vouch, signed_form};
+pub use message::{MachineMessage, UnverifiedMessage};
 pub use opening::MachineOpening;
 pub use speech::{error_text, status};
 
 /// Messages that may wait for the seat.
 const MAX_EARLY: usize = 64;
-
-/// The token in a message, for a door that finds it nowhere else.
-pub fn token_in(text: &str) -> Option<String> {
-    message::token_in(text)
-}
-
-/// The id of a message, if it can be read.
-pub fn message_id(text: &str) -> Option<EnvelopeId> {
-    message::message_id(text)
-}
 
 /// What does not change while a session lasts.
 #[derive(Debug, Clone)]
@@ -139,7 +129,7 @@ pub struct Machine {
     stamps: Stamps,
     place: Place,
     /// What came before the seat.
-    early: VecDeque<(StreamId, Spoken)>,
+    early: VecDeque<(StreamId, MachineMessage)>,
     peers: BTreeMap<ParticipantId, Peer>,
     calls: HashMap<EnvelopeId, Call>,
     /// Requests in the client's name that are in the room, or on their way there.
@@ -158,9 +148,8 @@ pub struct Machine {
     /// The last requests that changed what is registered.
     changed: VecDeque<EnvelopeId>,
     published: HashMap<u64, Purpose>,
-    streams: Streams,
+    streams: Streams<CatalogueQuery>,
     timers: BTreeSet<(Instant, Due)>,
-    heard: Instant,
     tickets: u64,
     actions: VecDeque<Action>,
     closing: Option<CloseReason>,
@@ -191,9 +180,8 @@ impl Machine {
             is_out: false,
             changed: VecDeque::new(),
             published: HashMap::new(),
-            streams: Streams::new(tag),
+            streams: Streams::new(stream_options(tag), now),
             timers,
-            heard: now,
             tickets: 0,
             actions: VecDeque::new(),
             closing: None,
@@ -244,7 +232,7 @@ impl Machine {
     /// Answers a message by saying no to it.
     fn refuse(&mut self, stream: StreamId, refusal: &Refusal, now: Instant) {
         let text = self.error_text(refusal, now);
-        self.streams.answer(stream, status(refusal.code), Answer::Refusal(refusal.code, text));
+        self.streams.answer_on(stream, status(refusal.code), StreamReply::Refusal(refusal.code, text.into()));
     }
 
     fn error_text(&mut self, refusal: &Refusal, now: Instant) -> String {
@@ -252,30 +240,31 @@ impl Machine {
         error_text(refusal, &id, at, Some(&self.options.me))
     }
 
-    fn hear(&mut self, stream: StreamId, frame: Frame, now: Instant) {
-        let Frame::Text(text) = frame else {
-            return self.refuse(stream, &malformed("a message is text, not binary"), now);
-        };
-        let spoken = Spoken::read(&text, &self.options.limits, &self.options.me).and_then(|spoken| {
-            let judged = self.options.terms.as_ref().map_or(Ok(()), |terms| terms.check_spoken(&text, &spoken));
-            judged.map(|()| spoken)
-        });
-        match spoken {
+    /// Opens a WebSocket whose first message came before it was known who sends it.
+    pub fn begin(&mut self, first: UnverifiedMessage, now: Instant) {
+        self.handle_event(Event::StreamOpened(StreamId::ONLY, MachineOpening::Duplex), now);
+        let message = first.verify(&self.options.me, self.options.terms.as_ref());
+        self.hear(StreamId::ONLY, message, now);
+        self.answer_unheard(now);
+    }
+
+    fn hear(&mut self, stream: StreamId, message: Result<MachineMessage, Refusal>, now: Instant) {
+        match message {
             Err(refusal) => self.refuse(stream, &refusal, now),
-            Ok(spoken) if self.place == Place::Inside => self.serve(stream, spoken, now),
-            Ok(spoken) if self.early.len() >= MAX_EARLY => {
+            Ok(message) if self.place == Place::Inside => self.serve(stream, message, now),
+            Ok(message) if self.early.len() >= MAX_EARLY => {
                 let told = "too many messages before the room was entered";
-                self.refuse(stream, &Refusal::new(Code::RateLimited, told).regarding(spoken.id), now);
+                self.refuse(stream, &Refusal::new(Code::RateLimited, told).regarding(message.id), now);
             }
-            Ok(spoken) => {
+            Ok(message) => {
                 self.join();
-                self.early.push_back((stream, spoken));
+                self.early.push_back((stream, message));
             }
         }
     }
 
     /// Sees to a message of a client that has its seat.
-    fn serve(&mut self, stream: StreamId, spoken: Spoken, now: Instant) {
+    fn serve(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) {
         let id = spoken.id.clone();
         let served = match &spoken.kind {
             Kind::Request => self.request(stream, spoken, now),
@@ -290,7 +279,7 @@ impl Machine {
     fn accepted(&mut self, ticket: Ticket, repeated: bool, now: Instant) {
         match self.published.remove(&ticket.0) {
             Some(Purpose::Told { stream, .. } | Purpose::Answer { stream, .. }) => {
-                self.streams.answer(stream, 202, Answer::Taken);
+                self.streams.answer_on(stream, 202, StreamReply::Empty);
             }
             // Its answer, if there was one, went to whoever sent it first.
             Some(Purpose::Registered(registered)) if repeated => self.unregistered(*registered, sent_before(), now),
@@ -343,7 +332,7 @@ impl Machine {
         for (stream, spoken) in std::mem::take(&mut self.early) {
             // The session has counted the refused join.
             let text = self.error_text(&refusal.clone().regarding(spoken.id), now);
-            self.streams.answer(stream, status(refusal.code), Answer::Text(text));
+            self.streams.answer_on(stream, status(refusal.code), StreamReply::Text(text.into()));
         }
         self.end(CloseReason::Bye, now);
     }
@@ -381,24 +370,32 @@ impl Machine {
         let gateway = ParticipantId::host();
         let message = Message::new("notification", &id, at, &gateway, Some(&self.options.me));
         let said = if over { salon_protocol::system::READY } else { salon_protocol::system::OUTAGE };
-        self.streams.say(message.with("outage", &serde_json::json!({ "over": over, "message": said })).text());
+        self.tell_client(message.with("outage", &serde_json::json!({ "over": over, "message": said })).text());
     }
 
     /// Somebody listens, and is told if there is less to hear than there was.
     fn listen(&mut self, stream: StreamId, after: Option<&str>, now: Instant) {
         let (id, at) = self.stamps.next(now);
         let gateway = ParticipantId::host();
-        let gone = |missing: u64| {
+        let missing = self.streams.missing(after);
+        let gap = (missing > 0).then(|| {
             let message = Message::new("notification", &id, at, &gateway, Some(&self.options.me));
-            message.with("gap", &serde_json::json!({ "messages": missing })).text()
-        };
-        self.streams.listen(stream, after, gone);
+            let data = message.with("gap", &serde_json::json!({ "messages": missing })).text().into();
+            // Without an id: a listener that comes back names the last message that it has.
+            EventFrame { name: Some("message"), id: None, retry: None, data }
+        });
+        self.streams.listen(stream, after, gap, true);
+    }
+
+    /// Says something to the client that answers no message of its own.
+    fn tell_client(&mut self, text: String) {
+        self.streams.say(Channel::SESSION, text);
     }
 
     fn idle(&mut self, now: Instant) {
         let Some(idle) = self.options.idle else { return };
         // What is still to be said is said before.
-        let due = if self.streams.attended() || self.asides.len() > 0 { now + idle } else { self.heard + idle };
+        let due = self.streams.idle_at(idle, self.asides.len() > 0, now);
         if due <= now {
             self.end(CloseReason::Bye, now);
         } else {
@@ -413,16 +410,20 @@ impl Dialect for Machine {
     type Answer = CatalogueAnswer;
 
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
-        self.heard = now;
-        self.hear(stream, frame, now);
+        self.streams.touch(now);
+        let message = match frame {
+            Frame::Text(text) => {
+                let Options { me, limits, terms, .. } = &self.options;
+                UnverifiedMessage::parse(text, limits).verify(me, terms.as_ref())
+            }
+            _ => Err(malformed("a message is text, not binary")),
+        };
+        self.hear(stream, message, now);
         self.answer_unheard(now);
     }
 
     fn handle_event(&mut self, event: Event, now: Instant) {
-        // Silence is counted from when the last connection ended.
-        if self.streams.attended() {
-            self.heard = now;
-        }
+        self.streams.pass_time(now);
         match event {
             Event::Joined(joined) => {
                 self.meet(&joined.roster);
@@ -440,17 +441,21 @@ impl Dialect for Machine {
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
             Event::Answered(CatalogueAnswer { query, items }) => self.consulted(&query.who, items, now),
             Event::StreamOpened(stream, opening) => {
+                self.streams.touch(now);
                 match opening {
-                    MachineOpening::Duplex => self.streams.duplex(stream),
-                    MachineOpening::Post => self.streams.post(stream),
+                    MachineOpening::Duplex => self.streams.open_duplex(stream),
                     MachineOpening::Listen(after) => self.listen(stream, after.as_deref(), now),
+                    MachineOpening::Post(message) => {
+                        self.streams.post(stream, 1, PostStyle::default());
+                        self.join();
+                        self.hear(stream, message.map(|message| *message), now);
+                    }
                 }
-                self.heard = now;
                 self.join();
             }
             Event::StreamClosed(stream) => {
-                self.heard = now;
-                if self.streams.closed(stream) {
+                self.streams.touch(now);
+                if self.streams.closed(stream).is_some() {
                     self.hung_up(stream, now);
                 }
             }
@@ -490,6 +495,13 @@ impl Dialect for Machine {
     fn ready(&self) -> bool {
         self.replying + self.late.len() < MAX_REPLIES
     }
+}
+
+/// What the streams of a session are held to. Events are told from those of an earlier session of the same participant by `tag`.
+fn stream_options(tag: String) -> StreamOptions {
+    let bound = Bound { count: 512, bytes: 2 << 20 };
+    let tag = Some(tag.into());
+    StreamOptions { session_header: None, tag, unread: bound, replay: bound, polled: bound }
 }
 
 /// What is said to a request whose id stands in the room already.

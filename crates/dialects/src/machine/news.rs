@@ -10,10 +10,11 @@ use salon_protocol::{
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::message::{Destination, Kind, Spoken, is_extension, read, wrong};
+use super::message::{Destination, Kind, MachineMessage, is_extension, read, wrong};
 use super::speech::Message;
 use super::{Machine, Purpose, raw};
 use crate::StreamId;
+use crate::streams::StreamReply;
 
 /// What a notification of this protocol is in the room, unless it is chat or a stream.
 const CONTEXT: &str = "notifications/context";
@@ -27,11 +28,11 @@ const MAX_STREAM_ID: usize = 128;
 
 impl Machine {
     /// The client tells somebody or everybody something.
-    pub(super) fn notify(&mut self, stream: StreamId, spoken: Spoken, now: Instant) -> Result<(), Refusal> {
+    pub(super) fn notify(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) -> Result<(), Refusal> {
         if spoken.request.is_some() && spoken.kind == Kind::Notification {
             return self.tell_about(stream, spoken, now);
         }
-        let Spoken { id, at, kind, destination, mut payload, metadata, .. } = spoken;
+        let MachineMessage { id, at, kind, destination, mut payload, metadata, .. } = spoken;
         let to: &[ParticipantId] = match &destination {
             Some(Destination::One(one)) => std::slice::from_ref(one),
             Some(Destination::Everybody) => &[],
@@ -66,12 +67,12 @@ impl Machine {
     }
 
     /// The client tells something about a request: how far it has come with one it was asked, or that it takes one of its own back.
-    fn tell_about(&mut self, stream: StreamId, spoken: Spoken, now: Instant) -> Result<(), Refusal> {
-        let Spoken { id: Some(id), at, request: Some(request), destination, payload, .. } = spoken else {
+    fn tell_about(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) -> Result<(), Refusal> {
+        let MachineMessage { id: Some(id), at, request: Some(request), destination, payload, .. } = spoken else {
             return Err(wrong("a notification needs a `messageId`"));
         };
         if payload.get("cancelled").is_some() && self.cancel(&request, now) {
-            self.streams.answer(stream, 202, super::Answer::Taken);
+            self.streams.answer_on(stream, 202, StreamReply::Empty);
             return Ok(());
         }
         let Some(asked) = self.asked.get(&request) else {
@@ -89,7 +90,7 @@ impl Machine {
         let Some(token) = &asked.token else {
             // Its caller did not ask for it.
             self.lengthen(&request, now);
-            self.streams.answer(stream, 202, super::Answer::Taken);
+            self.streams.answer_on(stream, 202, StreamReply::Empty);
             return Ok(());
         };
         let progress = data.get("progress").or_else(|| data.get("sequence"));
@@ -154,7 +155,7 @@ impl Machine {
         let to = (!envelope.to().is_empty()).then_some(&self.options.me);
         let message = fill(Message::new(kind, envelope.id().as_str(), entry.arrived, envelope.from(), to));
         let text = message.text();
-        self.streams.say(text);
+        self.tell_client(text);
     }
 
     fn told(&mut self, entry: &Entry, method: &str, now: Instant) {

@@ -12,9 +12,9 @@ use super::message::{read, wrong};
 use super::registry::Tool;
 use super::schema::Size;
 use super::speech::Message;
-use super::streams::Answer;
 use super::{Machine, Purpose, raw, sent_before};
 use crate::StreamId;
+use crate::streams::StreamReply;
 
 /// How many requests that changed something are remembered. Those before them are in the room, which remembers them all.
 const MAX_CHANGED: usize = 64;
@@ -153,6 +153,6 @@ impl Machine {
         let gateway = ParticipantId::host();
         let message = Message::new("response", &id, at, &gateway, Some(&self.options.me)).about(request.as_str());
         let text = message.with("result", result).text();
-        self.streams.answer(stream, 200, Answer::Text(text));
+        self.streams.answer_on(stream, 200, StreamReply::Text(text.into()));
     }
 }

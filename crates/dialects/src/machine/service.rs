@@ -14,7 +14,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::calls::SILENCE_TIMEOUT;
-use super::message::{Destination, Kind, Spoken, read, wrong};
+use super::message::{Destination, Kind, MachineMessage, read, wrong};
 use super::speech::{Message, write_failure, write_result};
 use super::{Due, Machine, Purpose, raw};
 use crate::StreamId;
@@ -248,12 +248,12 @@ impl Machine {
         let (made, at) = self.stamps.next(now);
         let gateway = ParticipantId::host();
         let message = Message::new("notification", &made, at, &gateway, Some(&self.options.me));
-        self.streams.say(message.about(request.as_str()).with("cancelled", &cancelled).text());
+        self.tell_client(message.about(request.as_str()).with("cancelled", &cancelled).text());
     }
 
     /// Answers what was asked of a client that listens to nothing.
     pub(super) fn answer_unheard(&mut self, now: Instant) {
-        for request in self.streams.unheard() {
+        for request in self.streams.take_unread() {
             let Some(Asked { caller, id, .. }) = self.drop_asked(&request) else { continue };
             let message = format!("`{}` does not take its messages, and too many wait for it", self.options.me);
             self.reply_to(caller, request, id, &Err(told(FAILED, Code::RateLimited, message)), now);
@@ -261,8 +261,8 @@ impl Machine {
     }
 
     /// The client answers a request.
-    pub(super) fn answered(&mut self, stream: StreamId, spoken: Spoken, now: Instant) -> Result<(), Refusal> {
-        let Spoken { id, at, kind, request, destination, payload, metadata, error, .. } = spoken;
+    pub(super) fn answered(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) -> Result<(), Refusal> {
+        let MachineMessage { id, at, kind, request, destination, payload, metadata, error, .. } = spoken;
         let Some(request) = request else {
             return Err(Refusal::new(
                 Code::CorrelationRequired,
@@ -312,7 +312,7 @@ impl Machine {
         }
         let message =
             Message::new("notification", entry.envelope.id().as_str(), entry.arrived, caller, Some(&self.options.me));
-        self.streams.say(message.about(request.as_str()).with("cancelled", &cancelled).text());
+        self.tell_client(message.about(request.as_str()).with("cancelled", &cancelled).text());
     }
 
     /// Whoever has left waits for nothing.

@@ -30,8 +30,8 @@ const MAX_STREAMS: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct StreamRequest<O> {
     pub(crate) opening: O,
-    /// The body, where there is one.
-    pub(crate) text: Option<Box<str>>,
+    /// Whether it brings messages, which count against the rate.
+    pub(crate) is_message: bool,
 }
 
 /// What became of a request.
@@ -206,8 +206,8 @@ impl<O> Exchanges<O> {
         let stream = self.last;
         self.streams.insert(stream, Stream::Waiting { answer, pipe: pipe.clone() });
         pipe.adopt(stream);
-        let StreamRequest { opening, text } = asked;
-        Some(Received::Opened(Box::new(Opened { stream, opening, text, expires })))
+        let StreamRequest { opening, is_message } = asked;
+        Some(Received::Opened(Box::new(Opened { stream, opening, is_message, expires })))
     }
 
     fn push(&mut self, stream: StreamId, piece: Bytes) {

@@ -11,8 +11,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// A session's requests, and those who make them.
 struct Wire {
-    exchanges: Exchanges<()>,
-    inbox: Inbox<()>,
+    exchanges: Exchanges<&'static str>,
+    inbox: Inbox<&'static str>,
 }
 
 impl Wire {
@@ -22,13 +22,13 @@ impl Wire {
     }
 
     /// Makes a request, and has the session hear it.
-    async fn ask(&mut self, text: &str) -> (StreamId, JoinHandle<Outcome<()>>) {
+    async fn ask(&mut self, text: &'static str) -> (StreamId, JoinHandle<Outcome<&'static str>>) {
         let inbox = self.inbox.clone();
-        let asked = StreamRequest { opening: (), text: Some(text.into()) };
+        let asked = StreamRequest { opening: text, is_message: true };
         let asking = tokio::spawn(async move { inbox.ask(asked, Instant::now() + HOUR).await });
         match self.next().await {
             Received::Opened(opened) => {
-                assert_eq!(opened.text.as_deref(), Some(text));
+                assert_eq!((opened.opening, opened.is_message), (text, true));
                 (opened.stream, asking)
             }
             other => panic!("expected the request, came {other:?}"),
@@ -42,7 +42,7 @@ impl Wire {
         (stream, answered(asking).await)
     }
 
-    async fn next(&mut self) -> Received<()> {
+    async fn next(&mut self) -> Received<&'static str> {
         let next = poll_fn(|cx| self.exchanges.poll_receive(cx));
         tokio::time::timeout(Duration::from_secs(60), next).await.expect("something comes")
     }
@@ -62,7 +62,7 @@ fn head(status: u16, form: Form) -> Head {
     Head { status, form, headers: vec![("mcp-session-id", "abc".into())] }
 }
 
-async fn answered(asking: JoinHandle<Outcome<()>>) -> Response {
+async fn answered(asking: JoinHandle<Outcome<&'static str>>) -> Response {
     match asking.await.expect("it does not panic") {
         Outcome::Answered(response) => response,
         other => panic!("expected an answer, came {other:?}"),
@@ -144,7 +144,7 @@ async fn who_hangs_up_is_told_of_once() {
 #[tokio::test]
 async fn who_hung_up_before_being_heard_is_heard_all_the_same() {
     let mut wire = Wire::new();
-    let asked = StreamRequest { opening: (), text: Some("{}".into()) };
+    let asked = StreamRequest { opening: "{}", is_message: true };
     let mut asking = Box::pin(wire.inbox.ask(asked, Instant::now()));
     assert!(poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await);
     drop(asking);
@@ -197,7 +197,7 @@ async fn the_end_finishes_what_is_open_and_hands_back_what_was_not_heard() {
     let mut wire = Wire::new();
     let (stream, mut response) = wire.stream().await;
     let (_, unanswered) = wire.ask("unanswered").await;
-    let ask = |text: &str| StreamRequest { opening: (), text: Some(text.into()) };
+    let ask = |text| StreamRequest { opening: text, is_message: true };
     let inbox = wire.inbox.clone();
     let mut undelivered = Box::pin(inbox.ask(ask("undelivered"), Instant::now()));
     assert!(poll_fn(|cx| Poll::Ready(undelivered.as_mut().poll(cx).is_pending())).await);
@@ -206,8 +206,7 @@ async fn the_end_finishes_what_is_open_and_hands_back_what_was_not_heard() {
     assert_eq!(piece(&mut response).await.expect("more").expect("whole"), "data: last\n\n");
     assert!(piece(&mut response).await.is_none());
     assert!(matches!(unanswered.await, Ok(Outcome::Ended)));
-    let handed_back =
-        |outcome| matches!(outcome, Outcome::Undelivered(asked) if asked.text.as_deref() == Some("undelivered"));
+    let handed_back = |outcome| matches!(outcome, Outcome::Undelivered(asked) if asked.opening == "undelivered");
     assert!(handed_back(undelivered.await));
     assert!(wire.inbox.is_closed());
     assert!(handed_back(wire.inbox.ask(ask("undelivered"), Instant::now()).await));
@@ -242,9 +241,9 @@ async fn a_reader_hears_something_every_fifteen_seconds() {
 }
 
 /// Makes a request with a token that expires as soon as the session has received it.
-async fn ask_briefly(wire: &mut Wire) -> (StreamId, JoinHandle<Outcome<()>>) {
+async fn ask_briefly(wire: &mut Wire) -> (StreamId, JoinHandle<Outcome<&'static str>>) {
     let (inbox, expires) = (wire.inbox.clone(), Instant::now() + Duration::from_millis(50));
-    let asked = StreamRequest { opening: (), text: None };
+    let asked = StreamRequest { opening: "listen", is_message: false };
     let asking = tokio::spawn(async move { inbox.ask(asked, expires).await });
     match wire.next().await {
         Received::Opened(opened) => (opened.stream, asking),

@@ -167,7 +167,7 @@ impl<O: Default> Receive<O> for Lines {
             Poll::Ready(Some(Call::Open(stream, pipe))) => {
                 pipe.adopt(stream);
                 self.pipes.insert(stream, pipe);
-                let opened = Opened { stream, opening: O::default(), text: None, expires: self.expires };
+                let opened = Opened { stream, opening: O::default(), is_message: false, expires: self.expires };
                 return Poll::Ready(Received::Opened(Box::new(opened)));
             }
             Poll::Ready(Some(Call::Frame(stream, frame))) => {

@@ -46,8 +46,8 @@ pub(crate) enum Received<O> {
 pub(crate) struct Opened<O> {
     pub(crate) stream: StreamId,
     pub(crate) opening: O,
-    /// What it says, where it says something.
-    pub(crate) text: Option<Box<str>>,
+    /// Whether it brings messages, which count against the rate.
+    pub(crate) is_message: bool,
     /// Until when whoever sent it is allowed to be here.
     pub(crate) expires: Instant,
 }

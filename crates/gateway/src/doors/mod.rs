@@ -15,19 +15,21 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use salon_dialects::{CatalogueAnswer, CatalogueQuery, Dialect, History, Introduction, Joined, Stamps};
-use salon_log::Durability;
-use salon_protocol::{CloseReason, Code, Refusal, TopicName};
-use salon_rooms::{Admission, Arrival, Seat};
+use salon_log::{Claim, Durability};
+use salon_protocol::{CloseReason, Code, Participant, Refusal, TopicName};
+use salon_rooms::{Admission, Arrival, Deliver, Seat};
 use tracing::Instrument;
 
 use crate::audit::AuditKind;
+use crate::auth::Grant;
 use crate::carriers::Receive;
 use crate::clock;
 use crate::connection::ConnectionContext;
 use crate::entrance::{Entering, Entrance};
 use crate::gateway::{Gateway, MAX_HISTORY};
 use crate::http::body;
-use crate::session::{Resolver, Session};
+use crate::session::{Beginning, Resolver, Session};
+use sessions::Visitor;
 
 /// The longest display name.
 const MAX_NAME_CHARS: usize = 256;
@@ -89,7 +91,35 @@ fn welcome(gateway: &Gateway, topic: TopicName, arrival: Arrival) -> (Seat, Join
     (arrival.seat, joined)
 }
 
-/// The way into a room for a session that is yet to introduce itself. `admit` says as whom it comes in, and what it hears there.
+/// A session of a visitor that is yet to introduce itself. `admit` says as whom it comes in, and what it receives there.
+fn session<D: Dialect + Unpin, C: Receive<D::Opening>>(
+    Visitor { gateway, grant, .. }: &Visitor,
+    connection: ConnectionContext,
+    carrier: C,
+    dialect: D,
+    resolver: Option<Resolver<D>>,
+    admit: impl Fn(Introduction) -> Admission + Send + 'static,
+) -> Pin<Box<Session<D, C>>> {
+    let entrance = entrance(gateway, &connection.topic, admit);
+    let keep_alive = C::DUPLEX.then(|| upgrade::keep_alive(gateway));
+    let expires = clock::instant(grant.expires);
+    let beginning = Beginning { dialect, resolver, carrier, keep_alive, expires, connection };
+    Box::pin(Session::outside(entrance, beginning))
+}
+
+/// Admits a participant that is in the room once: two of them would both do what one was asked.
+fn admit_once(grant: &Grant) -> impl Fn(Introduction) -> Admission + Send + 'static {
+    let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
+    move |Introduction { mcp, capabilities, .. }| Admission {
+        participant: Participant { id: id.clone(), name: name.clone(), kind, mcp, capabilities },
+        claim: Claim::Exclusive,
+        after: None,
+        recent: None,
+        deliver: Deliver::Directed,
+        echo: false,
+    }
+}
+
 fn entrance(
     gateway: &Arc<Gateway>,
     topic: &TopicName,

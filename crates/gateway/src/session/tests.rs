@@ -41,19 +41,9 @@ impl Script {
         self.actions.push_back(Action::Send(stream, Frame::Text(text.into())));
         self.actions.push_back(Action::Finish(stream));
     }
-}
 
-/// Whether a request only listens.
-type Listens = bool;
-
-impl Dialect for Script {
-    type Opening = Listens;
-    type Query = Infallible;
-    type Answer = Infallible;
-
-    fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
-        let Frame::Text(word) = frame else { return };
-        match &*word {
+    fn hear(&mut self, stream: StreamId, word: &str, now: Instant) {
+        match word {
             "join" => {
                 let introduction = Introduction::default();
                 self.actions.push_back(Action::Join(Box::new(introduction)));
@@ -69,16 +59,30 @@ impl Dialect for Script {
             "panic" => panic!("the test asked for it"),
             _ => {}
         }
-        self.answer(stream, &word);
+        self.answer(stream, word);
+    }
+}
+
+/// What a request says; one that says nothing listens.
+type Word = Option<&'static str>;
+
+impl Dialect for Script {
+    type Opening = Word;
+    type Query = Infallible;
+    type Answer = Infallible;
+
+    fn handle_frame(&mut self, _: StreamId, frame: Frame, _: Instant) {
+        panic!("requests are the only streams here: {frame:?}");
     }
 
-    fn handle_event(&mut self, event: Event<Listens, Infallible>, _: Instant) {
+    fn handle_event(&mut self, event: Event<Word, Infallible>, now: Instant) {
         match event {
             Event::Joined(_) => self.note("joined"),
             Event::NotJoined(refusal) => self.note(format!("not joined: {}", refusal.code)),
             Event::Accepted { ticket, .. } => self.note(format!("{} accepted", ticket.0)),
             Event::Refused { ticket, refusal } => self.note(format!("{} refused: {}", ticket.0, refusal.code)),
-            Event::StreamOpened(_, true) => self.note("listening"),
+            Event::StreamOpened(_, None) => self.note("listening"),
+            Event::StreamOpened(stream, Some(word)) => self.hear(stream, word, now),
             Event::StreamClosed(_) => self.note("closed"),
             Event::Closing(reason) => self.note(format!("closing: {}", reason.word())),
             _ => {}
@@ -101,7 +105,7 @@ impl Dialect for Script {
 
 /// A session of alice's that has not joined.
 struct Stage {
-    inbox: Inbox<Listens>,
+    inbox: Inbox<Word>,
     noted: Arc<Mutex<Vec<String>>>,
     dismiss: Option<oneshot::Sender<()>>,
     running: JoinHandle<CloseReason>,
@@ -162,8 +166,8 @@ impl Stage {
     }
 
     /// Says a word and hears it back.
-    async fn say(&self, word: &str) {
-        let asked = StreamRequest { opening: false, text: Some(word.into()) };
+    async fn say(&self, word: &'static str) {
+        let asked = StreamRequest { opening: Some(word), is_message: true };
         match within(self.inbox.ask(asked, Instant::now() + HOUR)).await {
             Outcome::Answered(_) => {}
             other => panic!("expected an answer to `{word}`, came {other:?}"),
@@ -259,7 +263,7 @@ async fn a_farewell_ends_a_session_and_so_does_the_dialect() {
     stage.inbox.dismiss().await;
     assert_eq!(stage.ends().await, (CloseReason::Bye, "closing: bye".into()));
     let stage = Stage::new(10, HOUR);
-    let asked = StreamRequest { opening: false, text: Some("close".into()) };
+    let asked = StreamRequest { opening: Some("close"), is_message: true };
     assert!(matches!(within(stage.inbox.ask(asked, Instant::now() + HOUR)).await, Outcome::Ended));
     assert_eq!(stage.ends().await, (CloseReason::Bye, String::new()));
 }
@@ -273,7 +277,7 @@ async fn the_last_token_seen_decides_when_a_session_ends() {
 #[tokio::test]
 async fn a_listener_that_hangs_up_is_told_of() {
     let stage = Stage::new(10, HOUR);
-    let asked = StreamRequest { opening: true, text: None };
+    let asked = StreamRequest { opening: None, is_message: false };
     let mut listening = Box::pin(stage.inbox.ask(asked, Instant::now() + HOUR));
     assert!(std::future::poll_fn(|cx| Poll::Ready(listening.as_mut().poll(cx).is_pending())).await);
     stage.noted(1).await;
@@ -286,7 +290,7 @@ async fn a_session_that_panics_is_not_counted_as_open_for_ever() {
     let stage = Stage::new(10, HOUR);
     stage.say("hello").await;
     assert!(stage.meters.render().contains("\nsalon_connections 1\n"), "{}", stage.meters.render());
-    let asked = StreamRequest { opening: false, text: Some("panic".into()) };
+    let asked = StreamRequest { opening: Some("panic"), is_message: true };
     assert!(matches!(within(stage.inbox.ask(asked, Instant::now() + HOUR)).await, Outcome::Ended));
     assert!(within(stage.running).await.expect_err("it panicked").is_panic());
     assert!(stage.meters.render().contains("\nsalon_connections 0\n"), "{}", stage.meters.render());

@@ -122,11 +122,13 @@ impl Play {
     }
 
     fn frame(&mut self, stream: Option<StreamId>, text: &str) {
-        if let Some(stream) = stream {
-            self.event(Event::StreamOpened(stream, MachineOpening::Post));
-        }
-        self.door.handle_frame(stream.unwrap_or(StreamId::ONLY), Frame::Text(text.into()), self.now);
-        self.collect();
+        let Some(stream) = stream else {
+            self.door.handle_frame(StreamId::ONLY, Frame::Text(text.into()), self.now);
+            return self.collect();
+        };
+        let Options { me, limits, .. } = &self.door.options;
+        let message = UnverifiedMessage::parse(text, limits).verify(me, None);
+        self.event(Event::StreamOpened(stream, MachineOpening::Post(message.map(Box::new))));
     }
 
     fn client(&mut self, line: &str) -> bool {

@@ -118,7 +118,10 @@ fn a_token_in_a_message_is_checked_and_permissions_only_narrow() {
 
 #[test]
 fn terms_are_checked_without_a_session_too() {
-    let check = |text: &str| terms(true).check(text, &Limits::default(), &id("alice"));
+    let check = |text: &str| {
+        let message = UnverifiedMessage::parse(text, &Limits::default());
+        message.verify(&id("alice"), Some(&terms(true))).map(drop)
+    };
     let plain = message("notification", r#"m1 bob {"context":{}} # {"a":1}"#);
     assert_eq!(check(&sealed(&plain)), Ok(()));
     let refusal = check(&plain).unwrap_err();

@@ -15,8 +15,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::calls::{CALL_TIMEOUT, Call, Errand, State, read_error};
 use super::incoming::{text_of, token_of};
 use super::kept::Voice;
-use super::outlets::Channel;
 use super::{Door, Due, route};
+use crate::streams::Channel;
 
 /// Questions that may be open, and of them those of one asker.
 pub(super) const MAX_ASKS: usize = 64;
@@ -198,7 +198,7 @@ impl Door {
         let ours = params.filter(|_| ask.token.is_some()).and_then(|params| meta::with_progress_token(params, &number));
         let message = rpc::request(number, method, ours.as_deref().or(params));
         let channel = ask.call.and_then(|call| self.channel_of(call)).unwrap_or(Channel::SESSION);
-        if self.outlets.say(channel, &message) {
+        if self.streams.say(channel, message.get()) {
             return;
         }
         let nobody = gone();

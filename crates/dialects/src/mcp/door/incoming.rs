@@ -4,100 +4,94 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use salon_mcp::{Head, Revision, meta};
-use salon_protocol::{Code, Members, RpcError, rpc};
+use salon_protocol::{Members, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::calls::read_error;
 use super::counted::code_of;
-use super::outlets::{Channel, Style};
-use super::route::{self, Route};
-use super::{Door, MAX_CALLS, MAX_EARLY, Manner, Place, Request, STREAM_OPEN_DELAY};
-use super::{Due, Post};
-use crate::{Frame, StreamId};
-
-const INVALID_REQUEST: i64 = -32600;
-/// Messages one batch may have.
-const MAX_IN_BATCH: usize = 64;
+use super::route::{self, Body, ClientMessage, Fault, INVALID_REQUEST, Messages, ReadMessage, Route};
+use super::{Door, MAX_CALLS, MAX_EARLY, Manner, Place, Post, Request};
+use crate::StreamId;
+use crate::streams::{Channel, PostStyle, STREAM_OPEN_DELAY};
 
 /// Where a message came from.
 struct Source {
     stream: StreamId,
     /// Over HTTP, what the request said of itself.
-    post: Option<Post>,
+    request: Option<HttpSource>,
+}
+
+/// The headers of a request over HTTP, and whether it is answered apart from it.
+struct HttpSource {
+    headers: Vec<(Box<str>, Box<str>)>,
+    apart: bool,
 }
 
 impl Door {
-    pub(super) fn hear(&mut self, stream: StreamId, frame: Frame, now: Instant) {
-        let post = self.posts.remove(&stream);
-        let source = Source { stream, post };
-        let Frame::Text(text) = frame else {
-            return self.refuse_message(&source, 400, INVALID_REQUEST, "a message is text, not binary");
-        };
-        let version = source.post.as_ref().and_then(|post| header(post, "mcp-protocol-version"));
-        match route::route(version, &text) {
-            Route::Refused(fault) => {
-                if let Ok(message) = RawValue::from_string(fault.body.into()) {
-                    let error = Members::parse(message.get()).and_then(|mut message| message.remove("error"));
-                    self.count(error.map_or(Code::InvalidEnvelope, |error| code_of(&read_error(&error))));
-                    self.say_fault(&source, fault.status, &message);
-                }
+    /// Hears a frame on a stream that lasts.
+    pub(in crate::mcp) fn hear_body(&mut self, stream: StreamId, body: Result<Body, Fault>, now: Instant) {
+        self.client_is_back(now);
+        self.hear(Source { stream, request: None }, body, now);
+    }
+
+    /// A request over HTTP.
+    pub(super) fn hear_post(&mut self, stream: StreamId, post: Post, now: Instant) {
+        let Post { body, headers, apart } = post;
+        self.client_is_back(now);
+        self.hear(Source { stream, request: Some(HttpSource { headers, apart }) }, body, now);
+    }
+
+    fn hear(&mut self, source: Source, body: Result<Body, Fault>, now: Instant) {
+        match body {
+            Err(fault) => self.refuse_message(&source, &fault),
+            Ok(Body { messages: Messages::Batch(messages), .. }) => self.hear_batch(source, messages, now),
+            Ok(Body { route: Route::Modern, messages: Messages::One(message) }) => {
+                self.hear_modern(source, *message, now);
             }
-            Route::Modern => self.hear_modern(source, &text, now),
-            Route::Initialize | Route::Legacy if text.trim_start().starts_with('[') => {
-                self.hear_batch(source, &text, now);
-            }
-            Route::Initialize | Route::Legacy => self.hear_legacy(source, &text, now),
+            Ok(Body { messages: Messages::One(message), .. }) => self.hear_legacy(source, *message, now),
         }
+    }
+
+    fn refuse_message(&mut self, source: &Source, fault: &Fault) {
+        self.count(code_of(&fault.error));
+        self.say_fault(source, fault.status, &fault.message());
     }
 
     fn say_fault(&mut self, source: &Source, status: u16, message: &RawValue) {
-        match &source.post {
-            Some(_) => self.outlets.refuse(source.stream, status, message),
-            None => self.outlets.answer(Channel::SESSION, status, message),
+        match &source.request {
+            Some(_) => self.streams.refuse(source.stream, status, message),
+            None => self.streams.answer(Channel::SESSION, status, message),
         }
-    }
-
-    fn refuse_message(&mut self, source: &Source, status: u16, code: i64, told: &str) {
-        let null = RawValue::NULL;
-        let error = RpcError::new(code, told);
-        self.count(code_of(&error));
-        let message = rpc::failure(null, &error);
-        self.say_fault(source, status, &message);
     }
 
     /// Opens a channel for so many requests; what wants no answer is acknowledged.
-    fn channel(&mut self, source: &Source, requests: usize, style: Style) -> Channel {
-        match &source.post {
+    fn channel(&mut self, source: &Source, requests: usize, style: PostStyle) -> Channel {
+        match &source.request {
             None => Channel::SESSION,
-            Some(post) if post.apart => {
-                self.outlets.apart(source.stream);
+            Some(request) if request.apart => {
+                self.streams.accept(source.stream);
                 Channel::SESSION
             }
-            Some(_) => self.outlets.post(source.stream, requests, style),
+            Some(_) => self.streams.post(source.stream, requests, style),
         }
     }
 
-    fn hear_modern(&mut self, source: Source, text: &str, now: Instant) {
-        let Some(head) = Head::read(text) else {
-            return self.refuse_message(&source, 400, INVALID_REQUEST, "this is no JSON-RPC message");
-        };
-        let style = Style { resumable: false, prime: false, session_header: false };
-        let (Some(method), Some(id)) = (head.method.as_deref(), head.id) else {
+    fn hear_modern(&mut self, source: Source, message: ClientMessage, now: Instant) {
+        let style = PostStyle::default();
+        let (Some(method), Some(id)) = (&message.method, &message.id) else {
             self.channel(&source, 0, style);
             // Over HTTP a request is taken back by hanging up, and another client of the same participant may have used the same id.
-            if source.post.is_none() {
-                self.hear_the_rest(&head, now);
+            if source.request.is_none() {
+                self.hear_the_rest(&message.head(), now);
             }
             return;
         };
-        let headers = source.post.as_ref().map(|post| &post.headers[..]);
-        let asker = match route::check(headers, method, head.params) {
+        let headers = source.request.as_ref().map(|request| &request.headers[..]);
+        let asker = match route::check(headers, method, message.params.as_deref()) {
             Ok(asker) => asker,
             Err(wrong) => {
                 self.count(code_of(&wrong.error));
-                let message = rpc::failure(id, &wrong.error);
-                return self.say_fault(&source, wrong.status, &message);
+                return self.say_fault(&source, wrong.status, &rpc::failure(id, &wrong.error));
             }
         };
         let manner = Manner {
@@ -109,31 +103,22 @@ impl Door {
         let manner = Arc::new(manner);
         self.manner = Some(manner.clone());
         let channel = self.channel(&source, 1, style);
-        let request = Request {
-            channel,
-            id: id.to_owned(),
-            method: method.into(),
-            params: head.params.map(ToOwned::to_owned),
-            manner,
-            headers: source.post.map(|post| post.headers),
-        };
-        self.admit(request, now);
+        let headers = source.request.map(|request| request.headers);
+        if let Some(request) = request(channel, message, manner, headers) {
+            self.admit(request, now);
+        }
     }
 
-    fn hear_legacy(&mut self, source: Source, text: &str, now: Instant) {
-        let Some(head) = Head::read(text) else {
-            return self.refuse_message(&source, 400, INVALID_REQUEST, "this is no JSON-RPC message");
-        };
-        let is_request = head.method.is_some() && head.id.is_some();
-        let revision = self.revision();
-        let method = head.method.as_deref().unwrap_or_default();
-        let style = Style {
+    fn hear_legacy(&mut self, source: Source, message: ClientMessage, now: Instant) {
+        let method = message.method.as_deref();
+        let style = PostStyle {
             resumable: true,
-            prime: revision >= Revision::R2025_11_25 && method == "tools/call",
-            session_header: method == "initialize",
+            // SEP-1699, from 2025-11-25 on.
+            prime: self.revision() >= Revision::R2025_11_25 && method == Some("tools/call"),
+            session_header: message.is_initialize(),
         };
-        let channel = self.channel(&source, usize::from(is_request), style);
-        self.hear_one(channel, &head, now);
+        let channel = self.channel(&source, usize::from(message.is_request()), style);
+        self.hear_one(channel, message, now);
     }
 
     fn revision(&self) -> Revision {
@@ -141,58 +126,46 @@ impl Door {
     }
 
     /// Several messages at once, which one revision has; each is answered for itself.
-    fn hear_batch(&mut self, source: Source, text: &str, now: Instant) {
+    fn hear_batch(&mut self, source: Source, messages: Vec<ReadMessage>, now: Instant) {
         if self.revision() > Revision::R2025_03_26 {
             let told =
                 format!("batches were removed from MCP after 2025-03-26; this session speaks {}", self.revision());
-            return self.refuse_message(&source, 400, INVALID_REQUEST, &told);
+            return self.refuse_message(&source, &Fault::invalid(told));
         }
-        let messages: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
-        if messages.is_empty() || messages.len() > MAX_IN_BATCH {
-            let told = format!("a batch has 1 to {MAX_IN_BATCH} messages");
-            return self.refuse_message(&source, 400, INVALID_REQUEST, &told);
-        }
-        let heads: Vec<_> = messages.iter().map(|message| (message, route::read(message.get()))).collect();
-        let wants_answer = |head: &Result<Head<'_>, _>| head.as_ref().map_or(true, |head| head.request_id().is_some());
-        let answers = heads.iter().filter(|(_, head)| wants_answer(head)).count();
-        let style = Style { resumable: true, prime: false, session_header: false };
-        let channel = self.channel(&source, answers, style);
-        for (message, head) in heads {
-            match head {
-                Ok(head) => self.hear_one(channel, &head, now),
-                Err(told) => {
-                    let error = RpcError::new(INVALID_REQUEST, told);
-                    self.count(code_of(&error));
-                    let id = route::readable_id(message.get());
-                    self.outlets.answer(channel, 200, &rpc::failure(&id, &error));
+        let wants_answer = |message: &ReadMessage| message.as_ref().map_or(true, ClientMessage::is_request);
+        let answers = messages.iter().filter(|message| wants_answer(message)).count();
+        let channel = self.channel(&source, answers, PostStyle { resumable: true, ..PostStyle::default() });
+        for message in messages {
+            match message {
+                Ok(message) => self.hear_one(channel, message, now),
+                Err(fault) => {
+                    self.count(code_of(&fault.error));
+                    self.streams.answer(channel, 200, &*fault.message());
                 }
             }
         }
     }
 
-    fn hear_one(&mut self, channel: Channel, head: &Head<'_>, now: Instant) {
-        let (Some(method), Some(id)) = (head.method.as_deref(), head.id) else {
-            return self.hear_the_rest(head, now);
-        };
+    fn hear_one(&mut self, channel: Channel, message: ClientMessage, now: Instant) {
+        if !message.is_request() {
+            return self.hear_the_rest(&message.head(), now);
+        }
         let manner = match self.introduced.clone() {
             Some(manner) => manner,
             None => {
                 Arc::new(Manner { revision: Revision::ROOM, capabilities: super::empty(), info: None, level: None })
             }
         };
-        let params = head.params.map(ToOwned::to_owned);
-        let request = Request { channel, id: id.to_owned(), method: method.into(), params, manner, headers: None };
-        if method == "initialize" {
-            return self.initialize(request, now);
+        let Some(request) = request(channel, message, manner, None) else { return };
+        match &*request.method {
+            "initialize" => self.initialize(request, now),
+            "ping" => self.answer(&request, &Ok(super::empty())),
+            _ if !self.is_introduced() => {
+                let error = RpcError::new(INVALID_REQUEST, "a session begins with `initialize`");
+                self.refuse(&request, error);
+            }
+            _ => self.admit(request, now),
         }
-        if method == "ping" {
-            return self.answer(&request, &Ok(super::empty()));
-        }
-        if !self.is_introduced() {
-            let error = RpcError::new(INVALID_REQUEST, "a session begins with `initialize`");
-            return self.refuse(&request, error);
-        }
-        self.admit(request, now);
     }
 
     /// Whether a legacy client has said who it is.
@@ -207,9 +180,7 @@ impl Door {
             let error = RpcError::internal(told).with_data(&json!({ "code": "rate_limited" }));
             return self.refuse(&request, error);
         }
-        if request.channel != Channel::SESSION {
-            self.after(STREAM_OPEN_DELAY, Due::Slow(request.channel), now);
-        }
+        self.streams.open_at(request.channel, Some(now + STREAM_OPEN_DELAY));
         match self.place {
             Place::Inside => self.serve(request, now),
             Place::Outside | Place::Entering if self.early.len() >= MAX_EARLY => {
@@ -237,8 +208,14 @@ impl Door {
     }
 }
 
-pub(super) fn header<'a>(post: &'a Post, name: &str) -> Option<&'a str> {
-    post.headers.iter().find(|(known, _)| **known == *name).map(|(_, value)| &**value)
+fn request(
+    channel: Channel,
+    message: ClientMessage,
+    manner: Arc<Manner>,
+    headers: Option<Vec<(Box<str>, Box<str>)>>,
+) -> Option<Request> {
+    let ClientMessage { id: Some(id), method: Some(method), params, .. } = message else { return None };
+    Some(Request { channel, id, method, params, manner, headers })
 }
 
 /// A string member of a request's parameters.

@@ -13,8 +13,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::calls::{Call, Errand};
 use super::incoming::text_of;
 use super::merge::Found;
-use super::outlets::Channel;
 use super::{Door, Due, Manner, Request, Scope};
+use crate::streams::Channel;
 
 /// Resources that one subscription may name.
 const MAX_URIS: usize = 1024;
@@ -138,7 +138,7 @@ impl Door {
         let lists = wanted.iter().map(|(_, listing)| listing.changed()).collect();
         self.interest.extend(wanted.iter().map(|(_, listing)| *listing));
         let (channel, manner) = (request.channel, request.manner.clone());
-        self.forget_timer(Due::Slow(channel));
+        self.streams.open_at(channel, None);
         let number = self.fresh();
         self.listens
             .insert(number, Listening { request, lists, uris: known, acknowledgement, awaited: BTreeSet::new() });
@@ -448,7 +448,7 @@ impl Door {
             .collect();
         for number in ended {
             let Some(listening) = self.listens.remove(&number) else { continue };
-            self.outlets.skip(listening.request.channel);
+            self.streams.skip(listening.request.channel);
             self.release_listen(number, &listening, now);
         }
     }

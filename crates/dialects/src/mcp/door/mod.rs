@@ -20,7 +20,6 @@ mod merge;
 mod modern;
 mod news;
 mod opening;
-pub(super) mod outlets;
 mod parting;
 mod peers;
 mod refused;
@@ -29,7 +28,6 @@ mod siblings;
 mod targets;
 #[cfg(test)]
 mod tests;
-mod timers;
 mod withdrawing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -47,6 +45,8 @@ use salon_protocol::{
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::streams::{Channel, Streams};
+use crate::timers::Timers;
 use crate::{Dialect, Frame, Introduction, Stamps, StreamId, Ticket};
 use asks::Ask;
 use calls::{Call, Errand};
@@ -54,22 +54,20 @@ use kept::Kept;
 use listens::Listening;
 use lists::Gather;
 use merge::Shelf;
-use outlets::{Channel, Outlets};
 use peers::Peer;
 use siblings::Siblings;
-use timers::Timers;
 
 pub use crate::{CatalogueAnswer, CatalogueQuery};
 pub(in crate::mcp) use counted::code_of as refusal_code;
+pub(in crate::mcp) use opening::stream_options;
 pub use opening::{Action, Event, Listen, McpOpening, Post};
-pub use route::{Fault, Route, route};
+pub(in crate::mcp) use route::Messages;
+pub use route::{Body, ClientMessage, Fault, PollBody, Route};
 
 /// Requests of the client that may be open.
 const MAX_CALLS: usize = 256;
 /// Requests that may wait for the seat.
 const MAX_EARLY: usize = 64;
-/// How long a request over HTTP may be silent before its stream is opened, so that nothing on the way takes it for dead.
-const STREAM_OPEN_DELAY: Duration = Duration::from_secs(5);
 
 /// How long the end of a session waits for what the room has not taken.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -180,8 +178,6 @@ enum Listener {
 /// What falls due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Due {
-    /// A request has been silent for long.
-    Slow(Channel),
     /// A list has been waited for long enough.
     Gather(u64),
     /// Somebody was asked something by the door itself and has not answered.
@@ -214,8 +210,6 @@ pub struct Door {
     options: Options,
     stamps: Stamps,
     place: Place,
-    /// Requests over HTTP whose body has not come.
-    posts: HashMap<StreamId, Post>,
     duplex: Option<StreamId>,
     siblings: Siblings,
     listener: Listener,
@@ -243,9 +237,8 @@ pub struct Door {
     listens: BTreeMap<u64, Listening>,
     subscriptions: BTreeSet<(ParticipantId, String)>,
     changed: BTreeSet<&'static str>,
-    outlets: Outlets,
-    timers: Timers,
-    heard: Instant,
+    streams: Streams<CatalogueQuery>,
+    timers: Timers<Due>,
     next: u64,
     tickets: u64,
     actions: VecDeque<Action>,
@@ -261,11 +254,10 @@ impl Door {
             timers.set(Due::Idle, now + idle);
         }
         Self {
-            outlets: Outlets::new(options.session.clone()),
+            streams: Streams::new(stream_options(options.session.clone()), now),
             options,
             stamps,
             place: Place::Outside,
-            posts: HashMap::new(),
             duplex: None,
             siblings: Siblings::default(),
             listener: Listener::None,
@@ -287,7 +279,6 @@ impl Door {
             subscriptions: BTreeSet::new(),
             changed: BTreeSet::new(),
             timers,
-            heard: now,
             next: first,
             tickets: 0,
             actions: VecDeque::new(),
@@ -383,7 +374,7 @@ impl Door {
         };
         if outcome.is_err() {
             // A handshake that failed began no session.
-            self.outlets.unname(request.channel);
+            self.streams.unname(request.channel);
         }
         let message = rpc::outcome(&request.id, outcome);
         self.say_answer(request.channel, status, &message);
@@ -391,12 +382,11 @@ impl Door {
 
     /// Tells the client something. What nobody can hear any more is not told.
     fn say(&mut self, channel: Channel, message: &RawValue) {
-        let _ = self.outlets.say(channel, message);
+        self.streams.say(channel, message.get());
     }
 
     fn say_answer(&mut self, channel: Channel, status: u16, message: &RawValue) {
-        self.forget_timer(Due::Slow(channel));
-        self.outlets.answer(channel, status, message);
+        self.streams.answer(channel, status, message);
     }
 
     /// How many requests of the client's are being worked on.
@@ -422,8 +412,16 @@ impl Door {
 
     /// Ends the session once everything has been said.
     fn end(&mut self, reason: CloseReason) {
-        self.outlets.close_all();
+        self.streams.close_all();
         self.closing.get_or_insert(reason);
+    }
+
+    /// The client sends something, so it has not ended without a word.
+    fn client_is_back(&mut self, now: Instant) {
+        self.streams.touch(now);
+        if self.listener == Listener::Gone {
+            self.listener = Listener::None;
+        }
     }
 
     /// The client hung up in the middle of something, and may have ended without another word.
@@ -438,8 +436,7 @@ impl Door {
         if self.listener == Listener::Gone {
             idle = idle.min(self.options.vanished_timeout);
         }
-        let busy = self.outlets.attended() || self.open_requests() > 0;
-        let due = if busy { now + idle } else { self.heard + idle };
+        let due = self.streams.idle_at(idle, self.open_requests() > 0, now);
         if due <= now && now < due + DRAIN_TIMEOUT && self.kept.is_late() {
             self.after(kept::RETRY_DELAY, Due::Idle, now);
         } else if due <= now {
@@ -456,18 +453,12 @@ impl Dialect for Door {
     type Answer = CatalogueAnswer;
 
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
-        self.heard = now;
-        if self.listener == Listener::Gone {
-            self.listener = Listener::None;
-        }
-        self.hear(stream, frame, now);
+        self.hear_body(stream, Body::read_frame(&frame), now);
     }
 
     fn handle_event(&mut self, event: Event, now: Instant) {
         // Silence is counted from the last answer.
-        if self.outlets.attended() {
-            self.heard = now;
-        }
+        self.streams.pass_time(now);
         match event {
             Event::Joined(joined) => {
                 self.meet(&joined.roster);
@@ -508,25 +499,24 @@ impl Dialect for Door {
             Event::StreamOpened(stream, opening) => match opening {
                 McpOpening::Duplex => {
                     self.duplex = Some(stream);
-                    self.outlets.duplex(stream);
+                    self.streams.open_duplex(stream);
                 }
-                McpOpening::Post(post) => drop(self.posts.insert(stream, post)),
+                McpOpening::Post(post) => self.hear_post(stream, post, now),
                 // Only a dialect of MCP has this, and its interpreter sees to it.
-                McpOpening::Poll(_) => {}
+                McpOpening::Poll(..) => {}
                 McpOpening::Listen(listen) => {
-                    self.heard = now;
+                    self.streams.touch(now);
                     // A GET that resumes the answer of a POST ends with that answer, and says nothing of who listens to the session.
-                    if self.outlets.listen(stream, &listen, true) {
+                    if listen.open(&mut self.streams, stream) == Channel::SESSION {
                         self.listener = Listener::Open(stream);
                     }
                 }
             },
             Event::StreamClosed(stream) => {
-                self.posts.remove(&stream);
-                self.heard = now;
+                self.streams.touch(now);
                 let was_listener = self.listener == Listener::Open(stream);
-                let unanswered = self.outlets.closed(stream);
-                if was_listener || (unanswered.is_some() && self.is_introduced() && !self.outlets.attended()) {
+                let unanswered = self.streams.closed(stream);
+                if was_listener || (unanswered.is_some() && self.is_introduced() && !self.streams.is_attended()) {
                     self.vanished(now);
                 }
                 if let Some(channel) = unanswered {
@@ -542,9 +532,9 @@ impl Dialect for Door {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.streams.handle_timeout(now);
         while let Some(due) = self.timers.take(now) {
             match due {
-                Due::Slow(channel) => self.outlets.quicken(channel),
                 Due::Gather(number) => self.gathered(number, now),
                 Due::Errand(number) => self.errand_due(number, now),
                 Due::Questions(number) => self.put_questions(number, now),
@@ -562,7 +552,7 @@ impl Dialect for Door {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.next()
+        self.timers.next().into_iter().chain(self.streams.poll_timeout()).min()
     }
 
     fn poll_action(&mut self) -> Option<Action> {
@@ -570,7 +560,7 @@ impl Dialect for Door {
             return Some(action);
         }
         // What is left to be said goes out before the end does.
-        self.outlets.poll_action().or_else(|| self.closing.take().map(Action::Close))
+        self.streams.poll_action().or_else(|| self.closing.take().map(Action::Close))
     }
 
     /// What others ask waits in the room while answers to them do not get in.

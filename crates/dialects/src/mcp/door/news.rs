@@ -10,8 +10,8 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::calls::{CALL_TIMEOUT, Call, Errand};
 use super::incoming::text_of;
-use super::outlets::Channel;
 use super::{Door, Due};
+use crate::streams::Channel;
 
 impl Door {
     pub(super) fn overhear(&mut self, envelope: &Envelope, now: Instant) {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{CatalogueAnswer, CatalogueQuery};
+use super::route::{Body, Fault, PollBody};
+use crate::streams::{Bound, Channel, StreamOptions, Streams};
+use crate::{CatalogueAnswer, CatalogueQuery, EventFrame, StreamId};
 
 /// An event of this door.
 pub type Event = crate::Event<McpOpening, CatalogueAnswer>;
@@ -11,22 +13,24 @@ pub type Event = crate::Event<McpOpening, CatalogueAnswer>;
 pub type Action = crate::Action<CatalogueQuery>;
 
 /// How a stream begins.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub enum McpOpening {
     /// Both sides speak when they like.
     #[default]
     Duplex,
-    /// A request over HTTP; its body is the one frame that comes.
+    /// A request over HTTP that brings messages.
     Post(Post),
-    /// A request over HTTP for a stream of events; no frame comes.
+    /// A request over HTTP for a stream of events.
     Listen(Listen),
-    /// A request of the draft dialect that brings messages or none in the one frame that comes, and waits this long for others.
-    Poll(Duration),
+    /// A request of the draft dialect that brings messages or none, and waits this long for others.
+    Poll(Duration, Result<PollBody, Fault>),
 }
 
 /// A request that sends something.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Post {
+    /// What it says, or the answer to what cannot be read.
+    pub body: Result<Body, Fault>,
     /// Its headers that matter here, their names in lower case.
     pub headers: Vec<(Box<str>, Box<str>)>,
     /// Answers go to the session's stream, and this one only hears that the message has come (MCP 2024-11-05, HTTP with SSE).
@@ -40,4 +44,25 @@ pub struct Listen {
     pub after: Option<Box<str>>,
     /// Where it is to send messages, when it must be told (MCP 2024-11-05, HTTP with SSE).
     pub endpoint: Option<Box<str>>,
+}
+
+impl Listen {
+    /// Opens the stream of events; returns the channel that it carries.
+    pub(in crate::mcp) fn open<Q>(&self, streams: &mut Streams<Q>, stream: StreamId) -> Channel {
+        let endpoint =
+            self.endpoint.clone().map(|data| EventFrame { name: Some("endpoint"), id: None, retry: None, data });
+        streams.listen(stream, self.after.as_deref(), endpoint, true)
+    }
+}
+
+/// What the streams of a session of this door are held to.
+pub(in crate::mcp) fn stream_options(session: Option<Box<str>>) -> StreamOptions {
+    StreamOptions {
+        // MCP 2025-11-25, "Session Management".
+        session_header: session.map(|session| ("mcp-session-id", session)),
+        tag: None,
+        unread: Bound { count: 256, bytes: 1 << 20 },
+        replay: Bound { count: 512, bytes: 4 << 20 },
+        polled: Bound { count: 1024, bytes: 16 << 20 },
+    }
 }

@@ -438,7 +438,9 @@ impl Door {
         match &call.errand {
             Errand::Listen(_) => {}
             // Whoever has asked the client something rightly waits, while there is a client to answer.
-            Errand::Client(asked) if asked.pause.is_parked() || (self.is_asking(number) && self.outlets.attended()) => {
+            Errand::Client(asked)
+                if asked.pause.is_parked() || (self.is_asking(number) && self.streams.is_attended()) =>
+            {
                 self.after(CALL_TIMEOUT, Due::Errand(number), now);
             }
             Errand::Client(_) => {

@@ -1,19 +1,25 @@
-//! Which era a POST is of, and what the modern era demands of a request before it is served.
+//! Which era a body is of, and what the modern era demands of a request before it is served.
 //!
-//! Pure. A body is read no further than its members, which takes no stack however deep it is nested. Deliberately absent: which
-//! methods there are, and whether a session exists.
+//! Pure. A body is read once, no further than the members of its messages, which takes no stack however deep it is nested; what has been
+//! read is handed on. Deliberately absent: which methods there are, and whether a session exists.
+
+use std::borrow::Cow;
 
 use salon_mcp::{Head, Revision, code, headers, meta};
 use salon_protocol::{LogLevel, Members, RpcError, RpcId, rpc};
 use serde_json::value::RawValue;
 
+use crate::Frame;
+
 const PARSE_ERROR: i64 = -32700;
-const INVALID_REQUEST: i64 = -32600;
+pub(super) const INVALID_REQUEST: i64 = -32600;
+/// Messages that one batch or one poll may have.
+const MAX_IN_BODY: usize = 64;
 /// How much of what somebody said is said in an error.
 const MAX_ECHO_CHARS: usize = 100;
 
-/// Where a POST belongs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where a body belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// A request of the stateless era.
     Modern,
@@ -21,59 +27,193 @@ pub enum Route {
     Initialize,
     /// Part of a session.
     Legacy,
-    /// Nowhere; this is the answer.
-    Refused(Box<Fault>),
 }
 
 /// An error as a whole answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Fault {
     /// As HTTP has it.
     pub status: u16,
-    /// A JSON-RPC error.
-    pub body: Box<str>,
+    /// The id of what it answers.
+    id: Box<RawValue>,
+    pub(in crate::mcp) error: RpcError,
 }
 
-/// Says where a POST belongs, by its `MCP-Protocol-Version` and its body.
-pub fn route(version_header: Option<&str>, body: &str) -> Route {
-    let Ok(message) = serde_json::from_str::<&RawValue>(body) else {
-        return refused(RawValue::NULL, PARSE_ERROR, "the body is not valid JSON");
-    };
-    let by_header = version_header.is_some_and(is_modern_date);
-    if message.get().starts_with('[') {
-        return route_batch(message, by_header);
+impl Fault {
+    fn new(id: &RawValue, code: i64, told: impl Into<String>) -> Self {
+        Self { status: 400, id: id.to_owned(), error: RpcError::new(code, told.into()) }
     }
-    let head = match read(message.get()) {
-        Ok(head) => head,
-        Err(told) => return refused(&readable_id(message.get()), INVALID_REQUEST, told),
-    };
-    if by_header || head.params.is_some_and(|params| meta::revision(params).is_some()) {
-        return match head.method {
-            Some(_) => Route::Modern,
-            None => refused(RawValue::NULL, INVALID_REQUEST, "a client of this revision of MCP sends no answers"),
+
+    /// One that answers nothing in particular.
+    pub(in crate::mcp) fn invalid(told: impl Into<String>) -> Self {
+        Self::new(RawValue::NULL, INVALID_REQUEST, told)
+    }
+
+    /// The JSON-RPC message.
+    pub fn message(&self) -> Box<RawValue> {
+        rpc::failure(&self.id, &self.error)
+    }
+}
+
+/// A JSON-RPC message, read as far as its head. A member that is `null` counts as missing.
+#[derive(Debug, Clone)]
+pub struct ClientMessage {
+    pub(super) id: Option<Box<RawValue>>,
+    pub(super) method: Option<Box<str>>,
+    pub(super) params: Option<Box<RawValue>>,
+    result: Option<Box<RawValue>>,
+    error: Option<Box<RawValue>>,
+}
+
+impl ClientMessage {
+    /// Reads a message, or says why it is none.
+    fn read(text: &str) -> Result<Self, Fault> {
+        let Some(mut members) = Members::parse(text) else { return Err(Fault::invalid("a message is a JSON object")) };
+        let id = members.remove("id");
+        let known_id = id.clone().filter(|id| RpcId::parse(id.get()).is_some());
+        let wrong = |told: &str| Fault::new(known_id.as_deref().unwrap_or(RawValue::NULL), INVALID_REQUEST, told);
+        if members.get("jsonrpc").map(RawValue::get) != Some("\"2.0\"") {
+            return Err(wrong("`jsonrpc` must be \"2.0\""));
+        }
+        if id.is_some() && known_id.is_none() {
+            return Err(wrong("an `id` is a number or a string"));
+        }
+        let [method, params, result, error] = ["method", "params", "result", "error"].map(|key| members.remove(key));
+        let is_twice = ["id", "method", "params", "result", "error"].iter().any(|key| members.get(key).is_some());
+        let method = match method.map(|method| serde_json::from_str(method.get())) {
+            Some(Ok(method)) if !is_twice => method,
+            None if !is_twice => None,
+            _ => return Err(wrong("`method` must be a string, and no member may stand twice")),
         };
+        let outcomes = usize::from(result.is_some()) + usize::from(error.is_some());
+        match (&method, &id, outcomes) {
+            (Some(_), _, 0) | (None, Some(_), 1) => {}
+            (Some(_), _, _) => return Err(wrong("a message has a `method` or is an answer, not both")),
+            (None, None, 1) => return Err(wrong("an answer must have an `id`")),
+            (None, _, 0) => return Err(wrong("a message has a `method`, a `result` or an `error`")),
+            (None, _, _) => return Err(wrong("an answer has either a `result` or an `error`, not both")),
+        }
+        let [params, result, error] = [params, result, error].map(|raw| raw.filter(|raw| raw.get() != "null"));
+        Ok(Self { id, method, params, result, error })
     }
-    match head.request_id() {
-        Some(_) if head.method.as_deref() == Some("initialize") => Route::Initialize,
-        _ => Route::Legacy,
+
+    /// The same, borrowed.
+    pub(in crate::mcp) fn head(&self) -> Head<'_> {
+        Head {
+            id: self.id.as_deref(),
+            method: self.method.as_deref().map(Cow::Borrowed),
+            params: self.params.as_deref(),
+            result: self.result.as_deref(),
+            error: self.error.as_deref(),
+        }
+    }
+
+    pub(in crate::mcp) fn is_request(&self) -> bool {
+        self.method.is_some() && self.id.is_some()
+    }
+
+    pub(in crate::mcp) fn is_initialize(&self) -> bool {
+        self.method.as_deref() == Some("initialize")
+    }
+
+    /// Whether it says itself that it is of the stateless era.
+    pub(in crate::mcp) fn is_modern(&self) -> bool {
+        self.params.as_deref().is_some_and(|params| meta::revision(params).is_some())
     }
 }
 
-/// A batch is legacy, and everything in it too. What is no message in it is answered one by one, by whoever takes it apart.
-fn route_batch(batch: &RawValue, by_header: bool) -> Route {
-    let refused = |told| refused(RawValue::NULL, INVALID_REQUEST, told);
-    let messages: Vec<&RawValue> = serde_json::from_str(batch.get()).unwrap_or_default();
-    if messages.is_empty() {
-        return refused("a batch has at least one message");
+/// A message, or the answer to what is none.
+pub(in crate::mcp) type ReadMessage = Result<ClientMessage, Fault>;
+
+/// What a POST or a text frame says.
+#[derive(Debug, Clone)]
+pub struct Body {
+    /// Where it belongs.
+    pub route: Route,
+    pub(in crate::mcp) messages: Messages,
+}
+
+/// The messages of a body.
+#[derive(Debug, Clone)]
+pub(in crate::mcp) enum Messages {
+    One(Box<ClientMessage>),
+    /// Each is answered for itself, also what is no message.
+    Batch(Vec<ReadMessage>),
+}
+
+impl Body {
+    /// Reads a body. The revision that the `MCP-Protocol-Version` header names decides where it belongs, too.
+    pub fn read(version_header: Option<&str>, text: &str) -> Result<Self, Fault> {
+        let body = parse(text)?;
+        let by_header = version_header.is_some_and(is_modern_date);
+        if body.get().starts_with('[') {
+            return Self::read_batch(body, by_header);
+        }
+        let message = ClientMessage::read(body.get())?;
+        let route = match by_header || message.is_modern() {
+            true if message.method.is_none() => {
+                return Err(Fault::invalid("a client of this revision of MCP sends no answers"));
+            }
+            true => Route::Modern,
+            false if message.is_request() && message.is_initialize() => Route::Initialize,
+            false => Route::Legacy,
+        };
+        Ok(Self { route, messages: Messages::One(Box::new(message)) })
     }
-    let mut heads = messages.iter().filter_map(|message| Head::read(message.get()));
-    if by_header || heads.clone().any(|head| head.params.is_some_and(|params| meta::revision(params).is_some())) {
-        return refused("this revision of MCP has no batches");
+
+    /// Reads a frame on a stream that lasts.
+    pub(in crate::mcp) fn read_frame(frame: &Frame) -> Result<Self, Fault> {
+        match frame {
+            Frame::Text(text) => Self::read(None, text),
+            _ => Err(Fault::invalid("a message is text, not binary")),
+        }
     }
-    if heads.any(|head| head.method.as_deref() == Some("initialize")) {
-        return refused("`initialize` must not be part of a batch");
+
+    /// A batch is legacy, and everything in it too.
+    fn read_batch(batch: &RawValue, by_header: bool) -> Result<Self, Fault> {
+        let messages = read_each(batch, "a batch has 1 to")?;
+        if messages.is_empty() {
+            return Err(Fault::invalid("a batch has at least one message"));
+        }
+        let mut read = messages.iter().flatten();
+        if by_header || read.clone().any(ClientMessage::is_modern) {
+            return Err(Fault::invalid("this revision of MCP has no batches"));
+        }
+        if read.any(ClientMessage::is_initialize) {
+            return Err(Fault::invalid("`initialize` must not be part of a batch"));
+        }
+        Ok(Self { route: Route::Legacy, messages: Messages::Batch(messages) })
     }
-    Route::Legacy
+}
+
+/// What a poll brings: no message, one, or several in an array.
+#[derive(Debug, Clone, Default)]
+pub struct PollBody(pub(in crate::mcp) Vec<ReadMessage>);
+
+impl PollBody {
+    /// Reads the body of a poll.
+    pub fn read(text: &str) -> Result<Self, Fault> {
+        if text.trim_ascii().is_empty() {
+            return Ok(Self::default());
+        }
+        let body = parse(text)?;
+        match body.get().starts_with('[') {
+            true => read_each(body, "a poll brings at most").map(Self),
+            false => Ok(Self(vec![ClientMessage::read(body.get())])),
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<&RawValue, Fault> {
+    serde_json::from_str(text).map_err(|_| Fault::new(RawValue::NULL, PARSE_ERROR, "the body is not valid JSON"))
+}
+
+fn read_each(array: &RawValue, limit: &str) -> Result<Vec<ReadMessage>, Fault> {
+    let messages: Vec<&RawValue> = serde_json::from_str(array.get()).unwrap_or_default();
+    if messages.len() > MAX_IN_BODY {
+        return Err(Fault::invalid(format!("{limit} {MAX_IN_BODY} messages")));
+    }
+    Ok(messages.into_iter().map(|message| ClientMessage::read(message.get())).collect())
 }
 
 /// Whether this is the date of a revision without a handshake, known or not.
@@ -81,37 +221,6 @@ fn is_modern_date(text: &str) -> bool {
     let text = text.trim();
     let shape = |(at, byte): (usize, u8)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() };
     text.len() == 10 && text.bytes().enumerate().all(shape) && text >= Revision::MODERN.date()
-}
-
-/// Reads a JSON-RPC message, or says why it is none.
-pub(super) fn read(text: &str) -> Result<Head<'_>, &'static str> {
-    let members = Members::parse(text).ok_or("a message is a JSON object")?;
-    if members.get("jsonrpc").map(RawValue::get) != Some("\"2.0\"") {
-        return Err("`jsonrpc` must be \"2.0\"");
-    }
-    if members.get("id").is_some_and(|id| RpcId::parse(id.get()).is_none()) {
-        return Err("an `id` is a number or a string");
-    }
-    let head = Head::read(text).ok_or("`method` must be a string, and no member may stand twice")?;
-    let outcomes = usize::from(members.get("result").is_some()) + usize::from(members.get("error").is_some());
-    match (&head.method, head.id, outcomes) {
-        (Some(_), _, 0) | (None, Some(_), 1) => Ok(head),
-        (Some(_), _, _) => Err("a message has a `method` or is an answer, not both"),
-        (None, None, 1) => Err("an answer must have an `id`"),
-        (None, _, 0) => Err("a message has a `method`, a `result` or an `error`"),
-        (None, _, _) => Err("an answer has either a `result` or an `error`, not both"),
-    }
-}
-
-/// The id of what cannot be read otherwise.
-pub(super) fn readable_id(text: &str) -> Box<RawValue> {
-    let id = Members::parse(text).and_then(|mut members| members.remove("id"));
-    id.filter(|id| RpcId::parse(id.get()).is_some()).unwrap_or_else(|| RawValue::NULL.to_owned())
-}
-
-fn refused(id: &RawValue, code: i64, told: &str) -> Route {
-    let body = rpc::failure(id, &RpcError::new(code, told)).get().into();
-    Route::Refused(Box::new(Fault { status: 400, body }))
 }
 
 /// Who asks, as a modern request says it.

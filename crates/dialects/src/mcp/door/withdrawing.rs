@@ -7,8 +7,8 @@ use salon_protocol::Members;
 use serde_json::value::RawValue;
 
 use super::calls::{Call, Errand};
-use super::outlets::Channel;
 use super::{Door, Due, Request};
+use crate::streams::Channel;
 
 impl Door {
     /// The client does not want an answer any more.
@@ -53,8 +53,7 @@ impl Door {
     }
 
     fn skip(&mut self, request: &Request) {
-        self.forget_timer(Due::Slow(request.channel));
-        self.outlets.skip(request.channel);
+        self.streams.skip(request.channel);
     }
 
     /// Tells whom a call asked that nobody waits for it any more.

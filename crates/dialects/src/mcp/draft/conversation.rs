@@ -3,50 +3,37 @@
 //! The door is spoken to over one stream that lasts, whatever the client comes by: which of the client's own streams a message belongs
 //! on is decided here. Invariant: a request is answered once, on the stream it came by or, where it was polled, by a poll.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use salon_mcp::Head;
-use salon_protocol::{CloseReason, Code, RpcError, rpc};
-use serde_json::value::RawValue;
+use salon_protocol::CloseReason;
 
 use super::client::{Client, Deed};
-use super::polls::{Polls, TooMuch};
-use crate::mcp::door::outlets::{Channel, Outlets, Style};
-use crate::mcp::door::{Action, Door, Event, McpOpening, Options, Post, Route, refusal_code, route};
+use crate::mcp::door::{
+    Action, Body, CatalogueQuery, Door, Event, Fault, Listen, Messages, Options, PollBody, Post, Route, refusal_code,
+    stream_options,
+};
+use crate::streams::{Channel, PostStyle, STREAM_OPEN_DELAY, Streams};
 use crate::{Dialect, Frame, StreamId};
 
-/// Messages one poll may bring.
-const MAX_IN_POLL: usize = 64;
-/// How long a request over HTTP may be silent before its stream is opened, so that nothing on the way takes it for dead.
-const SLOW: Duration = Duration::from_secs(5);
 /// How long a client that shuts down has to say `exit`.
 const LAST_WORD: Duration = Duration::from_secs(10);
-
-const PARSE_ERROR: i64 = -32700;
-const INVALID_REQUEST: i64 = -32600;
 
 /// The door's one stream.
 const DOOR: StreamId = StreamId::ONLY;
 
-/// Where a request is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Channel(Channel),
-    Poll,
-}
-
-/// A request over HTTP whose body has not come.
+/// Something that the client says.
 #[derive(Debug)]
-enum Arrival {
+pub(super) enum Arrival {
+    /// On a stream that lasts.
+    Frame(Result<Body, Fault>),
     Post(Post),
-    Poll(Duration),
+    Poll(Duration, Result<PollBody, Fault>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    /// A request has been silent for long.
-    Slow(Channel),
     /// A client that shuts down has not left.
     LastWord,
     /// Nothing has been heard for long.
@@ -55,19 +42,11 @@ enum Due {
 
 #[derive(Debug)]
 pub(super) struct Conversation {
-    client: Client<Place>,
-    outlets: Outlets,
-    polls: Polls,
-    /// Whether the client has ever polled: then what belongs to no request waits for its polls.
-    polled: bool,
-    arrivals: HashMap<StreamId, Arrival>,
-    session: Option<Box<str>>,
+    client: Client<Channel>,
+    streams: Streams<CatalogueQuery>,
     idle: Option<Duration>,
     timers: BTreeSet<(Instant, Due)>,
-    heard: Instant,
     actions: VecDeque<Action>,
-    /// More waited than there was room for.
-    overrun: bool,
     /// The room was left, and nothing more is said.
     ended: bool,
 }
@@ -80,30 +59,24 @@ impl Conversation {
         }
         Self {
             client: Client::new(),
-            outlets: Outlets::new(options.session.clone()),
-            polls: Polls::default(),
-            polled: false,
-            arrivals: HashMap::new(),
-            session: options.session.clone(),
+            streams: Streams::new(stream_options(options.session.clone()), now),
             idle: options.idle,
             timers,
-            heard: now,
             actions: VecDeque::new(),
-            overrun: false,
             ended: false,
         }
     }
 
     /// The client and the door have one stream for life.
     pub(super) fn over_duplex(mut self) -> Self {
-        self.outlets.duplex(DOOR);
+        self.streams.open_duplex(DOOR);
         self
     }
 
     /// The client comes by HTTP; a stream of events may have been opened before.
     pub(super) fn over_http(mut self, listening: Option<StreamId>) -> Self {
         if let Some(stream) = listening {
-            self.outlets.adopt(stream);
+            self.streams.adopt(stream);
         }
         self
     }
@@ -114,158 +87,108 @@ impl Conversation {
 
     pub(super) fn due(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|(at, _)| *at);
-        timer.into_iter().chain(self.polls.due()).min()
+        timer.into_iter().chain(self.streams.poll_timeout()).min()
     }
 
-    /// Something happens to one of the client's streams.
-    pub(super) fn stream(&mut self, stream: StreamId, opening: Option<McpOpening>, now: Instant) {
-        self.heard = now;
-        match opening {
-            Some(McpOpening::Duplex) => {}
-            Some(McpOpening::Post(post)) => drop(self.arrivals.insert(stream, Arrival::Post(post))),
-            Some(McpOpening::Poll(wait)) => drop(self.arrivals.insert(stream, Arrival::Poll(wait))),
-            Some(McpOpening::Listen(listen)) => {
-                self.outlets.listen(stream, &listen, true);
-            }
-            None => {
-                self.arrivals.remove(&stream);
-                if !self.polls.hang_up(stream) {
-                    self.outlets.closed(stream);
-                }
-            }
-        }
+    /// The client listens.
+    pub(super) fn listen(&mut self, stream: StreamId, listen: &Listen, now: Instant) {
+        self.streams.touch(now);
+        listen.open(&mut self.streams, stream);
     }
 
-    /// The client says something, on a stream that may have been announced.
-    pub(super) fn hear(&mut self, stream: StreamId, frame: &Frame, now: Instant) {
-        self.heard = now;
-        let arrival = self.arrivals.remove(&stream);
-        let Frame::Text(text) = frame else {
-            return self.fault(stream, arrival.is_some(), INVALID_REQUEST, "a message is text, not binary");
-        };
+    /// The client hung up a stream.
+    pub(super) fn closed(&mut self, stream: StreamId, now: Instant) {
+        self.streams.touch(now);
+        self.streams.closed(stream);
+    }
+
+    /// The client says something.
+    pub(super) fn hear(&mut self, stream: StreamId, arrival: Arrival, now: Instant) {
+        self.streams.touch(now);
         match arrival {
-            Some(Arrival::Poll(wait)) => self.hear_poll(stream, text, wait, now),
-            Some(Arrival::Post(post)) => self.hear_one(stream, Some(&post), text, now),
-            None => self.hear_one(stream, None, text, now),
+            Arrival::Frame(body) => self.hear_body(stream, None, body, now),
+            Arrival::Post(Post { body, apart, .. }) => self.hear_body(stream, Some(apart), body, now),
+            Arrival::Poll(_, Err(fault)) => self.refuse(stream, true, &fault),
+            Arrival::Poll(wait, Ok(body)) => self.hear_poll(stream, body, now + wait),
         }
     }
 
-    fn fault(&mut self, stream: StreamId, by_request: bool, code: i64, told: &str) {
-        let message = rpc::failure(RawValue::NULL, &RpcError::new(code, told));
-        self.say_fault(stream, by_request, &message);
-    }
-
-    fn say_fault(&mut self, stream: StreamId, by_request: bool, message: &RawValue) {
-        self.actions.push_back(Action::Refused(code_of(message)));
+    fn refuse(&mut self, stream: StreamId, by_request: bool, fault: &Fault) {
+        self.actions.push_back(Action::Refused(refusal_code(&fault.error)));
         match by_request {
-            true => self.outlets.refuse(stream, 400, message),
-            false => self.outlets.answer(Channel::SESSION, 400, message),
+            true => self.streams.refuse(stream, fault.status, &*fault.message()),
+            false => self.streams.answer(Channel::SESSION, fault.status, &*fault.message()),
         }
     }
 
-    fn hear_one(&mut self, stream: StreamId, post: Option<&Post>, text: &str, now: Instant) {
-        let head = match self.read(text) {
-            Ok(head) => head,
-            Err(message) => return self.say_fault(stream, post.is_some(), &message),
+    /// Hears a frame or a POST; `apart` says of a POST whether its answer goes to the session's stream.
+    fn hear_body(&mut self, stream: StreamId, apart: Option<bool>, body: Result<Body, Fault>, now: Instant) {
+        let message = body.and_then(|body| match body {
+            Body { messages: Messages::Batch(_), .. } => {
+                Err(Fault::invalid("the draft dialect has no batches; only a poll brings several messages"))
+            }
+            Body { route: Route::Modern, .. } => Err(not_draft()),
+            Body { messages: Messages::One(message), .. } => Ok(message),
+        });
+        let message = match message {
+            Ok(message) => message,
+            Err(fault) => return self.refuse(stream, apart.is_some(), &fault),
         };
-        let (is_request, is_hello) = (head.request_id().is_some(), head.method.as_deref() == Some("initialize"));
-        let channel = match post {
+        let channel = match apart {
             None => Channel::SESSION,
-            Some(post) if post.apart => {
-                self.outlets.apart(stream);
+            Some(true) => {
+                self.streams.accept(stream);
                 Channel::SESSION
             }
-            Some(_) => {
-                let style = Style { resumable: true, prime: false, session_header: is_hello };
-                self.outlets.post(stream, usize::from(is_request), style)
+            Some(false) => {
+                let style = PostStyle { resumable: true, prime: false, session_header: message.is_initialize() };
+                self.streams.post(stream, usize::from(message.is_request()), style)
             }
         };
-        if is_request && channel != Channel::SESSION {
-            self.timers.insert((now + SLOW, Due::Slow(channel)));
-        }
+        self.streams.open_at(channel, Some(now + STREAM_OPEN_DELAY));
         // What comes apart from its answer is answered where everything else is told.
-        self.client.hear(&head, Place::Channel(channel));
+        self.client.hear(&message.head(), channel);
     }
 
-    fn hear_poll(&mut self, stream: StreamId, text: &str, wait: Duration, now: Instant) {
-        let text = text.trim_ascii();
-        let messages: Vec<&RawValue> = match text.as_bytes().first() {
-            None => Vec::new(),
-            Some(b'[') => match serde_json::from_str(text) {
-                Ok(messages) => messages,
-                Err(_) => return self.fault(stream, true, PARSE_ERROR, "the body is not valid JSON"),
-            },
-            Some(_) => match serde_json::from_str(text) {
-                Ok(message) => vec![message],
-                Err(_) => return self.fault(stream, true, PARSE_ERROR, "the body is not valid JSON"),
-            },
-        };
-        if messages.len() > MAX_IN_POLL {
-            let told = format!("a poll brings at most {MAX_IN_POLL} messages");
-            return self.fault(stream, true, INVALID_REQUEST, &told);
-        }
-        let mut session = None;
+    fn hear_poll(&mut self, stream: StreamId, PollBody(messages): PollBody, until: Instant) {
+        let mut names_session = false;
         for message in messages {
-            match self.read(message.get()) {
-                Ok(head) => {
-                    if head.method.as_deref() == Some("initialize") {
-                        session.clone_from(&self.session);
-                    }
-                    self.client.hear(&head, Place::Poll);
+            match message.and_then(|message| if message.is_modern() { Err(not_draft()) } else { Ok(message) }) {
+                Ok(message) => {
+                    names_session |= message.is_initialize();
+                    self.client.hear(&message.head(), Channel::POLLS);
                 }
                 Err(fault) => {
-                    self.actions.push_back(Action::Refused(code_of(&fault)));
-                    self.wait(&fault);
+                    self.actions.push_back(Action::Refused(refusal_code(&fault.error)));
+                    self.streams.say(Channel::POLLS, fault.message().get());
                 }
             }
         }
-        self.polled = true;
-        self.polls.ask(stream, now + wait, session);
-    }
-
-    /// Reads a message, or says as a whole answer why it is none.
-    fn read<'a>(&self, text: &'a str) -> Result<Head<'a>, Box<RawValue>> {
-        let refused = |told: &str| rpc::failure(RawValue::NULL, &RpcError::new(INVALID_REQUEST, told));
-        match route(None, text) {
-            Route::Refused(fault) => Err(RawValue::from_string(fault.body.into()).unwrap_or_else(|_| refused(""))),
-            Route::Modern => Err(refused("this session speaks the draft dialect of 2025-06-18")),
-            Route::Initialize | Route::Legacy if text.trim_ascii_start().starts_with('[') => {
-                Err(refused("the draft dialect has no batches; only a poll brings several messages"))
-            }
-            Route::Initialize | Route::Legacy => Head::read(text).ok_or_else(|| refused("this is no JSON-RPC message")),
-        }
+        self.streams.poll(stream, until, names_session);
     }
 
     /// Something happens in the room, or time goes by.
     pub(super) fn happens(&mut self, now: Instant) {
-        // Silence is counted from the last answer.
-        if self.is_attended() {
-            self.heard = now;
-        }
+        self.streams.pass_time(now);
     }
 
     pub(super) fn handle_timeout(&mut self, door: &mut Door, now: Instant) {
         self.happens(now);
+        self.streams.handle_timeout(now);
         while let Some(&(at, due)) = self.timers.first()
             && at <= now
         {
             self.timers.pop_first();
             match due {
-                Due::Slow(channel) => self.outlets.quicken(channel),
                 Due::LastWord => self.leave(door, now),
                 Due::Idle => self.idle(door, now),
             }
         }
     }
 
-    fn is_attended(&self) -> bool {
-        self.outlets.attended() || self.polls.is_asked()
-    }
-
     fn idle(&mut self, door: &mut Door, now: Instant) {
         let Some(idle) = self.idle else { return };
-        let busy = self.is_attended() || self.client.is_waiting();
-        let due = if busy { now + idle } else { self.heard + idle };
+        let due = self.streams.idle_at(idle, self.client.is_waiting(), now);
         if due <= now {
             self.leave(door, now);
         } else {
@@ -282,13 +205,14 @@ impl Conversation {
     /// Passes on what either side has said, until neither has anything more to say.
     pub(super) fn settle(&mut self, door: &mut Door, now: Instant) {
         self.pass_on(door, now);
-        if std::mem::take(&mut self.overrun) {
+        // The client learns by its session's end that it has missed something.
+        if self.streams.take_overflow() {
             self.leave(door, now);
             self.pass_on(door, now);
         }
         if !self.ended {
-            self.polls.answer(now, &mut self.actions);
-            self.actions.extend(std::iter::from_fn(|| self.outlets.poll_action()));
+            self.streams.answer_polls(now);
+            self.actions.extend(std::iter::from_fn(|| self.streams.poll_action()));
         }
     }
 
@@ -301,63 +225,41 @@ impl Conversation {
                 Some(Action::Send(_, Frame::Text(text)) | Action::Refuse(_, _, Frame::Text(text))) => {
                     self.client.hear_door(&text);
                 }
-                Some(Action::Close(reason)) => self.end(reason, now),
+                Some(Action::Close(reason)) => self.end(reason),
                 Some(other) => self.actions.push_back(other),
                 None => break,
             }
         }
     }
 
-    fn does(&mut self, deed: Deed<Place>, door: &mut Door, now: Instant) {
+    fn does(&mut self, deed: Deed<Channel>, door: &mut Door, now: Instant) {
         match deed {
             Deed::Door(message) => door.handle_frame(DOOR, Frame::Text(message.get().into()), now),
-            Deed::Answer(Place::Channel(Channel::SESSION), message) | Deed::Tell(message) => self.tell(&message),
-            Deed::Answer(Place::Channel(channel), message) => {
-                self.timers.retain(|(_, due)| *due != Due::Slow(channel));
+            Deed::Answer(channel, message) => {
                 if Head::read(message.get()).is_some_and(|head| head.error.is_some()) {
                     // A handshake that failed began no session.
-                    self.outlets.unname(channel);
+                    self.streams.unname(channel);
                 }
-                self.outlets.answer(channel, 200, &message);
+                self.streams.answer(channel, 200, &*message);
             }
-            Deed::Answer(Place::Poll, message) | Deed::About(Place::Poll, message) => self.wait(&message),
-            Deed::About(Place::Channel(channel), message) => {
-                let _ = self.outlets.say(channel, &message);
-            }
+            Deed::About(channel, message) => drop(self.streams.say(channel, message.get())),
+            Deed::Tell(message) => drop(self.streams.say(Channel::SESSION, message.get())),
             Deed::Refused(error) => self.actions.push_back(Action::Refused(refusal_code(&error))),
             Deed::ShuttingDown => drop(self.timers.insert((now + LAST_WORD, Due::LastWord))),
             Deed::Leave => self.leave(door, now),
         }
     }
 
-    /// Says what belongs to no request, or is answered apart from it.
-    fn tell(&mut self, message: &RawValue) {
-        if self.polled && !self.outlets.is_heard() {
-            self.wait(message);
-        } else {
-            let _ = self.outlets.say(Channel::SESSION, message);
-        }
-    }
-
-    /// Has something wait for the next poll.
-    fn wait(&mut self, message: &RawValue) {
-        // The client learns by its session's end that it has missed something; until then no more is kept for it.
-        self.overrun = self.overrun || self.polls.say(message.get()) == Err(TooMuch);
-    }
-
-    fn end(&mut self, reason: CloseReason, now: Instant) {
+    fn end(&mut self, reason: CloseReason) {
         self.ended = true;
         self.timers.clear();
-        self.polls.close(now, &mut self.actions);
-        self.outlets.close_all();
-        self.actions.extend(std::iter::from_fn(|| self.outlets.poll_action()));
+        self.streams.close_all();
+        self.actions.extend(std::iter::from_fn(|| self.streams.poll_action()));
         self.actions.push_back(Action::Close(reason));
     }
 }
 
-/// The code of a whole answer that is an error.
-fn code_of(message: &RawValue) -> Code {
-    let error = Head::read(message.get()).and_then(|head| head.error);
-    let error = error.and_then(|error| serde_json::from_str(error.get()).ok());
-    error.map_or(Code::InvalidEnvelope, |error: RpcError| refusal_code(&error))
+/// The answer to a message of the modern era.
+fn not_draft() -> Fault {
+    Fault::invalid("this session speaks the draft dialect of 2025-06-18")
 }

@@ -1,16 +1,18 @@
 //! The door for MCP clients, for those too who speak the draft dialect: the first `initialize` tells.
 
-use std::collections::{HashMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::collections::VecDeque;
+use std::time::Instant;
 
-use salon_mcp::Head;
 use salon_protocol::{Code, RpcError, rpc};
 use serde_json::value::RawValue;
 
-use super::conversation::Conversation;
+use super::conversation::{Arrival, Conversation};
 use super::words;
-use crate::mcp::door::{Action, CatalogueAnswer, CatalogueQuery, Door, Event, McpOpening, Options, Post, Route, route};
-use crate::{Dialect, Form, Frame, Stamps, StreamId};
+use crate::mcp::door::{
+    Action, Body, CatalogueAnswer, CatalogueQuery, Door, Event, McpOpening, Messages, Options, PollBody, Post, Route,
+};
+use crate::streams::{StreamReply, respond};
+use crate::{Dialect, Frame, Stamps, StreamId};
 
 const INVALID_REQUEST: i64 = -32600;
 
@@ -20,8 +22,6 @@ pub struct Interpreter {
     door: Door,
     options: Options,
     speech: Speech,
-    /// Polls whose body has not come, where nobody has them yet.
-    polls: HashMap<StreamId, Duration>,
     refused: VecDeque<Action>,
 }
 
@@ -40,8 +40,6 @@ struct Unknown {
     /// There is one stream for life.
     duplex: bool,
     listening: Option<StreamId>,
-    /// Requests whose body has not come: it may be what tells.
-    posts: HashMap<StreamId, Post>,
 }
 
 impl Interpreter {
@@ -51,65 +49,42 @@ impl Interpreter {
             door: Door::new(options.clone(), stamps, now),
             options,
             speech: Speech::Unknown(Unknown::default()),
-            polls: HashMap::new(),
             refused: VecDeque::new(),
         }
     }
 
     /// Whether the body of a poll is the beginning of a session: an `initialize` of the dialect, alone or before others.
-    pub fn begins_by_poll(body: &str) -> bool {
-        let body = body.trim_ascii();
-        match serde_json::from_str::<Vec<&RawValue>>(body) {
-            Ok(messages) => messages.first().is_some_and(|first| words::is_hello(first.get())),
-            Err(_) => words::is_hello(body),
-        }
+    pub fn begins_by_poll(PollBody(messages): &PollBody) -> bool {
+        matches!(messages.first(), Some(Ok(message)) if words::is_hello_head(&message.head()))
     }
 
-    /// Something is said before it is known what the client speaks.
-    fn hear_first(&mut self, stream: StreamId, frame: Frame, now: Instant) {
-        let Speech::Unknown(unknown) = &mut self.speech else { return };
-        let post = unknown.posts.remove(&stream);
-        let poll = self.polls.remove(&stream);
-        let text = match &frame {
-            Frame::Text(text) => &**text,
-            _ => "",
-        };
-        let is_draft = match poll {
-            Some(_) => Self::begins_by_poll(text),
-            None => words::is_hello(text) && !matches!(route(None, text), Route::Refused(_)),
-        };
-        if is_draft {
-            let unknown = std::mem::take(unknown);
-            let mut conversation = self.converse(unknown, now);
-            let arrival = poll.map(McpOpening::Poll).or(post.map(McpOpening::Post));
-            if let Some(opening) = arrival {
-                conversation.stream(stream, Some(opening), now);
+    /// The client says something. The first `initialize` tells what it speaks.
+    fn hear(&mut self, stream: StreamId, arrival: Arrival, now: Instant) {
+        if let Speech::Unknown(unknown) = &mut self.speech {
+            if arrival.begins_draft() {
+                let unknown = std::mem::take(unknown);
+                self.speech = Speech::Draft(self.converse(unknown, now));
+            } else if arrival.begins_official() {
+                self.speech = Speech::Official;
             }
-            conversation.hear(stream, &frame, now);
-            conversation.settle(&mut self.door, now);
-            self.speech = Speech::Draft(conversation);
-            return;
         }
-        if poll.is_some() {
-            return self.refuse_poll(stream);
-        }
-        if let Some(post) = post {
-            self.door.handle_event(Event::StreamOpened(stream, McpOpening::Post(post)), now);
-        }
-        if is_official(text) {
-            let posts = std::mem::take(&mut unknown.posts);
-            self.speech = Speech::Official;
-            for (stream, post) in posts {
+        match (&mut self.speech, arrival) {
+            (Speech::Draft(conversation), arrival) => {
+                conversation.hear(stream, arrival, now);
+                conversation.settle(&mut self.door, now);
+            }
+            (_, Arrival::Frame(body)) => self.door.hear_body(stream, body, now),
+            (_, Arrival::Post(post)) => {
                 self.door.handle_event(Event::StreamOpened(stream, McpOpening::Post(post)), now);
             }
+            (_, Arrival::Poll(..)) => self.refuse_poll(stream),
         }
-        self.door.handle_frame(stream, frame, now);
     }
 
     /// From now on the door is spoken to over one stream, whatever the client's are.
     fn converse(&mut self, unknown: Unknown, now: Instant) -> Box<Conversation> {
         let conversation = Conversation::new(&self.options, now);
-        let mut conversation = if unknown.duplex {
+        Box::new(if unknown.duplex {
             conversation.over_duplex()
         } else {
             self.door.handle_event(Event::StreamOpened(StreamId::ONLY, McpOpening::Duplex), now);
@@ -117,34 +92,37 @@ impl Interpreter {
                 self.door.handle_event(Event::StreamClosed(stream), now);
             }
             conversation.over_http(unknown.listening)
-        };
-        for (stream, post) in unknown.posts {
-            conversation.stream(stream, Some(McpOpening::Post(post)), now);
-        }
-        for (stream, wait) in self.polls.drain() {
-            conversation.stream(stream, Some(McpOpening::Poll(wait)), now);
-        }
-        Box::new(conversation)
+        })
     }
 
     /// Only the dialect is polled.
     fn refuse_poll(&mut self, stream: StreamId) {
         let told = "only sessions of the draft dialect can be polled: begin with an `initialize` that has `mcpVersion`";
         let message = rpc::failure(RawValue::NULL, &RpcError::new(INVALID_REQUEST, told));
-        let head = crate::Head { status: 400, form: Form::Json, headers: Vec::new() };
         self.refused.push_back(Action::Refused(Code::InvalidEnvelope));
-        self.refused.push_back(Action::Begin(stream, head));
-        self.refused.push_back(Action::Send(stream, Frame::Text(message.get().into())));
-        self.refused.push_back(Action::Finish(stream));
+        respond(&mut self.refused, stream, 400, Vec::new(), StreamReply::from(&*message));
     }
 }
 
-/// Whether a message tells that its sender speaks MCP as it is.
-fn is_official(text: &str) -> bool {
-    match route(None, text) {
-        Route::Modern => true,
-        Route::Initialize => Head::read(text).is_some(),
-        Route::Legacy | Route::Refused(_) => false,
+impl Arrival {
+    fn body(&self) -> Option<&Body> {
+        match self {
+            Self::Frame(body) | Self::Post(Post { body, .. }) => body.as_ref().ok(),
+            Self::Poll(..) => None,
+        }
+    }
+
+    fn begins_draft(&self) -> bool {
+        match (self, self.body()) {
+            (Self::Poll(_, Ok(poll)), _) => Interpreter::begins_by_poll(poll),
+            (_, Some(Body { messages: Messages::One(message), .. })) => words::is_hello_head(&message.head()),
+            _ => false,
+        }
+    }
+
+    /// Whether it tells that its sender speaks MCP as it is.
+    fn begins_official(&self) -> bool {
+        self.body().is_some_and(|body| matches!(body.route, Route::Modern | Route::Initialize))
     }
 }
 
@@ -154,24 +132,26 @@ impl Dialect for Interpreter {
     type Answer = CatalogueAnswer;
 
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
-        match &mut self.speech {
-            Speech::Unknown(_) => self.hear_first(stream, frame, now),
-            Speech::Official if self.polls.remove(&stream).is_some() => self.refuse_poll(stream),
-            Speech::Official => self.door.handle_frame(stream, frame, now),
-            Speech::Draft(conversation) => {
-                conversation.hear(stream, &frame, now);
-                conversation.settle(&mut self.door, now);
-            }
-        }
+        self.hear(stream, Arrival::Frame(Body::read_frame(&frame)), now);
     }
 
     fn handle_event(&mut self, event: Event, now: Instant) {
+        match event {
+            Event::StreamOpened(stream, McpOpening::Post(post)) => return self.hear(stream, Arrival::Post(post), now),
+            Event::StreamOpened(stream, McpOpening::Poll(wait, body)) => {
+                return self.hear(stream, Arrival::Poll(wait, body), now);
+            }
+            _ => {}
+        }
         match (&mut self.speech, event) {
             (Speech::Draft(conversation), event) => {
                 match event {
-                    Event::StreamOpened(stream, opening) => conversation.stream(stream, Some(opening), now),
+                    Event::StreamOpened(stream, McpOpening::Listen(listen)) => {
+                        conversation.listen(stream, &listen, now);
+                    }
+                    Event::StreamOpened(..) => {}
                     Event::StreamClosed(stream) => {
-                        conversation.stream(stream, None, now);
+                        conversation.closed(stream, now);
                         // The one stream for life: there is nobody any more for whom the door might go on.
                         if stream == StreamId::ONLY {
                             self.door.handle_event(event, now);
@@ -184,15 +164,8 @@ impl Dialect for Interpreter {
                 }
                 conversation.settle(&mut self.door, now);
             }
-            (_, Event::StreamOpened(stream, McpOpening::Poll(wait))) => drop(self.polls.insert(stream, wait)),
-            (_, Event::StreamClosed(stream)) if self.polls.remove(&stream).is_some() => {}
             (Speech::Unknown(unknown), event) => {
                 match &event {
-                    Event::StreamOpened(stream, McpOpening::Post(post)) => {
-                        unknown.posts.insert(*stream, post.clone());
-                        return;
-                    }
-                    Event::StreamClosed(stream) if unknown.posts.remove(stream).is_some() => return,
                     Event::StreamOpened(_, McpOpening::Duplex) => unknown.duplex = true,
                     Event::StreamOpened(stream, McpOpening::Listen(_)) => unknown.listening = Some(*stream),
                     Event::StreamClosed(stream) if unknown.listening == Some(*stream) => unknown.listening = None,

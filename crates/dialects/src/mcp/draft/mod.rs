@@ -10,7 +10,6 @@
 mod client;
 mod conversation;
 mod interpreter;
-mod polls;
 mod server;
 #[cfg(test)]
 mod tests;

@@ -25,9 +25,12 @@ pub struct Declared {
 
 /// Whether a message is the `initialize` of a client that speaks the dialect. One that speaks MCP as well is answered in that.
 pub fn is_hello(text: &str) -> bool {
-    let Some(Head { id: Some(_), method: Some(method), params: Some(params), .. }) = Head::read(text) else {
-        return false;
-    };
+    Head::read(text).is_some_and(|head| is_hello_head(&head))
+}
+
+/// The same of a message that has been read.
+pub(super) fn is_hello_head(head: &Head<'_>) -> bool {
+    let Head { id: Some(_), method: Some(method), params: Some(params), .. } = head else { return false };
     let Some(params) = Members::parse(params.get()) else { return false };
     method == "initialize" && params.get("mcpVersion").is_some() && params.get("protocolVersion").is_none()
 }

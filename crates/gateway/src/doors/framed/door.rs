@@ -6,11 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use salon_dialects::Introduction;
 use salon_dialects::framed::{Connect, Framed, Options, refuse};
-use salon_log::Claim;
-use salon_protocol::{Code, Participant, Refusal, TopicName};
-use salon_rooms::{Admission, Deliver};
+use salon_protocol::{Code, Refusal, TopicName};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::super as doors;
@@ -20,10 +17,8 @@ use crate::auth::{self, Grant};
 use crate::carriers::{Lines, SessionLines, Undelivered};
 use crate::clock;
 use crate::connection::ConnectionContext;
-use crate::entrance::Entrance;
 use crate::gateway::Gateway;
 use crate::http::Peer;
-use crate::session::{Beginning, Session};
 
 /// A connection, before it is known whose.
 pub(super) struct Caller {
@@ -109,8 +104,7 @@ impl FramedDoor {
             let now = Instant::now();
             // Not the session's id: this stands in every envelope's.
             let dialect = Framed::new(options, doors::stamps(now), now);
-            let beginning = Beginning { dialect, resolver: None, carrier, keep_alive: None, expires, connection };
-            (Box::pin(Session::outside(entrance(gateway, grant, topic), beginning)), way)
+            (doors::session(visitor, connection, carrier, dialect, None, doors::admit_once(grant)), way)
         });
         Ok((id, begun?.handle))
     }
@@ -130,19 +124,6 @@ fn undelivered(shutdown: watch::Receiver<bool>, connection: ConnectionContext) -
         };
         connection.refused(refusal.code);
         refuse(frame, &refusal, clock::now())
-    })
-}
-
-/// The way into the room. A participant is there once: two of them would both do what one was asked.
-fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entrance {
-    let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
-    doors::entrance(gateway, topic, move |Introduction { mcp, capabilities, .. }| Admission {
-        participant: Participant { id: id.clone(), name: name.clone(), kind, mcp, capabilities },
-        claim: Claim::Exclusive,
-        after: None,
-        recent: None,
-        deliver: Deliver::Directed,
-        echo: false,
     })
 }
 

@@ -4,24 +4,21 @@
 //! over HTTP, and while there is one nothing begins over HTTP, so that a stream that reconnects by itself cannot throw it out.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRef;
 use parking_lot::{Mutex, MutexGuard};
 use salon_dialects::machine::{Machine, MachineOpening, Options, Terms};
-use salon_log::Claim;
-use salon_protocol::{Code, Participant, ParticipantId, Refusal, TopicName};
-use salon_rooms::{Admission, Deliver};
+use salon_protocol::{Code, ParticipantId, Refusal, TopicName};
 
 use super::super as doors;
 use super::super::sessions::{Found, SessionTable, Visitor};
-use crate::auth::Grant;
-use crate::carriers::{Exchanges, Inbox};
-use crate::clock;
-use crate::entrance::Entrance;
+use crate::carriers::{Exchanges, Inbox, Receive};
+use crate::connection::ConnectionContext;
 use crate::gateway::Gateway;
-use crate::session::{Beginning, Session};
+use crate::session::Session;
 
 /// How long a participant stays that has no connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -80,13 +77,9 @@ impl MachineDoor {
             return Err(Refusal::new(Code::IdConflict, message));
         }
         self.sessions.find_or_begin(visitor, place.clone(), &place.topic, |connection| {
-            let Visitor { gateway, grant, .. } = visitor;
             let (carrier, inbox) = Exchanges::new();
-            let dialect = dialect(gateway, place, None, Some(IDLE_TIMEOUT));
-            let expires = clock::instant(grant.expires);
-            let resolver = Some(doors::catalogue_resolver::<Machine>(gateway, &connection));
-            let beginning = Beginning { dialect, resolver, carrier, keep_alive: None, expires, connection };
-            (Box::pin(Session::outside(entrance(gateway, grant, &place.topic), beginning)), inbox)
+            let dialect = dialect(&visitor.gateway, place, None, Some(IDLE_TIMEOUT));
+            (session(visitor, connection, carrier, dialect), inbox)
         })
     }
 
@@ -129,6 +122,17 @@ impl Drop for OpenSocket {
     }
 }
 
+/// A session that is yet to join.
+pub(super) fn session<C: Receive<MachineOpening>>(
+    visitor: &Visitor,
+    connection: ConnectionContext,
+    carrier: C,
+    dialect: Machine,
+) -> Pin<Box<Session<Machine, C>>> {
+    let resolver = doors::catalogue_resolver::<Machine>(&visitor.gateway, &connection);
+    doors::session(visitor, connection, carrier, dialect, Some(resolver), doors::admit_once(&visitor.grant))
+}
+
 /// The grammar of one session.
 pub(super) fn dialect(
     gateway: &Gateway,
@@ -146,17 +150,4 @@ pub(super) fn dialect(
     };
     let now = Instant::now();
     Machine::new(options, doors::stamps(now), now)
-}
-
-/// The way into the room. A participant is there once: two of them would both do what one was asked.
-pub(super) fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entrance {
-    let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
-    doors::entrance(gateway, topic, move |introduction| Admission {
-        participant: Participant { name: name.clone(), kind, mcp: introduction.mcp, ..Participant::new(id.clone()) },
-        claim: Claim::Exclusive,
-        after: None,
-        recent: None,
-        deliver: Deliver::Directed,
-        echo: false,
-    })
 }

@@ -4,7 +4,6 @@
 //! its token in its first message; every request over HTTP has one of its own.
 
 mod door;
-mod refusals;
 mod requests;
 mod socket;
 mod terms;
@@ -19,8 +18,7 @@ use axum::routing::{get, post};
 use crate::gateway::Gateway;
 use crate::http::{Incoming, Problem};
 use door::MachineDoor;
-use refusals::MachineRejection;
-use requests::MachineRequest;
+use requests::{MachineRejection, MachineRequest};
 
 /// Every address of the Machine Context Protocol.
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {

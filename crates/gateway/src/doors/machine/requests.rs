@@ -1,24 +1,23 @@
-//! One request over HTTP: whose it is, and what becomes of it.
+//! One request over HTTP: whose it is, what becomes of it, and how it is refused: as an error message of the protocol, unless nobody was let in.
 
 use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode};
-use axum::response::Response;
-use salon_dialects::machine::{self, MachineOpening, Terms};
-use salon_protocol::{Code, Refusal, TopicName};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use salon_dialects::machine::{self, MachineMessage, MachineOpening, Terms, UnverifiedMessage};
+use salon_protocol::{Code, EnvelopeId, ParticipantId, Refusal, TopicName};
 
 use super::super::sessions::{Found, Visitor};
 use super::super::{accepts_events, is_json, last_event_id, read_text};
 use super::door::{MachineDoor, MachinePlace};
-use super::refusals::MachineRejection;
 use super::terms;
 use crate::auth::AuthError;
 use crate::carriers::{Outcome, StreamRequest};
 use crate::clock;
-use crate::http::{Incoming, Problem, invalid};
+use crate::http::{Incoming, Problem, RefusedWith, invalid};
 
 /// How often a request is tried with another session, when the one there was has just ended.
 const MAX_TRIES: usize = 3;
@@ -77,16 +76,18 @@ impl MachineRequest {
             }
             return Err(no);
         }
-        let text = self.read(request.into_body()).await.map_err(|refusal| self.no(self.counted(refusal)))?;
-        self.ask(MachineOpening::Post, Some(text)).await
+        let message = self.read(request.into_body()).await.map_err(|refusal| self.no(self.counted(refusal)))?;
+        // A call has the id of the message that makes it.
+        let call = message.id().cloned();
+        let opening = MachineOpening::Post(Ok(Box::new(message)));
+        self.ask(StreamRequest { opening, is_message: true }, call).await
     }
 
     /// The message, held to what its sender came with.
-    async fn read(&self, body: Body) -> Result<Box<str>, Refusal> {
+    async fn read(&self, body: Body) -> Result<MachineMessage, Refusal> {
         let limits = self.visitor.gateway.config.limits.envelope();
         let text = read_text(&self.visitor.gateway, body).await?;
-        self.terms.check(&text, &limits, &self.place.participant)?;
-        Ok(text)
+        UnverifiedMessage::parse(text, &limits).verify(&self.place.participant, Some(&self.terms))
     }
 
     /// What is refused counts like what is published: what is said instead, where there was too much.
@@ -104,19 +105,21 @@ impl MachineRequest {
             let status = StatusCode::NOT_ACCEPTABLE.as_u16();
             return Err(MachineRejection::Message { status, refusal, to: self.place.participant });
         }
-        self.ask(MachineOpening::Listen(last_event_id(headers)), None).await
+        let opening = MachineOpening::Listen(last_event_id(headers));
+        self.ask(StreamRequest { opening, is_message: false }, None).await
     }
 
-    async fn ask(&self, opening: MachineOpening, text: Option<Box<str>>) -> Result<Response, MachineRejection> {
-        let request = text.as_deref().and_then(machine::message_id);
-        let mut asked = StreamRequest { opening, text };
+    async fn ask(
+        &self,
+        mut asked: StreamRequest<MachineOpening>,
+        call: Option<EnvelopeId>,
+    ) -> Result<Response, MachineRejection> {
         for _ in 0..MAX_TRIES {
             let found = self.door.session(&self.visitor, &self.place);
             // A stream that reconnects by itself is no message.
-            let counted = |refusal| if asked.text.is_some() { self.counted(refusal) } else { refusal };
+            let counted = |refusal| if asked.is_message { self.counted(refusal) } else { refusal };
             let Found { handle, connection } = found.map_err(|refusal| self.no(counted(refusal)))?;
-            // A call has the id of the message that makes it.
-            let _stamped = request.clone().map(|request| connection.stamps.begin_request(request, &self.visitor.grant));
+            let _stamped = call.clone().map(|call| connection.stamps.begin_request(call, &self.visitor.grant));
             asked = match handle.ask(asked, self.expires).await {
                 Outcome::Answered(response) => return Ok(response),
                 Outcome::Undelivered(asked) => asked,
@@ -130,5 +133,46 @@ impl MachineRequest {
         }
         let told = "the message was not answered before the gateway let it go; try again";
         Err(self.no(Refusal::new(Code::Closing, told)))
+    }
+}
+
+/// An answer that is a no.
+pub(crate) enum MachineRejection {
+    /// As everywhere.
+    Problem(Problem),
+    /// As an error message to somebody.
+    Message { status: u16, refusal: Refusal, to: ParticipantId },
+    /// This address does not take the method; it takes this.
+    Method(&'static str),
+}
+
+impl From<Problem> for MachineRejection {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+impl IntoResponse for MachineRejection {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Problem(problem) => problem.into_response(),
+            Self::Message { status, refusal, to } => {
+                let id = uuid::Uuid::new_v4().to_string();
+                let body = machine::error_text(&refusal, &id, clock::now(), Some(&to));
+                let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+                let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
+                response.extensions_mut().insert(RefusedWith(refusal.code));
+                if refusal.code == Code::RateLimited {
+                    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                }
+                response
+            }
+            Self::Method(allowed) => {
+                let problem = invalid(format!("this address takes only {allowed}"));
+                let mut response = problem.with_status(StatusCode::METHOD_NOT_ALLOWED).into_response();
+                response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+                response
+            }
+        }
     }
 }

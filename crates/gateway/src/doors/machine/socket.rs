@@ -10,8 +10,8 @@ use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use hyper::upgrade::OnUpgrade;
-use salon_dialects::machine::{self, Machine, MachineOpening};
-use salon_dialects::{Dialect, Event, Frame, StreamId};
+use salon_dialects::machine::{self, Machine, MachineOpening, UnverifiedMessage};
+use salon_dialects::{Frame, StreamId};
 use salon_protocol::{CloseReason, Code, Refusal, TopicName};
 
 use super::super::sessions::Visitor;
@@ -26,7 +26,7 @@ use crate::connection::ConnectionContext;
 use crate::gateway::{Counted, Counts, Gateway};
 use crate::http::credentials::Credentials;
 use crate::http::{Incoming, Peer, Problem, Query, Requester};
-use crate::session::{Beginning, Session};
+use crate::session::Session;
 
 /// What clients may offer, and what is echoed to those that do.
 const SUBPROTOCOL: &str = "machine-context.v1";
@@ -47,8 +47,8 @@ struct Admitted {
     counted: Counts,
     connection: ConnectionContext,
     token: Option<String>,
-    /// What was said before it was known who said it.
-    first: Option<Box<str>>,
+    /// The message that came before it was known who sends it.
+    first: Option<UnverifiedMessage>,
 }
 
 /// Makes the connection a WebSocket and its session.
@@ -87,7 +87,7 @@ fn admit(
     visitor: Visitor,
     topic: Option<TopicName>,
     token: Option<String>,
-    first: Option<Box<str>>,
+    first: Option<UnverifiedMessage>,
 ) -> Result<Admitted, Problem> {
     let place = place(&visitor.grant, topic)?;
     let Visitor { gateway, peer, grant } = &visitor;
@@ -122,7 +122,9 @@ async fn hear_first(
     // A participant that is let in is counted by name, and not twice.
     drop(counted);
     let requester = Requester::default();
-    match heard.and_then(|text| admit_by_message(&gateway, peer, topic, text, &requester)) {
+    let limits = gateway.config.limits.envelope();
+    let parsed = heard.map(|text| UnverifiedMessage::parse(text, &limits));
+    match parsed.and_then(|first| admit_by_message(&gateway, peer, topic, first, &requester)) {
         Ok(known) => {
             carrier.set_hard_limit(upgrade::hard_limit(&gateway));
             Some((known, carrier))
@@ -140,13 +142,13 @@ fn admit_by_message(
     gateway: &Arc<Gateway>,
     peer: Peer,
     topic: Option<TopicName>,
-    text: Box<str>,
+    first: UnverifiedMessage,
     requester: &Requester,
 ) -> Result<Admitted, Refusal> {
-    let regarding = machine::message_id(&text);
+    let regarding = first.id();
     let admitted = || {
         let missing = "a token is required: `payload.security.token` in the first message, or a header";
-        let token = machine::token_in(&text).ok_or_else(|| Refusal::new(Code::Unauthorized, missing))?;
+        let token = first.token().ok_or_else(|| Refusal::new(Code::Unauthorized, missing))?;
         let (headers, query) = (HeaderMap::new(), Query::none());
         let credentials = Credentials {
             gateway,
@@ -158,7 +160,7 @@ fn admit_by_message(
         };
         let grant = credentials.by_message(&token)?;
         let visitor = Visitor { gateway: gateway.clone(), peer, grant };
-        admit(visitor, topic.clone(), Some(token), Some(text.clone()))
+        admit(visitor, topic.clone(), Some(token), Some(first))
     };
     admitted().map_err(|problem: Problem| Refusal::from(problem).regarding(regarding))
 }
@@ -215,18 +217,11 @@ async fn run(door: &MachineDoor, known: Admitted, carrier: WebSocket) {
 }
 
 fn begin(known: Admitted, carrier: WebSocket) -> (Pin<Box<Session<Machine, WebSocket>>>, Counts) {
-    let Admitted { visitor: Visitor { gateway, grant, .. }, place, counted, connection, token, first } = known;
-    let terms = terms::terms(&gateway, &grant, &place.topic, token.as_deref());
-    let mut dialect = door::dialect(&gateway, &place, Some(terms), None);
+    let Admitted { visitor, place, counted, connection, token, first } = known;
+    let terms = terms::terms(&visitor.gateway, &visitor.grant, &place.topic, token.as_deref());
+    let mut dialect = door::dialect(&visitor.gateway, &place, Some(terms), None);
     if let Some(first) = first {
-        let now = Instant::now();
-        dialect.handle_event(Event::StreamOpened(StreamId::ONLY, MachineOpening::Duplex), now);
-        dialect.handle_frame(StreamId::ONLY, Frame::Text(first), now);
+        dialect.begin(first, Instant::now());
     }
-    let keep_alive = Some(upgrade::keep_alive(&gateway));
-    let expires = clock::instant(grant.expires);
-    let entrance = door::entrance(&gateway, &grant, &place.topic);
-    let resolver = Some(super::super::catalogue_resolver::<Machine>(&gateway, &connection));
-    let beginning = Beginning { dialect, resolver, carrier, keep_alive, expires, connection };
-    (Box::pin(Session::outside(entrance, beginning)), counted)
+    (door::session(&visitor, connection, carrier, dialect), counted)
 }

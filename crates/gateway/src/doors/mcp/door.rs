@@ -4,10 +4,14 @@
 //! with those whose tokens permit the same.
 
 use std::collections::BTreeSet;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRef;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use salon_dialects::Introduction;
 use salon_dialects::mcp::door::{McpOpening, Options, Scope};
 use salon_dialects::mcp::draft::Interpreter;
 use salon_log::Claim;
@@ -15,14 +19,21 @@ use salon_protocol::{Participant, ParticipantId, ParticipantKind, Refusal, Topic
 use salon_rooms::{Admission, Deliver};
 
 use super::super::sessions::{Handle, SessionTable, Visitor};
+use super::super::upgrade::{self, Upgrade};
 use super::super::{self as doors, MAX_NAME_CHARS};
+use super::refusals::McpRejection;
 use crate::auth::{self, Grant};
-use crate::carriers::{Exchanges, Inbox};
-use crate::clock;
+use crate::carriers::{Exchanges, Inbox, Receive};
 use crate::connection::ConnectionContext;
-use crate::entrance::Entrance;
 use crate::gateway::Gateway;
-use crate::session::{Beginning, Session};
+use crate::http::credentials::Credentials;
+use crate::session::Session;
+
+/// What MCP clients offer over WebSocket, and what is echoed to those that do.
+const SUBPROTOCOL: &str = "mcp";
+
+/// Says how long a message may be: a client that knows can refuse what is longer before the connection suffers for it.
+const LIMIT_HEADER: &str = "salon-message-limit";
 
 /// In rooms with at most this many others, a client that can be asked things gets everybody's lists in its own name.
 const MAX_OTHERS_LISTED: usize = 16;
@@ -125,7 +136,7 @@ impl McpDoor {
         let (key, session_id) = (SessionKey::Id(id.clone()), Some(id.clone()));
         let begun = self
             .sessions
-            .begin(visitor, key, &place.topic, |connection| session(visitor, place, session_id, idle, connection));
+            .begin(visitor, key, &place.topic, |connection| over_http(visitor, place, session_id, idle, connection));
         Ok((id, begun?.inbox))
     }
 
@@ -134,7 +145,7 @@ impl McpDoor {
         let permissions = visitor.grant.permissions.iter().cloned().collect();
         let key = SessionKey::Shared(place.clone(), permissions);
         let found = self.sessions.find_or_begin(visitor, key, &place.topic, |connection| {
-            session(visitor, place, None, SESSIONLESS_IDLE_TIMEOUT, connection)
+            over_http(visitor, place, None, SESSIONLESS_IDLE_TIMEOUT, connection)
         });
         Ok(found?.handle.inbox)
     }
@@ -145,32 +156,65 @@ impl McpDoor {
     }
 }
 
-type HttpSession = std::pin::Pin<Box<Session<Interpreter, Exchanges<McpOpening>>>>;
+type BoxedSession<C> = Pin<Box<Session<Interpreter, C>>>;
 
 /// A session over HTTP that is yet to join.
-fn session(
-    Visitor { gateway, grant, .. }: &Visitor,
+fn over_http(
+    visitor: &Visitor,
     place: &McpPlace,
     id: Option<Box<str>>,
     idle: Duration,
     connection: ConnectionContext,
-) -> (HttpSession, McpSession) {
+) -> (BoxedSession<Exchanges<McpOpening>>, McpSession) {
     let (carrier, inbox) = Exchanges::new();
-    let dialect = dialect(gateway, place, id, Some(idle));
-    let expires = clock::instant(grant.expires);
-    let resolver = Some(doors::catalogue_resolver::<Interpreter>(gateway, &connection));
-    let beginning = Beginning { dialect, resolver, carrier, keep_alive: None, expires, connection };
-    let session = Box::pin(Session::outside(entrance(gateway, grant, &place.topic), beginning));
-    (session, McpSession { scope: place.scope.clone(), inbox })
+    let dialect = dialect(&visitor.gateway, place, id, Some(idle));
+    (session(visitor, connection, carrier, dialect), McpSession { scope: place.scope.clone(), inbox })
+}
+
+/// Makes the connection a WebSocket and its session: one JSON-RPC message a text frame.
+pub(super) fn connect(
+    visitor: Visitor,
+    place: McpPlace,
+    upgrade: Upgrade,
+    headers: &HeaderMap,
+) -> Result<Response, McpRejection> {
+    let gateway = visitor.gateway.clone();
+    let connection = gateway.connection(&visitor.grant, &place.topic, visitor.peer.ip());
+    let counted = gateway.count(&visitor.grant, &visitor.peer)?;
+    Credentials::audit_entry(&gateway, visitor.peer.ip(), &visitor.grant, &place.topic);
+    let (mut response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
+    let limit = gateway.config.limits.message;
+    if limit > 0 {
+        response.headers_mut().insert(LIMIT_HEADER, limit.into());
+    }
+    // What only the beginning needs is let go of before the long wait.
+    let begun = connection.clone();
+    let beginning = Box::pin(async move {
+        let carrier = upgrade::socket(&visitor.gateway, upgrade).await?;
+        let dialect = dialect(&visitor.gateway, &place, None, None);
+        Some(session(&visitor, begun, carrier, dialect))
+    });
+    gateway.spawn(async move {
+        let _counted = counted;
+        let Some(session) = beginning.await else { return };
+        doors::run(session, &connection).await;
+    });
+    Ok(response)
+}
+
+/// A session that is yet to join.
+fn session<C: Receive<McpOpening>>(
+    visitor: &Visitor,
+    connection: ConnectionContext,
+    carrier: C,
+    dialect: Interpreter,
+) -> BoxedSession<C> {
+    let resolver = doors::catalogue_resolver::<Interpreter>(&visitor.gateway, &connection);
+    doors::session(visitor, connection, carrier, dialect, Some(resolver), admit(&visitor.grant))
 }
 
 /// The grammar of one session.
-pub(super) fn dialect(
-    gateway: &Gateway,
-    place: &McpPlace,
-    session: Option<Box<str>>,
-    idle: Option<Duration>,
-) -> Interpreter {
+fn dialect(gateway: &Gateway, place: &McpPlace, session: Option<Box<str>>, idle: Option<Duration>) -> Interpreter {
     let timings = &gateway.config.timings;
     let options = Options {
         me: place.participant.clone(),
@@ -192,12 +236,12 @@ pub(super) fn dialect(
     Interpreter::new(options, doors::stamps(now), now)
 }
 
-/// The way into the room for a client that is yet to introduce itself. It sits beside its participant's other sessions.
-pub(super) fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entrance {
+/// Admits a client beside its participant's other sessions.
+fn admit(grant: &Grant) -> impl Fn(Introduction) -> Admission + Send + 'static {
     let (id, name) = (grant.participant.clone(), grant.name.clone());
     // A program that speaks MCP acts for a model, unless the token says otherwise.
     let kind = grant.kind.or(Some(ParticipantKind::Agent));
-    doors::entrance(gateway, topic, move |introduction| {
+    move |introduction| {
         let own_name = || introduction.name.as_deref().and_then(display_name);
         let name = name.clone().or_else(own_name);
         Admission {
@@ -209,7 +253,7 @@ pub(super) fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName)
             // What another session of the same participant says to somebody can concern this one.
             echo: true,
         }
-    })
+    }
 }
 
 /// A name that a client gave itself, as far as it can be shown.

@@ -7,7 +7,6 @@
 mod door;
 mod refusals;
 mod requests;
-mod socket;
 
 use std::sync::Arc;
 
@@ -56,7 +55,7 @@ pub(crate) async fn listen(arrived: McpRequest, mut request: Request) -> Result<
     }
     let upgrade = Upgrade::take(&mut request).map_err(McpRejection::Problem)?;
     let (visitor, place) = arrived.newcomer()?;
-    socket::connect(visitor, place, upgrade, request.headers())
+    door::connect(visitor, place, upgrade, request.headers())
 }
 
 #[utoipa::path(post, path = "/mcp/{topic}", tag = "MCP", summary = "Send MCP messages to a room, which is one server",

@@ -24,7 +24,7 @@ pub(crate) enum McpRejection {
     /// As a JSON-RPC error that answers no request in particular.
     Rpc { status: StatusCode, error: i64, code: Code, message: String },
     /// The grammar's own.
-    Fault(Box<Fault>),
+    Fault(Fault),
     /// This address does not take the method; it takes these.
     Method(&'static str),
     /// Nor does the one for long-polling, which somebody may have taken for a participant's.
@@ -96,7 +96,7 @@ impl IntoResponse for McpRejection {
             Self::Rpc { status, error, code, message } => answer(status, code, rpc_error(error, &message)),
             Self::Fault(fault) => {
                 let status = StatusCode::from_u16(fault.status).unwrap_or(StatusCode::BAD_REQUEST);
-                answer(status, Code::InvalidParameters, fault.body.into_string())
+                answer(status, Code::InvalidParameters, fault.message().get().to_owned())
             }
             Self::Method(allowed) => {
                 not_allowed(allowed, &format!("this address takes only {allowed} in this revision of MCP"))

@@ -7,7 +7,7 @@ use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use salon_dialects::mcp::door::{Listen, McpOpening, Post, Route, Scope, route};
+use salon_dialects::mcp::door::{Body, Listen, McpOpening, PollBody, Post, Route, Scope};
 use salon_dialects::mcp::draft::Interpreter;
 use salon_mcp::{Era, Revision};
 use salon_protocol::{Code, ParticipantId, Refusal, TopicName};
@@ -129,29 +129,25 @@ impl McpRequest {
                 (inbox, Listen { after: None, endpoint })
             }
         };
-        self.ask(&inbox, StreamRequest { opening: McpOpening::Listen(listen), text: None }).await
+        self.ask(&inbox, StreamRequest { opening: McpOpening::Listen(listen), is_message: false }).await
     }
 
     /// `POST`: messages, of a session that exists, of a new one, or of none.
     pub(super) async fn post(self, request: Request) -> Result<Response, McpRejection> {
         let (headers, text) = self.read(request).await?;
-        let opening = post(&headers, false);
-        match route(version(&headers), &text) {
-            Route::Refused(fault) => Err(McpRejection::Fault(fault)),
-            Route::Modern => self.ask_shared(opening, text).await,
-            Route::Initialize => {
-                let inbox = match self.session_id(&headers)? {
-                    Some(id) => self.find(id)?.inbox,
-                    None => self.door.begin(&self.visitor, &self.place()?, Lifetime::Session)?.1,
-                };
-                self.ask(&inbox, StreamRequest { opening, text: Some(text) }).await
-            }
+        let body = Body::read(version(&headers), &text).map_err(McpRejection::Fault)?;
+        let inbox = match body.route {
+            Route::Modern => return self.ask_shared(post(&headers, body, false)).await,
+            Route::Initialize => match self.session_id(&headers)? {
+                Some(id) => self.find(id)?.inbox,
+                None => self.door.begin(&self.visitor, &self.place()?, Lifetime::Session)?.1,
+            },
             Route::Legacy => {
                 self.check_version(&headers)?;
-                let id = self.session_id(&headers)?.ok_or_else(missing_session)?;
-                self.ask(&self.find(id)?.inbox, StreamRequest { opening, text: Some(text) }).await
+                self.find(self.session_id(&headers)?.ok_or_else(missing_session)?)?.inbox
             }
-        }
+        };
+        self.ask(&inbox, post(&headers, body, false)).await
     }
 
     /// `POST /message`: messages that are answered on the session's stream.
@@ -159,10 +155,8 @@ impl McpRequest {
         let id = self.session_id(request.headers())?.ok_or_else(missing_session)?;
         let inbox = self.find(id)?.inbox;
         let (headers, text) = self.read(request).await?;
-        if let Route::Refused(fault) = route(version(&headers), &text) {
-            return Err(McpRejection::Fault(fault));
-        }
-        self.ask(&inbox, StreamRequest { opening: post(&headers, true), text: Some(text) }).await
+        let body = Body::read(version(&headers), &text).map_err(McpRejection::Fault)?;
+        self.ask(&inbox, post(&headers, body, true)).await
     }
 
     /// `POST …/poll`: messages or none, answered with what there is to be said, or will be in a while.
@@ -173,14 +167,15 @@ impl McpRequest {
         // A body that is empty is of no type.
         let is_empty = request.body().is_end_stream();
         let (_, text) = if is_empty { self.read_text(request).await? } else { self.read(request).await? };
-        let inbox = match found {
-            Some(found) => found.inbox,
-            None if Interpreter::begins_by_poll(&text) => {
+        let body = PollBody::read(&text);
+        let inbox = match (found, &body) {
+            (Some(found), _) => found.inbox,
+            (None, Ok(body)) if Interpreter::begins_by_poll(body) => {
                 self.door.begin(&self.visitor, &self.place()?, Lifetime::Polls)?.1
             }
-            None => return Err(McpRejection::no_poll()),
+            (None, _) => return Err(McpRejection::no_poll()),
         };
-        self.ask(&inbox, StreamRequest { opening: McpOpening::Poll(wait), text: Some(text) }).await
+        self.ask(&inbox, StreamRequest { opening: McpOpening::Poll(wait, body), is_message: true }).await
     }
 
     /// How many seconds a poll waits.
@@ -243,9 +238,8 @@ impl McpRequest {
     }
 
     /// A request of the stateless revision: whichever session hears it.
-    async fn ask_shared(&self, opening: McpOpening, text: Box<str>) -> Result<Response, McpRejection> {
+    async fn ask_shared(&self, mut asked: StreamRequest<McpOpening>) -> Result<Response, McpRejection> {
         let place = self.place()?;
-        let mut asked = StreamRequest { opening, text: Some(text) };
         for _ in 0..MAX_TRIES {
             let inbox = self.door.shared(&self.visitor, &place)?;
             asked = match inbox.ask(asked, self.expires).await {
@@ -282,8 +276,9 @@ fn version(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// A POST as the grammar sees it.
-fn post(headers: &HeaderMap, apart: bool) -> McpOpening {
+fn post(headers: &HeaderMap, body: Body, apart: bool) -> StreamRequest<McpOpening> {
     let own = headers.iter().filter(|(name, _)| name.as_str().starts_with("mcp-"));
     let told = own.map(|(name, value)| (name.as_str().into(), String::from_utf8_lossy(value.as_bytes()).into()));
-    McpOpening::Post(Post { headers: told.collect(), apart })
+    let opening = McpOpening::Post(Post { body: Ok(body), headers: told.collect(), apart });
+    StreamRequest { opening, is_message: true }
 }

@@ -3,11 +3,14 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Where a body belongs, or its status and answer.
+fn route(version: Option<&str>, body: &str) -> Result<Route, String> {
+    let read = Body::read(version, body);
+    read.map(|body| body.route).map_err(|fault| format!("{} {}", fault.status, fault.message()))
+}
+
 fn routed(version: Option<&str>, body: &str) -> String {
-    match route(version, body) {
-        Route::Refused(fault) => format!("{} {}", fault.status, fault.body),
-        other => format!("{other:?}"),
-    }
+    route(version, body).map_or_else(|refused| refused, |route| format!("{route:?}"))
 }
 
 const MODERN: Option<&str> = Some("2026-07-28");
@@ -21,26 +24,26 @@ fn message(head: &str, params: &str) -> String {
 fn a_post_is_modern_by_its_meta_or_its_header() {
     let list = message(r#""id":1,"method":"tools/list""#, "");
     let initialize = message(r#""id":1,"method":"initialize""#, r#""protocolVersion":"2025-06-18""#);
-    assert_eq!(route(None, &list), Route::Legacy);
-    assert_eq!(route(None, &initialize), Route::Initialize);
-    assert_eq!(route(None, r#"{"jsonrpc":"2.0","method":"initialize"}"#), Route::Legacy);
-    assert_eq!(route(None, r#"{"jsonrpc":"2.0","id":"a","result":{}}"#), Route::Legacy);
-    assert_eq!(route(None, " {\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n"), Route::Legacy);
+    assert_eq!(route(None, &list), Ok(Route::Legacy));
+    assert_eq!(route(None, &initialize), Ok(Route::Initialize));
+    assert_eq!(route(None, r#"{"jsonrpc":"2.0","method":"initialize"}"#), Ok(Route::Legacy));
+    assert_eq!(route(None, r#"{"jsonrpc":"2.0","id":"a","result":{}}"#), Ok(Route::Legacy));
+    assert_eq!(route(None, " {\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n"), Ok(Route::Legacy));
     for legacy in ["2025-06-18", "2025-11-25", "1900-01-01", "v999.0.0", "2026-07-2x", "9999", ""] {
-        assert_eq!(route(Some(legacy), &list), Route::Legacy, "{legacy}");
-        assert_eq!(route(Some(legacy), &initialize), Route::Initialize, "{legacy}");
+        assert_eq!(route(Some(legacy), &list), Ok(Route::Legacy), "{legacy}");
+        assert_eq!(route(Some(legacy), &initialize), Ok(Route::Initialize), "{legacy}");
     }
     for modern in ["2026-07-28", "2027-01-01", " 2026-07-28 "] {
-        assert_eq!(route(Some(modern), &list), Route::Modern, "{modern}");
-        assert_eq!(route(Some(modern), &initialize), Route::Modern, "{modern}");
+        assert_eq!(route(Some(modern), &list), Ok(Route::Modern), "{modern}");
+        assert_eq!(route(Some(modern), &initialize), Ok(Route::Modern), "{modern}");
     }
     for head in [r#""id":1,"method":"tools/list""#, r#""id":1,"method":"initialize""#, r#""method":"notifications/x""#]
     {
-        assert_eq!(route(None, &message(head, META)), Route::Modern, "{head}");
-        assert_eq!(route(Some("2025-06-18"), &message(head, META)), Route::Modern, "{head}");
+        assert_eq!(route(None, &message(head, META)), Ok(Route::Modern), "{head}");
+        assert_eq!(route(Some("2025-06-18"), &message(head, META)), Ok(Route::Modern), "{head}");
     }
     let odd = r#""_meta":{"io.modelcontextprotocol/protocolVersion":7}"#;
-    assert_eq!(route(None, &message(r#""id":1,"method":"tools/list""#, odd)), Route::Modern);
+    assert_eq!(route(None, &message(r#""id":1,"method":"tools/list""#, odd)), Ok(Route::Modern));
 }
 
 #[test]
@@ -89,7 +92,7 @@ fn no_nesting_is_too_deep_for_the_stack() {
                     &format!(r#""_meta":{{"io.modelcontextprotocol/protocolVersion":{deep}}}"#),
                 ),
             ] {
-                route(MODERN, &body);
+                let _ = (route(MODERN, &body), PollBody::read(&body));
                 if let Some(head) = Head::read(&body) {
                     let wrong = check(None, "tools/call", head.params).err();
                     assert!(wrong.is_none_or(|wrong| wrong.error.message.len() < 1000));
@@ -243,8 +246,8 @@ fn errors_have_their_status() {
 proptest! {
     #[test]
     fn whatever_comes_has_a_route(version in proptest::option::of(r"\PC{0,12}|20[0-9]{2}-[0-9]{2}-[0-9]{2}"), body in r#"([\[\]{},:1"]|"jsonrpc":"2.0"|"method":"a"|"id":|"params":|"_meta":|\PC){0,24}"#) {
-        if let Route::Refused(fault) = route(version.as_deref(), &body) {
-            let answer: serde_json::Value = serde_json::from_str(&fault.body).expect("a fault is JSON");
+        if let Err(fault) = Body::read(version.as_deref(), &body) {
+            let answer: serde_json::Value = serde_json::from_str(fault.message().get()).expect("a fault is JSON");
             prop_assert_eq!((fault.status, &answer["jsonrpc"]), (400, &"2.0".into()));
         }
     }

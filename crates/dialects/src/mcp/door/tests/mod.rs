@@ -201,11 +201,17 @@ impl Play {
             }
             _ => return false,
         };
-        if let Some(stream) = stream {
-            self.event(Event::StreamOpened(stream, McpOpening::Post(Post { headers, apart })));
+        let version = headers.iter().find(|(name, _)| &**name == "mcp-protocol-version").map(|(_, value)| &**value);
+        match stream {
+            Some(stream) => {
+                let body = Body::read(version, &text);
+                self.event(Event::StreamOpened(stream, McpOpening::Post(Post { body, headers, apart })));
+            }
+            None => {
+                self.door.handle_frame(StreamId::ONLY, Frame::Text(text.into()), self.now);
+                self.collect();
+            }
         }
-        self.door.handle_frame(stream.unwrap_or(StreamId::ONLY), Frame::Text(text.into()), self.now);
-        self.collect();
         true
     }
 

@@ -308,10 +308,12 @@ proptest! {
         for (number, text) in (1..).zip(texts) {
             let stream = if http { StreamId(number) } else { StreamId::ONLY };
             if http {
-                play.event(Event::StreamOpened(stream, McpOpening::Post(Post::default())));
+                let post = Post { body: Body::read(None, &text), headers: Vec::new(), apart: false };
+                play.event(Event::StreamOpened(stream, McpOpening::Post(post)));
+            } else {
+                play.door.handle_frame(stream, Frame::Text(text.as_str().into()), play.now);
+                play.collect();
             }
-            play.door.handle_frame(stream, Frame::Text(text.as_str().into()), play.now);
-            play.collect();
             if number == 3 {
                 play.line("seat");
             }

@@ -25,7 +25,7 @@ use salon_protocol::{
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::mcp::door::{Action, CatalogueQuery, Event, Listen, McpOpening, Options, Post, Scope};
+use crate::mcp::door::{Action, Body, CatalogueQuery, Event, Listen, McpOpening, Options, PollBody, Post, Scope};
 use crate::mcp::scripts::{Open, Stage, begun, id, raw};
 use crate::{Dialect, Frame, Stamps, StreamId};
 
@@ -140,17 +140,17 @@ impl Play {
             return Self::message(line).map(|text| self.frame(StreamId::ONLY, &text)).is_some();
         };
         let stream = StreamId(number);
-        let (opening, text) = if let Some(rest) = rest.strip_prefix("poll ") {
+        let opening = if let Some(rest) = rest.strip_prefix("poll ") {
             let (wait, words) = rest.split_once(' ').unwrap_or((rest, ""));
             let wait = Duration::from_secs(wait.parse().unwrap());
-            (McpOpening::Poll(wait), Self::message(words).unwrap_or_default())
+            McpOpening::Poll(wait, PollBody::read(&Self::message(words).unwrap_or_default()))
         } else {
             let words = rest.strip_prefix("apart ").unwrap_or(rest);
-            let post = Post { apart: words.len() < rest.len(), ..Post::default() };
-            (McpOpening::Post(post), Self::message(words).unwrap_or_else(|| panic!("{line}")))
+            let text = Self::message(words).unwrap_or_else(|| panic!("{line}"));
+            let body = Body::read(None, &text);
+            McpOpening::Post(Post { body, headers: Vec::new(), apart: words.len() < rest.len() })
         };
         self.event(Event::StreamOpened(stream, opening));
-        self.frame(stream, &text);
         true
     }
 

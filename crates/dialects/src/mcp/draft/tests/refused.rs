@@ -71,8 +71,8 @@ fn over_http_what_is_no_message_is_a_bad_request() {
     for (said, expected) in TABLE {
         let play = Play::new(Scope::Room, "bob");
         let mut play = play.after(&format!("1 call 1 initialize {HELLO}\nseat"));
-        play.event(Event::StreamOpened(StreamId(2), McpOpening::Post(Post::default())));
-        play.frame(StreamId(2), said);
+        let post = Post { body: Body::read(None, said), headers: Vec::new(), apart: false };
+        play.event(Event::StreamOpened(StreamId(2), McpOpening::Post(post)));
         while !play.open.is_empty() {
             play.answer(0, r#"{"tools":[]}"#);
         }
