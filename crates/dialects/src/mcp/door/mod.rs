@@ -59,7 +59,7 @@ use peers::Peer;
 use siblings::Siblings;
 use timers::Timers;
 
-pub use crate::{CatalogueAnswer, CatalogueQuery};
+pub use crate::{CatalogueAnswer, CatalogueQuery, RoomAnswer, RoomQuery};
 pub(in crate::mcp) use counted::code_of as refusal_code;
 pub use opening::{Action, Event, Listen, McpOpening, Post};
 pub use route::{Fault, Route, route};
@@ -126,7 +126,8 @@ struct Manner {
 }
 
 impl Scope {
-    fn is_room(&self) -> bool {
+    /// Whether the whole room is seen.
+    pub fn is_room(&self) -> bool {
         *self == Self::Room
     }
 }
@@ -234,6 +235,8 @@ pub struct Door {
     /// The lists the client has asked for.
     interest: BTreeSet<Listing>,
     gathers: BTreeMap<u64, Gather>,
+    /// Participants that may list other things to this client than to all: it has met or called them, or they said so.
+    list_candidates: BTreeSet<ParticipantId>,
     calls: BTreeMap<u64, Call>,
     sent: HashMap<EnvelopeId, u64>,
     asks: BTreeMap<u64, Ask>,
@@ -256,6 +259,7 @@ impl Door {
     /// A session of which nothing has been heard yet.
     pub fn new(options: Options, stamps: Stamps, now: Instant) -> Self {
         let first = options.first;
+        let shelf = Shelf::of(&options.me);
         let mut timers = Timers::default();
         if let Some(idle) = options.idle {
             timers.set(Due::Idle, now + idle);
@@ -275,9 +279,10 @@ impl Door {
             level: None,
             introducing: Vec::new(),
             peers: BTreeMap::new(),
-            shelf: Shelf::default(),
+            shelf,
             interest: BTreeSet::new(),
             gathers: BTreeMap::new(),
+            list_candidates: BTreeSet::new(),
             calls: BTreeMap::new(),
             sent: HashMap::new(),
             asks: BTreeMap::new(),
@@ -452,8 +457,8 @@ impl Door {
 
 impl Dialect for Door {
     type Opening = McpOpening;
-    type Query = CatalogueQuery;
-    type Answer = CatalogueAnswer;
+    type Query = RoomQuery;
+    type Answer = RoomAnswer;
 
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         self.heard = now;
@@ -471,6 +476,7 @@ impl Dialect for Door {
         match event {
             Event::Joined(joined) => {
                 self.meet(&joined.roster);
+                self.follow_catalogue();
                 self.seated(now);
             }
             Event::NotJoined(refusal) => self.not_seated(&refusal),
@@ -503,7 +509,7 @@ impl Dialect for Door {
                 self.ask_again();
             }
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
-            Event::Answered(CatalogueAnswer { query, items }) => self.consulted(&query.who, query.listing, items, now),
+            Event::Answered(answer) => self.resolved(answer, now),
             Event::StreamOpened(stream, opening) => match opening {
                 McpOpening::Duplex => {
                     self.duplex = Some(stream);

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::{CatalogueAnswer, CatalogueQuery};
+use crate::{RoomAnswer, RoomQuery};
 
 /// An event of this door.
-pub type Event = crate::Event<McpOpening, CatalogueAnswer>;
+pub type Event = crate::Event<McpOpening, RoomAnswer>;
 
 /// An action of this door.
-pub type Action = crate::Action<CatalogueQuery>;
+pub type Action = crate::Action<RoomQuery>;
 
 /// How a stream begins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::conversation::Conversation;
 use super::words;
-use crate::mcp::door::{Action, CatalogueAnswer, CatalogueQuery, Door, Event, McpOpening, Options, Post, Route, route};
+use crate::mcp::door::{Action, Door, Event, McpOpening, Options, Post, RoomAnswer, RoomQuery, Route, route};
 use crate::{Dialect, Form, Frame, Stamps, StreamId};
 
 const INVALID_REQUEST: i64 = -32600;
@@ -150,8 +150,8 @@ fn is_official(text: &str) -> bool {
 
 impl Dialect for Interpreter {
     type Opening = McpOpening;
-    type Query = CatalogueQuery;
-    type Answer = CatalogueAnswer;
+    type Query = RoomQuery;
+    type Answer = RoomAnswer;
 
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         match &mut self.speech {

@@ -22,7 +22,7 @@ use crate::clock;
 use crate::connection::ConnectionContext;
 use crate::entrance::Entrance;
 use crate::gateway::Gateway;
-use crate::session::{Beginning, Session};
+use crate::session::{Beginning, Resolver, Session};
 
 /// In rooms with at most this many others, a client that can be asked things gets everybody's lists in its own name.
 const MAX_OTHERS_LISTED: usize = 16;
@@ -156,12 +156,24 @@ fn session(
     connection: ConnectionContext,
 ) -> (HttpSession, McpSession) {
     let (carrier, inbox) = Exchanges::new();
+    let has_session = id.is_some();
     let dialect = dialect(gateway, place, id, Some(idle));
     let expires = clock::instant(grant.expires);
-    let resolver = Some(doors::catalogue_resolver::<Interpreter>(gateway, &connection));
+    // Without a session nobody could be told of anything but in a subscription.
+    let resolver = resolver(gateway, place, &connection, has_session);
     let beginning = Beginning { dialect, resolver, carrier, keep_alive: None, expires, connection };
     let session = Box::pin(Session::outside(entrance(gateway, grant, &place.topic), beginning));
     (session, McpSession { scope: place.scope.clone(), inbox })
+}
+
+/// What answers the session's questions: the catalogue of its room, where it sees the room as one server.
+pub(super) fn resolver(
+    gateway: &Gateway,
+    place: &McpPlace,
+    connection: &ConnectionContext,
+    is_announced_to: bool,
+) -> Option<Resolver<Interpreter>> {
+    place.scope.is_room().then(|| doors::room_resolver::<Interpreter>(gateway, connection, is_announced_to))
 }
 
 /// The grammar of one session.

@@ -62,7 +62,7 @@ async fn begin(
     let keep_alive = Some(upgrade::keep_alive(&gateway));
     let expires = clock::instant(grant.expires);
     let entrance = door::entrance(&gateway, &grant, &place.topic);
-    let resolver = Some(super::super::catalogue_resolver::<Interpreter>(&gateway, &connection));
+    let resolver = door::resolver(&gateway, &place, &connection, true);
     let beginning = Beginning { dialect, resolver, carrier, keep_alive, expires, connection };
     Some(Box::pin(Session::outside(entrance, beginning)))
 }
