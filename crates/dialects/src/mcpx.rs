@@ -97,8 +97,11 @@ impl Mcpx {
         let history = system::History { enabled: joined.history.enabled, limit: joined.history.limit, recent };
         let gateway = ParticipantId::host();
         let participants: Vec<&Participant> = joined.roster.iter().map(|p| &**p).collect();
-        let limit = self.options.limits.message;
-        let limits = system::Bounds { message: (limit > 0).then_some(limit) };
+        let (message, longest) = (self.options.limits.message, self.options.limits.longest());
+        let limits = system::Bounds {
+            message: (message > 0).then_some(message),
+            answer: (longest > message).then_some(longest),
+        };
         let (id, topic) = (&joined.participant.id, &joined.topic);
         let welcome = Welcome::new(id, topic, &participants, history, &gateway, limits, joined.durability)
             .with_heartbeat(self.options.heartbeat);
@@ -134,9 +137,8 @@ impl Dialect for Mcpx {
             Event::Accepted { entry, repeated, .. } if repeated && self.options.echo => self.send(Frame::Entry(entry)),
             Event::Accepted { .. } => {}
             Event::Refused { refusal, .. } => self.refuse(&refusal, now),
-            Event::CallFailed { request, callee, .. } => {
-                let message = format!("`{callee}` left before it answered this request");
-                self.tell(&Refusal::new(Code::RecipientNotFound, message).regarding(Some(request)), now);
+            Event::CallFailed { request, callee, cause, .. } => {
+                self.tell(&cause.refusal(&callee).regarding(Some(request)), now);
             }
             Event::Gap => {
                 let message = "envelopes before the next one are no longer kept, and you have not seen them";
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
     use crate::History;
     use insta::assert_snapshot;
-    use salon_protocol::{Entry, Envelope, Position, RpcId, Timestamp, TopicName};
+    use salon_protocol::{Entry, Envelope, FailureCause, Position, RpcId, Timestamp, TopicName};
 
     /// A connection of alice's, with what it says collected as text.
     struct Wire {
@@ -249,7 +251,7 @@ mod tests {
     #[test]
     fn the_welcome_is_first_and_keeps_the_recent_as_they_were() {
         let mut wire = Wire::open(true);
-        assert_snapshot!(wire.said(), @r#"{"protocol":"mcp-x/v0","id":"s-1","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"welcome","type":"welcome","participant":{"id":"alice"},"participant_id":"alice","topic":"room:a","participants":[{"id":"alice","name":"Alice","mcp":{"version":"2025-06-18"}}],"history":{"enabled":true,"limit":1000,"recent":[{"protocol":"mcp-x/v0","id":"c1","ts":"2025-08-17T14:00:00Z","from":"bob","kind":"mcp","payload":{"jsonrpc":"2.0","method":"notifications/chat/message","params":{"text":"hi","n":1.0}}}]},"protocol":"mcp-x/v0","gateway":{"id":"system:gateway"},"limits":{"message":1048576},"durability":"os","heartbeat_ms":30000}}"#);
+        assert_snapshot!(wire.said(), @r#"{"protocol":"mcp-x/v0","id":"s-1","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"welcome","type":"welcome","participant":{"id":"alice"},"participant_id":"alice","topic":"room:a","participants":[{"id":"alice","name":"Alice","mcp":{"version":"2025-06-18"}}],"history":{"enabled":true,"limit":1000,"recent":[{"protocol":"mcp-x/v0","id":"c1","ts":"2025-08-17T14:00:00Z","from":"bob","kind":"mcp","payload":{"jsonrpc":"2.0","method":"notifications/chat/message","params":{"text":"hi","n":1.0}}}]},"protocol":"mcp-x/v0","gateway":{"id":"system:gateway"},"limits":{"message":1048576,"answer":4194304},"durability":"os","heartbeat_ms":30000}}"#);
     }
 
     #[test]
@@ -258,12 +260,14 @@ mod tests {
         wire.said();
         wire.dialect.handle_frame(StreamId::ONLY, Frame::Text(r#"{"id":"x"}"#.into()), wire.now);
         assert_snapshot!(wire.said(), @r#"{"protocol":"mcp-x/v0","id":"s-2","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","correlation_id":"x","payload":{"event":"error","type":"error","code":"invalid_envelope","message":"`protocol` is missing"}}"#);
-        let failed = Event::CallFailed {
+        let failed = |cause| Event::CallFailed {
             request: EnvelopeId::new("r1").expect("an id"),
             id: RpcId::Number("1".into()),
             callee: ParticipantId::new("bob").expect("an id"),
+            cause,
         };
-        assert_snapshot!(wire.on(failed), @r#"{"protocol":"mcp-x/v0","id":"s-3","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","correlation_id":"r1","payload":{"event":"error","type":"error","code":"recipient_not_found","message":"`bob` left before it answered this request"}}"#);
+        assert_snapshot!(wire.on(failed(FailureCause::CalleeLeft)), @r#"{"protocol":"mcp-x/v0","id":"s-3","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","correlation_id":"r1","payload":{"event":"error","type":"error","code":"recipient_not_found","message":"`bob` left before it answered"}}"#);
+        assert_snapshot!(wire.on(failed(FailureCause::TooManyWaiting)), @r#"{"protocol":"mcp-x/v0","id":"s-4","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","correlation_id":"r1","payload":{"event":"error","type":"error","code":"call_ended","message":"too many calls waited for an answer, so this one to `bob` was cancelled"}}"#);
     }
 
     #[test]

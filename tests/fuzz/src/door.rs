@@ -10,12 +10,12 @@ use salon_dialects::{
 };
 use salon_mcp::listing::{Item, Listing, read_page};
 use salon_protocol::{
-    CloseReason, Code, Compose, Draft, Entry, Envelope, EnvelopeId, Kind, Limits, McpVersion, Message, Participant,
-    ParticipantId, Position, Refusal, RpcId, Stamp, Timestamp, TopicName,
+    CloseReason, Code, Compose, Draft, Entry, Envelope, EnvelopeId, FailureCause, Kind, Limits, McpVersion, Message,
+    Participant, ParticipantId, Position, Refusal, RpcId, Stamp, Timestamp, TopicName,
 };
 use serde_json::value::RawValue;
 
-pub(crate) const LIMITS: Limits = Limits { message: 4096, depth: 16, recipients: 4 };
+pub(crate) const LIMITS: Limits = Limits { message: 4096, answer: 4096, depth: 16, recipients: 4 };
 
 /// Parts the input into pieces: the byte after each says what comes next.
 const SEPARATOR: u8 = 0xff;
@@ -205,7 +205,8 @@ impl<R: Rules> Room<R> {
     fn loses(&mut self) {
         let event = match self.open.pop() {
             Some((request, callee)) => {
-                Event::CallFailed { id: RpcId::String(request.as_str().into()), request, callee }
+                let (id, cause) = (RpcId::String(request.as_str().into()), FailureCause::CalleeLeft);
+                Event::CallFailed { id, request, callee, cause }
             }
             None => Event::Gap,
         };

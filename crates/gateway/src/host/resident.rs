@@ -359,7 +359,7 @@ impl Resident {
         };
         let running = self.running.remove(&id);
         if panicked {
-            tracing::error!(topic = %self.office.desk.topic(), "the host failed at an answer; this is a defect");
+            tracing::error!(topic = %self.office.desk.topic(), "host: answering panicked, catalogue cleared; this is a defect");
             // What it was about to note nobody will note now.
             self.office.catalogue().clear();
             if let Some(running) = running {

@@ -72,7 +72,7 @@ impl Resident {
 
     /// Something was missed, so nothing that was noted is to be trusted.
     pub(super) fn begin_anew(&mut self, reason: CloseReason) {
-        tracing::debug!(topic = %self.office.desk.topic(), ?reason, "the host lost its place in the room");
+        tracing::debug!(topic = %self.office.desk.topic(), ?reason, "host: seat lost, starting over");
         self.everything = Some(self.office.desk.observe(None, Interest::default()));
         self.office.calls.clear();
         self.start_catalogue_over();
