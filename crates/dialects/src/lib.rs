@@ -21,7 +21,10 @@ use salon_protocol::{
     TopicName,
 };
 
-pub use catalogue::{CatalogueAnswer, CatalogueQuery};
+pub use catalogue::{
+    CatalogueAnswer, CatalogueQuery, MAX_ROOM_BYTES, MAX_ROOM_ITEMS, Merged, Placement, RoomAnswer, RoomQuery,
+    Snapshot, SnapshotBuilder,
+};
 pub use stamps::Stamps;
 
 /// One of the streams a session talks over. A WebSocket has one for life; over HTTP every request is one.

@@ -29,6 +29,9 @@ pub(crate) struct Inner {
     connections: Gauge,
     pub(crate) participants: Gauge,
     pub(crate) rooms: Gauge,
+    pub(crate) catalogue_items: Gauge,
+    pub(crate) catalogue_bytes: Gauge,
+    pub(crate) catalogue_lists_left_out: Gauge,
     pub(crate) appends: Counter,
     pub(crate) deliveries: Counter,
     pub(crate) append_seconds: Histogram,
@@ -61,6 +64,9 @@ impl Meters {
                 connections: metrics::gauge!("salon_connections"),
                 participants: metrics::gauge!("salon_participants"),
                 rooms: metrics::gauge!("salon_rooms"),
+                catalogue_items: metrics::gauge!("salon_catalogue_items"),
+                catalogue_bytes: metrics::gauge!("salon_catalogue_bytes"),
+                catalogue_lists_left_out: metrics::gauge!("salon_catalogue_lists_left_out"),
                 appends: metrics::counter!("salon_appends_total"),
                 deliveries: metrics::counter!("salon_deliveries_total"),
                 append_seconds: metrics::histogram!("salon_append_seconds"),
@@ -125,6 +131,9 @@ fn describe() {
     metrics::describe_gauge!("salon_connections", "Connections that are open now");
     metrics::describe_gauge!("salon_participants", "Participants present in the rooms open on this node");
     metrics::describe_gauge!("salon_rooms", "Rooms open on this node");
+    metrics::describe_gauge!("salon_catalogue_items", "Tools, prompts and resources in the catalogues of rooms");
+    metrics::describe_gauge!("salon_catalogue_bytes", Unit::Bytes, "What the catalogues of rooms weigh");
+    metrics::describe_gauge!("salon_catalogue_lists_left_out", "Lists too long for the catalogue of their room");
     metrics::describe_counter!("salon_appends_total", "Envelopes stored");
     metrics::describe_counter!("salon_deliveries_total", "Stored envelopes sent to connections");
     metrics::describe_counter!("salon_refusals_total", "Messages and requests refused, by code");

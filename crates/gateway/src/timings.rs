@@ -38,7 +38,7 @@ impl Timings {
         sign_out_retry_delay: Duration::from_secs(3),
         stream_idle_timeout: Duration::from_secs(10),
         vanished_timeout: Duration::from_secs(60),
-        list_max_age: Duration::from_secs(60),
+        list_max_age: Duration::from_secs(30),
         return_window: Duration::from_secs(30),
         frame_timeout: Duration::from_secs(30),
         framed_session_timeout: Duration::from_secs(60),

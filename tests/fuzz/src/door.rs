@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_dialects::{Action, Dialect, Event, Form, Frame, History, Joined, Stamps, StreamId, Ticket};
+use salon_dialects::{
+    Action, CatalogueAnswer, Dialect, Event, Form, Frame, History, Joined, RoomAnswer, RoomQuery, Snapshot,
+    SnapshotBuilder, Stamps, StreamId, Ticket,
+};
 use salon_mcp::listing::{Item, Listing, read_page};
 use salon_protocol::{
     CloseReason, Code, Compose, Draft, Entry, Envelope, EnvelopeId, FailureCause, Kind, Limits, McpVersion, Message,
@@ -49,8 +52,8 @@ pub(crate) trait Rules {
     fn opening(&self, what: u8, text: &str) -> <Self::Dialect as Dialect>::Opening;
     /// How a request begins that only listens, after an event where it names one.
     fn listening(&self, after: Option<&str>) -> <Self::Dialect as Dialect>::Opening;
-    /// What the gateway answers.
-    fn answer(&self, query: <Self::Dialect as Dialect>::Query) -> <Self::Dialect as Dialect>::Answer;
+    /// What the gateway answers, if it does at once.
+    fn answer(&self, query: <Self::Dialect as Dialect>::Query) -> Option<<Self::Dialect as Dialect>::Answer>;
     /// The door wants this published.
     fn published(&self, draft: &Draft);
     /// The door says this to its client.
@@ -224,8 +227,9 @@ impl<R: Rules> Room<R> {
                 Action::Join(_) => self.door.handle_event(Event::Joined(joined()), self.now),
                 Action::Publish(ticket, draft) | Action::Reply(ticket, draft) => self.publishes(ticket, *draft),
                 Action::Ask(query) => {
-                    let answer = self.rules.answer(query);
-                    self.door.handle_event(Event::Answered(answer), self.now);
+                    if let Some(answer) = self.rules.answer(query) {
+                        self.door.handle_event(Event::Answered(answer), self.now);
+                    }
                 }
                 Action::Begin(stream, head) => {
                     let before = self.streams.insert(stream, Stream::Begun(head.form));
@@ -303,6 +307,24 @@ fn joined() -> Joined {
 /// What everybody offers.
 pub(crate) fn offered(listing: Listing) -> Option<Arc<[Item]>> {
     read_page(listing, &page(listing)).map(|(items, _)| items.into())
+}
+
+/// What the room's catalogue answers: `bob` offers the same of everything. There is never a newer snapshot than the first.
+pub(crate) fn catalogue(query: RoomQuery) -> Option<RoomAnswer> {
+    let snapshot = || {
+        let mut builder = SnapshotBuilder::after(&Snapshot::default());
+        for listing in Listing::ALL {
+            builder.put(&id("bob"), listing, offered(listing).unwrap_or_default(), true);
+        }
+        builder.snapshot()
+    };
+    match query {
+        RoomQuery::One(query) => Some(RoomAnswer::One(CatalogueAnswer { items: offered(query.listing), query })),
+        RoomQuery::Gather { number, .. } => Some(RoomAnswer::Gathered { number, snapshot: Some(snapshot()) }),
+        RoomQuery::Watch { .. } => Some(RoomAnswer::Watching),
+        RoomQuery::Next { after: 0 } => Some(RoomAnswer::Next(snapshot())),
+        RoomQuery::Next { .. } => None,
+    }
 }
 
 fn page(listing: Listing) -> Box<RawValue> {

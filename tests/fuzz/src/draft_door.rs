@@ -4,12 +4,12 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use salon_dialects::mcp::door::{Body, CatalogueAnswer, CatalogueQuery, Listen, McpOpening, PollBody, Post};
+use salon_dialects::mcp::door::{Body, Listen, McpOpening, PollBody, Post, RoomAnswer, RoomQuery};
 use salon_dialects::mcp::draft::{Interpreter, Passed, Translator, is_hello, is_introduction, words};
 use salon_protocol::{Draft, Message, RpcId};
 use serde_json::value::RawValue;
 
-use crate::door::{Room, Rules, is_json, offered, pieces};
+use crate::door::{Room, Rules, catalogue, is_json, pieces};
 use crate::mcp::options;
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"mcpVersion":"2025-06-18","clientCapabilities":{"supportsProgress":true,"supportsCancellation":true}}}"#;
@@ -124,8 +124,8 @@ impl Rules for Began {
         McpOpening::Listen(Listen { after: after.map(Into::into), endpoint: None })
     }
 
-    fn answer(&self, query: CatalogueQuery) -> CatalogueAnswer {
-        CatalogueAnswer { items: offered(query.listing), query }
+    fn answer(&self, query: RoomQuery) -> Option<RoomAnswer> {
+        catalogue(query)
     }
 
     fn published(&self, draft: &Draft) {

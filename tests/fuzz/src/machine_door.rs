@@ -78,8 +78,8 @@ impl Rules for Sealed {
         MachineOpening::Listen(after.map(Into::into))
     }
 
-    fn answer(&self, query: CatalogueQuery) -> CatalogueAnswer {
-        CatalogueAnswer { items: offered(query.listing), query }
+    fn answer(&self, query: CatalogueQuery) -> Option<CatalogueAnswer> {
+        Some(CatalogueAnswer { items: offered(query.listing), query })
     }
 
     fn published(&self, draft: &Draft) {

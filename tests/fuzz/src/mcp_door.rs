@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use salon_dialects::mcp::door::{Body, CatalogueAnswer, CatalogueQuery, Door, Listen, McpOpening, Post};
+use salon_dialects::mcp::door::{Body, Door, Listen, McpOpening, Post, RoomAnswer, RoomQuery};
 use salon_protocol::Draft;
 
-use crate::door::{Room, Rules, offered, pieces};
+use crate::door::{Room, Rules, catalogue, pieces};
 use crate::mcp::options;
 
 pub(crate) fn run(bytes: &[u8]) -> bool {
@@ -37,8 +37,8 @@ impl Rules for Mcp {
         McpOpening::Listen(Listen { after: after.map(Into::into), endpoint: None })
     }
 
-    fn answer(&self, query: CatalogueQuery) -> CatalogueAnswer {
-        CatalogueAnswer { items: offered(query.listing), query }
+    fn answer(&self, query: RoomQuery) -> Option<RoomAnswer> {
+        catalogue(query)
     }
 
     fn published(&self, draft: &Draft) {

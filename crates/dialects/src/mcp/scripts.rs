@@ -1,14 +1,15 @@
 //! What scripts share that are played to a door: the room around it, and its clock.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_mcp::listing::{Listing, read_page};
+use salon_mcp::listing::{Item, Listing, read_page};
 use salon_protocol::{Compose, Entry, Kind, Participant, ParticipantId, Position, Timestamp, TopicName};
 use serde_json::value::RawValue;
 
-use super::door::{CatalogueAnswer, CatalogueQuery, Event, McpOpening};
-use crate::{Dialect, Form, Head, History, Joined, StreamId};
+use super::door::{CatalogueAnswer, CatalogueQuery, Event, McpOpening, RoomAnswer, RoomQuery};
+use crate::{Dialect, Form, Head, History, Joined, Snapshot, SnapshotBuilder, StreamId};
 
 pub(super) fn id(text: &str) -> ParticipantId {
     ParticipantId::new(text).unwrap()
@@ -18,7 +19,7 @@ pub(super) fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.into()).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// A request of the door's that nobody has answered; without an id, one to the room's catalogue.
+/// A request of the door's that nobody has answered; without an id, a list that the room's host asks for.
 #[derive(Debug, Clone)]
 pub(super) struct Open {
     pub(super) to: String,
@@ -26,11 +27,164 @@ pub(super) struct Open {
     pub(super) id: Option<String>,
 }
 
+/// How long the host waits for a list, and how long it does not ask again for one that it did not get.
+const LIST_TIMEOUT: Duration = Duration::from_secs(3);
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy)]
+enum HostList {
+    Asking { since: Instant, is_stale: bool },
+    Known { since: Instant },
+    Lacking { since: Instant },
+}
+
+/// The room's host, as far as its catalogue is concerned: it asks every participant once, whatever sessions there are.
+pub(super) struct CatalogueHost {
+    builder: SnapshotBuilder,
+    roster: BTreeSet<String>,
+    newcomers: BTreeSet<String>,
+    lists: BTreeMap<(String, Listing), HostList>,
+    wanted: BTreeSet<Listing>,
+    gathers: Vec<(u64, &'static [Listing])>,
+    /// The version after which the door wants the next.
+    after: Option<u64>,
+}
+
+impl Default for CatalogueHost {
+    fn default() -> Self {
+        Self {
+            builder: SnapshotBuilder::after(&Snapshot::default()),
+            roster: BTreeSet::new(),
+            newcomers: BTreeSet::new(),
+            lists: BTreeMap::new(),
+            wanted: BTreeSet::new(),
+            gathers: Vec::new(),
+            after: None,
+        }
+    }
+}
+
+/// Lists that the host asks participants for.
+pub(super) type Consults = Vec<(String, Listing)>;
+
+impl CatalogueHost {
+    /// The door asks.
+    pub(super) fn asked(&mut self, query: RoomQuery, now: Instant, max_age: Duration) -> Consults {
+        let (number, listings) = match query {
+            RoomQuery::One(CatalogueQuery { who, listing }) => return vec![(who.to_string(), listing)],
+            RoomQuery::Next { after } => {
+                self.after = Some(after);
+                return Vec::new();
+            }
+            RoomQuery::Watch { listings } => {
+                self.wanted.extend(listings);
+                return Vec::new();
+            }
+            RoomQuery::Gather { number, listings } => (number, listings),
+        };
+        self.wanted.extend(listings);
+        self.gathers.push((number, listings));
+        let all = self.roster.iter().flat_map(|who| listings.iter().map(|listing| (who.clone(), *listing)));
+        let is_due = |list: &(String, Listing)| match self.lists.get(list) {
+            None => true,
+            Some(HostList::Asking { .. }) => false,
+            Some(HostList::Known { since }) => *since + max_age <= now,
+            Some(HostList::Lacking { since }) => *since + RETRY_AFTER <= now,
+        };
+        let due = all.filter(is_due).collect();
+        self.ask(due, now)
+    }
+
+    fn ask(&mut self, lists: Consults, now: Instant) -> Consults {
+        for list in &lists {
+            self.lists.insert(list.clone(), HostList::Asking { since: now, is_stale: false });
+        }
+        lists
+    }
+
+    pub(super) fn joined(&mut self, who: &str, is_followed: bool, now: Instant) -> Consults {
+        self.roster.insert(who.to_owned());
+        self.newcomers.insert(who.to_owned());
+        let wanted = Listing::ALL.into_iter().filter(|listing| is_followed || self.wanted.contains(listing));
+        let lists = wanted.map(|listing| (who.to_owned(), listing)).collect();
+        self.ask(lists, now)
+    }
+
+    pub(super) fn left(&mut self, who: &str) {
+        self.roster.remove(who);
+        self.lists.retain(|(owner, _), _| owner != who);
+        self.builder.remove(&id(who));
+    }
+
+    /// A participant says that a list has changed.
+    pub(super) fn changed(&mut self, who: &str, method: &str, now: Instant) -> Consults {
+        let mut again = Vec::new();
+        for listing in Listing::ALL.into_iter().filter(|listing| listing.changed() == method) {
+            match self.lists.get_mut(&(who.to_owned(), listing)) {
+                Some(HostList::Asking { is_stale, .. }) => *is_stale = true,
+                Some(_) => again.push((who.to_owned(), listing)),
+                None => {}
+            }
+        }
+        self.ask(again, now)
+    }
+
+    /// A participant has answered the host.
+    fn listed(&mut self, who: &str, listing: Listing, items: Option<Arc<[Item]>>, now: Instant) -> Consults {
+        let is_news = self.newcomers.contains(who);
+        let state = match items {
+            Some(items) => {
+                self.builder.put(&id(who), listing, items, is_news);
+                HostList::Known { since: now }
+            }
+            None => HostList::Lacking { since: now },
+        };
+        let list = (who.to_owned(), listing);
+        let before = self.lists.insert(list.clone(), state);
+        let is_stale = matches!(before, Some(HostList::Asking { is_stale: true, .. }));
+        let again = if is_stale { vec![list] } else { Vec::new() };
+        self.ask(again, now)
+    }
+
+    /// What the door is answered by now.
+    pub(super) fn answers(&mut self, now: Instant) -> Vec<RoomAnswer> {
+        let snapshot = self.builder.snapshot();
+        let mut answers = Vec::new();
+        if self.after.is_some_and(|after| after < snapshot.version()) {
+            self.after = None;
+            answers.push(RoomAnswer::Next(snapshot.clone()));
+        }
+        let is_awaited = |(_, listing): &(String, Listing), list: &HostList, listings: &[Listing]| {
+            matches!(list, HostList::Asking { since, .. } if *since + LIST_TIMEOUT > now) && listings.contains(listing)
+        };
+        let is_open = |listings: &[Listing]| self.lists.iter().any(|(key, list)| is_awaited(key, list, listings));
+        let (open, settled): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.gathers).into_iter().partition(|(_, listings)| is_open(listings));
+        self.gathers = open;
+        let gathered = |(number, _)| RoomAnswer::Gathered { number, snapshot: Some(snapshot.clone()) };
+        answers.extend(settled.into_iter().map(gathered));
+        answers
+    }
+}
+
 /// Somebody to whom a script is played.
 pub(super) trait Stage {
-    type Actor: Dialect<Opening = McpOpening, Answer = CatalogueAnswer>;
+    type Actor: Dialect<Opening = McpOpening, Answer = RoomAnswer>;
 
     fn actor(&mut self) -> &mut Self::Actor;
+
+    fn host(&mut self) -> &mut CatalogueHost;
+
+    /// The host asks participants for lists.
+    fn consult(&mut self, consults: Consults);
+
+    /// Brings the host's answers to the door.
+    fn resolve(&mut self) {
+        let now = *self.now();
+        for answer in self.host().answers(now) {
+            self.event(Event::Answered(answer));
+        }
+    }
 
     fn now(&mut self) -> &mut Instant;
 
@@ -90,10 +244,14 @@ pub(super) trait Stage {
             let listing = Listing::of_method(&open.method).unwrap();
             let items = RawValue::from_string(outcome.into()).ok().and_then(|result| read_page(listing, &result));
             let items = items.map(|(items, _)| items.into());
-            return self.event(Event::Answered(CatalogueAnswer {
-                query: CatalogueQuery { who: self::id(&open.to), listing },
-                items,
-            }));
+            if open.to == "system:gateway" {
+                let query = CatalogueQuery { who: ParticipantId::host(), listing };
+                return self.event(Event::Answered(RoomAnswer::One(CatalogueAnswer { query, items })));
+            }
+            let now = *self.now();
+            let again = self.host().listed(&open.to, listing, items, now);
+            self.consult(again);
+            return self.resolve();
         };
         let outcome = match outcome.strip_prefix("error ") {
             Some(error) => format!(r#""error":{error}"#),
@@ -103,6 +261,8 @@ pub(super) trait Stage {
     }
 
     fn join_room(&mut self, me: Participant, roster: &[Arc<Participant>]) {
+        let others = roster.iter().filter(|other| other.id != me.id).map(|other| other.id.to_string());
+        self.host().roster = others.collect();
         self.event(Event::Joined(Joined {
             topic: TopicName::new("room:a").unwrap(),
             participant: Arc::new(me),

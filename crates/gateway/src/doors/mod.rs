@@ -14,7 +14,9 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
-use salon_dialects::{CatalogueAnswer, CatalogueQuery, Dialect, History, Introduction, Joined, Stamps};
+use salon_dialects::{
+    CatalogueAnswer, CatalogueQuery, Dialect, History, Introduction, Joined, RoomAnswer, RoomQuery, Stamps,
+};
 use salon_log::{Claim, Durability};
 use salon_protocol::{CloseReason, Code, Participant, Refusal, TopicName};
 use salon_rooms::{Admission, Arrival, Deliver, Seat};
@@ -160,7 +162,36 @@ pub(crate) fn run<D: Dialect + Unpin, C: Receive<D::Opening>>(
     .instrument(span)
 }
 
-/// Answers what a dialect asks from the room's catalogue.
+/// Answers what a session asks that sees a room as one server. `is_announced_to` where the client is told of changes of lists that it has
+/// not asked for. The session follows the catalogue from now on, before it has its seat.
+fn room_resolver<D>(gateway: &Gateway, connection: &ConnectionContext, is_announced_to: bool) -> Resolver<D>
+where
+    D: Dialect<Query = RoomQuery, Answer = RoomAnswer>,
+{
+    let library = gateway.library.clone();
+    let (topic, asker) = (connection.topic.clone(), connection.participant.clone());
+    let follower = library.follow(&topic, &asker, is_announced_to);
+    Box::new(move |query: RoomQuery| match query {
+        RoomQuery::One(query) => {
+            let found = library.consult(&topic, &asker, &query.who, query.listing);
+            Box::pin(async move { RoomAnswer::One(CatalogueAnswer { query, items: found.await }) })
+        }
+        RoomQuery::Gather { number, listings } => {
+            let gathered = library.gather(&topic, &asker, listings);
+            Box::pin(async move { RoomAnswer::Gathered { number, snapshot: gathered.await } })
+        }
+        RoomQuery::Watch { listings } => {
+            follower.watch(&listings);
+            Box::pin(std::future::ready(RoomAnswer::Watching))
+        }
+        RoomQuery::Next { after } => {
+            let next = follower.next(after);
+            Box::pin(async move { RoomAnswer::Next(next.await) })
+        }
+    })
+}
+
+/// Answers what a dialect asks of one participant's lists.
 fn catalogue_resolver<D>(gateway: &Gateway, connection: &ConnectionContext) -> Resolver<D>
 where
     D: Dialect<Query = CatalogueQuery, Answer = CatalogueAnswer>,

@@ -30,13 +30,24 @@ const LIMITS: ListLimits = ListLimits { pages: 64, items: 4096, bytes: 4 << 20 }
 /// How often a list is asked for again because it changed meanwhile.
 const MAX_ATTEMPTS: usize = 3;
 
+/// Sees to errands that concern one participant, one after another: to a newcomer that is a lot at once.
+pub(super) async fn run_in_turn(office: Arc<Office>, errands: Vec<Errand>) {
+    for errand in errands {
+        run(office.clone(), errand).await;
+    }
+}
+
 /// Sees to an errand, and settles it.
 pub(super) async fn run(office: Arc<Office>, errand: Errand) {
     let listed = match office.handshakes.acquire().await {
         Ok(_permit) => fetch(&office, &errand).await,
         Err(_) => Err(Lack::Unasked),
     };
-    office.catalogue().settle(&errand, listed);
+    if office.catalogue().settle(&errand, listed) {
+        let (topic, participant, listing) = (office.desk.topic(), &errand.who.id, errand.listing.method());
+        tracing::warn!(%topic, %participant, listing, "catalogue: list left out, it is larger than what is kept");
+    }
+    office.catalogue_changed.notify_one();
 }
 
 async fn fetch(office: &Arc<Office>, errand: &Errand) -> Result<Listed, Lack> {
@@ -44,8 +55,9 @@ async fn fetch(office: &Arc<Office>, errand: &Errand) -> Result<Listed, Lack> {
     let met = {
         let mut meeting = meeting.lock().await;
         match *meeting {
-            Some(met) => met,
-            None => *meeting.insert(meet(office, who).await?),
+            Some(met) => met?,
+            // The participant's other lists do not wait for another handshake that fails.
+            None => (*meeting.insert(meet(office, who).await))?,
         }
     };
     if !met.has[*listing as usize] && !said {

@@ -6,10 +6,11 @@ use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Draft, Entry, EnvelopeId, ParticipantId, RpcError, RpcId, rpc};
 use salon_rooms::Desk;
 use serde::Serialize;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use super::calls::Calls;
 use super::catalogue::Catalogue;
+use super::library::Board;
 use super::speech::{Outcome, compose, derived_id, text};
 use super::tools::Toolbox;
 
@@ -21,7 +22,11 @@ pub(super) struct Office {
     pub(super) desk: Desk,
     pub(super) calls: Calls,
     pub(super) handshakes: Semaphore,
+    /// Where the catalogue is published.
+    pub(super) board: Arc<Board>,
     catalogue: Mutex<Catalogue>,
+    /// There may be a newer catalogue than the one that is published.
+    pub(super) catalogue_changed: Notify,
 }
 
 /// A request to the host.
@@ -42,9 +47,17 @@ impl Request {
 }
 
 impl Office {
-    pub(super) fn new(toolbox: Arc<Toolbox>, desk: Desk) -> Self {
-        let catalogue = Mutex::new(Catalogue::new(toolbox.shelf.clone(), toolbox.list_max_age));
-        Self { toolbox, desk, calls: Calls::new(), handshakes: Semaphore::new(MAX_HANDSHAKES), catalogue }
+    pub(super) fn new(toolbox: Arc<Toolbox>, desk: Desk, board: Arc<Board>) -> Self {
+        let catalogue = Catalogue::new(toolbox.list_budget.clone(), toolbox.list_max_age, board.clone());
+        Self {
+            toolbox,
+            desk,
+            calls: Calls::new(),
+            handshakes: Semaphore::new(MAX_HANDSHAKES),
+            board,
+            catalogue: Mutex::new(catalogue),
+            catalogue_changed: Notify::new(),
+        }
     }
 
     pub(super) fn catalogue(&self) -> MutexGuard<'_, Catalogue> {

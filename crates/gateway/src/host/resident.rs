@@ -5,31 +5,31 @@
 //! name, and changes of what is offered. It is read first, so that a question about the room is answered with all that came before
 //! the question.
 
+mod attending;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use salon_log::ContextStore;
 use salon_mcp::listing::Listing;
-use salon_protocol::{
-    CloseReason, Entry, Message, Participant, ParticipantId, Position, PresenceEvent, RpcError, RpcId,
-};
-use salon_rooms::{Cursor, Happening, Interest, Residence};
+use salon_protocol::{CloseReason, Entry, Message, Participant, Position, RpcError, RpcId};
+use salon_rooms::{Cursor, Happening, Residence};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::arguments::Arguments;
-use super::catalogue::Consulted;
+use super::catalogue::REVALIDATION_INTERVAL;
 use super::context::Context;
-use super::library::{self, Library, Query};
+use super::library::{Library, LibraryDesk, Query};
 use super::office::{Office, Request};
 use super::speech::{self, Outcome, failed, text};
 use super::tools::Toolbox;
-use super::{WAIT, descriptions, find, gather, handshake, initialize, waiting};
+use super::{WAIT, descriptions, find, gather, initialize, waiting};
 
 const BATCH: usize = 64 * 1024;
 
@@ -60,7 +60,7 @@ pub(super) struct Resident {
     /// What is kept in this room by name.
     context: Context,
     /// Where doors ask what somebody offers.
-    library: library::Desk,
+    library: LibraryDesk,
     /// Answers and handshakes. They end with this.
     tasks: JoinSet<()>,
     running: HashMap<Id, Running>,
@@ -69,6 +69,8 @@ pub(super) struct Resident {
     passed: VecDeque<Arc<Entry>>,
     /// Counts the nodes that are gone, where there are several.
     gone: Option<watch::Receiver<u64>>,
+    /// When lists that are too old are asked for again.
+    revalidation: Interval,
 }
 
 impl Resident {
@@ -79,14 +81,18 @@ impl Resident {
         library: &Arc<Library>,
     ) -> Self {
         let Residence { cursor, desk, opened_at } = residence;
+        let library = library.open(desk.topic());
+        let mut revalidation = interval(REVALIDATION_INTERVAL);
+        revalidation.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
+            revalidation,
             passed: VecDeque::new(),
             gone: desk.gone(),
             named: cursor,
             everything: None,
             context: Context::new(context),
-            library: library.open(desk.topic()),
-            office: Arc::new(Office::new(toolbox, desk)),
+            office: Arc::new(Office::new(toolbox, desk, library.board().clone())),
+            library,
             tasks: JoinSet::new(),
             running: HashMap::new(),
             opened_at,
@@ -97,8 +103,10 @@ impl Resident {
     pub(super) async fn reside(mut self) {
         let (mut named, mut overheard) = (Vec::new(), Vec::new());
         let (mut looked_around, mut rounds) = (false, 0_usize);
+        let board = self.office.board.clone();
         loop {
             rounds += 1;
+            let is_attending = self.everything.is_some();
             let listening = async {
                 match &mut self.everything {
                     Some(cursor) => cursor.next(&mut overheard, BATCH).await,
@@ -127,56 +135,25 @@ impl Resident {
                     }
                 }
                 () = a_node_is_gone(&mut self.gone) => self.serve_passed().await,
+                () = board.followed(), if !is_attending => self.attend(),
+                _ = self.revalidation.tick(), if self.office.catalogue().is_revalidating() => {
+                    let errands = self.office.catalogue().revalidate(Instant::now());
+                    self.run(errands);
+                }
                 // Only what has been overheard counts, so this waits until nothing is left to overhear; but not for ever.
                 query = self.library.next(), if !looked_around || rounds > MAX_ROUNDS => {
                     rounds = 0;
-                    self.look_up(query).await;
+                    match query {
+                        Query::One { asker, who, listing, answer } => {
+                            self.look_up(&asker, &who, listing, answer).await;
+                        }
+                        Query::Gather { asker, listings, answer } => self.gather(&asker, listings, answer),
+                    }
                 }
                 // A room that never falls silent must not keep the host from what names it, so that has its turn in between.
                 () = std::future::ready(()), if looked_around => looked_around = false,
             }
         }
-    }
-
-    /// Notes what concerns the catalogue or answers the host.
-    fn overhear(&self, happening: &Happening) {
-        if matches!(happening, Happening::Gap) {
-            self.office.catalogue().clear();
-        }
-        for entry in happening.entries() {
-            let envelope = &entry.envelope;
-            match envelope.message() {
-                Some(Message::Response { .. }) => {
-                    let is_late = !self.office.calls.answered(entry);
-                    if is_late && envelope.to().iter().any(ParticipantId::is_host) {
-                        self.office.catalogue().heard(envelope.from());
-                    }
-                }
-                Some(Message::Notification { method }) => {
-                    let is_changed = |listing: &Listing| listing.changed() == &**method;
-                    let changed: Vec<_> = Listing::ALL.into_iter().filter(is_changed).collect();
-                    if !changed.is_empty() {
-                        self.office.catalogue().changed(envelope.from(), &changed);
-                    }
-                }
-                Some(_) => {}
-                None => {
-                    if let Some(presence) = envelope.presence()
-                        && presence.event == PresenceEvent::Leave
-                    {
-                        self.office.catalogue().forget(&presence.participant.id);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Something was missed, so nothing that was noted is to be trusted.
-    fn begin_anew(&mut self, reason: CloseReason) {
-        tracing::debug!(topic = %self.office.desk.topic(), ?reason, "host: seat lost, starting over");
-        self.everything = Some(self.office.desk.observe(None, Interest::default()));
-        self.office.catalogue().clear();
-        self.office.calls.clear();
     }
 
     async fn hear(&mut self, happening: Happening) {
@@ -340,49 +317,6 @@ impl Resident {
         let mut roster = self.office.desk.roster();
         roster.retain(|participant| participant.id != *request.caller());
         roster
-    }
-
-    /// Looks a list of everybody up in the catalogue, and has asked whoever is not in it.
-    fn consult(&mut self, roster: &[Arc<Participant>], listing: Listing) -> Vec<Consulted> {
-        if self.everything.is_none() && !roster.is_empty() {
-            self.everything = Some(self.office.desk.observe(None, Interest::default()));
-        }
-        let now = Instant::now();
-        let looked_up: Vec<_> = {
-            let mut catalogue = self.office.catalogue();
-            roster.iter().map(|who| catalogue.consult(who, listing, now)).collect()
-        };
-        let mut consulted = Vec::with_capacity(looked_up.len());
-        for (place, errand) in looked_up {
-            if let Some(errand) = errand {
-                self.tasks.spawn(handshake::run(self.office.clone(), errand));
-            }
-            consulted.push(place);
-        }
-        consulted
-    }
-
-    /// Answers a door, when it is known what somebody offers. The door waits as long as it likes.
-    async fn look_up(&mut self, Query { asker, who, listing, answer }: Query) {
-        if who.is_host() {
-            let own = match listing {
-                Listing::Tools => Some(descriptions::TOOLS.clone()),
-                Listing::Prompts => Some(Arc::default()),
-                Listing::Resources | Listing::Templates => self.context.offer(&self.office, &asker, listing).await,
-            };
-            // The door may have gone meanwhile, here and below.
-            let _ = answer.send(own);
-            return;
-        }
-        let Some(participant) = self.office.desk.participant(&who) else {
-            let _ = answer.send(None);
-            return;
-        };
-        let Some(mut consulted) = self.consult(&[participant], listing).pop() else { return };
-        self.tasks.spawn(async move {
-            let offer = consulted.settled().await;
-            let _ = answer.send(offer.ok().map(|offer| offer.items.clone()));
-        });
     }
 
     /// Works on an answer beside everything else.

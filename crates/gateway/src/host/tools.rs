@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::HostSettings;
 use super::arguments::Arguments;
-use super::catalogue::Shelf;
+use super::catalogue::ListBudget;
 use super::office::Request;
 use super::places::Places;
 use super::speech::{Outcome, compose, derived_id, failed, structured};
@@ -33,7 +33,7 @@ pub(super) struct Toolbox {
     /// What the ids of the host's envelopes are derived in.
     pub(super) namespace: uuid::Uuid,
     /// Room for what participants offer.
-    pub(super) shelf: Arc<Shelf>,
+    pub(super) list_budget: Arc<ListBudget>,
     /// How old a list of theirs may be, where its owner does not say.
     pub(super) list_max_age: Duration,
     /// How far everyone has come with `room.wait`.
@@ -50,8 +50,8 @@ enum SayFormat {
 impl Toolbox {
     pub(super) fn new(log: Arc<dyn TopicLog>, settings: HostSettings) -> Self {
         let HostSettings { history_off, message_limit, namespace, list_max_age } = settings;
-        let (namespace, shelf, places) = (uuid::Uuid::from_bytes(namespace), Shelf::new(), Mutex::default());
-        Self { log, history_off, message_limit, namespace, shelf, list_max_age, places }
+        let (namespace, list_budget, places) = (uuid::Uuid::from_bytes(namespace), ListBudget::new(), Mutex::default());
+        Self { log, history_off, message_limit, namespace, list_budget, list_max_age, places }
     }
 
     pub(super) fn places(&self) -> MutexGuard<'_, Places> {

@@ -75,6 +75,10 @@ pub(super) async fn metrics(incoming: Incoming, request: Request) -> Result<Resp
     let (participants, rooms) = gateway.rooms.census();
     gateway.meters.participants.set(participants as f64);
     gateway.meters.rooms.set(rooms as f64);
+    let catalogues = gateway.library.census();
+    gateway.meters.catalogue_items.set(catalogues.items as f64);
+    gateway.meters.catalogue_bytes.set(catalogues.bytes as f64);
+    gateway.meters.catalogue_lists_left_out.set(catalogues.left_out as f64);
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], gateway.meters.render()).into_response())
 }
 

@@ -114,7 +114,7 @@ impl Door {
         }
         // Which arguments travel as headers too is only known from the list of tools.
         if request.headers.is_some() && modern && &*request.method == "tools/call" {
-            return self.gather_unknown(&[Listing::Tools], request, now);
+            return self.gather_tool(request, now);
         }
         match &self.options.scope {
             Scope::One(who) => {
@@ -364,6 +364,7 @@ impl Door {
                 self.say_call(number, Box::new(draft), era);
                 if is_client && let Some(peer) = self.peers.get_mut(&who) {
                     peer.note_call(now);
+                    self.list_candidates.insert(who);
                 }
             }
             Err(refusal) => self.fail_refused(number, &refusal, now),

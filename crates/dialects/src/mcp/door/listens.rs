@@ -137,6 +137,7 @@ impl Door {
         let acknowledgement = Some(Honoured { lists: wanted.iter().map(|(key, _)| *key).collect(), uris: honoured });
         let lists = wanted.iter().map(|(_, listing)| listing.changed()).collect();
         self.interest.extend(wanted.iter().map(|(_, listing)| *listing));
+        self.watch_lists(wanted.iter().map(|(_, listing)| *listing).collect());
         let (channel, manner) = (request.channel, request.manner.clone());
         self.streams.open_at(channel, None);
         let number = self.fresh();

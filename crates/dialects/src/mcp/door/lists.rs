@@ -1,9 +1,9 @@
 //! What everybody offers, gathered and said as one list, in pages.
 //!
-//! The room has one catalogue, which is asked first: if every client listed every participant for itself, a full room would hear of little else.
-//! A participant is listed in the client's own name when it may offer this client more: when the client can be asked things and the room has few
-//! participants, or when the two have met in a call. A slow participant does not hold up a list: after a timeout the answer has what is there,
-//! and `list_changed` announces the rest.
+//! The room has one catalogue, which its host keeps and publishes as snapshots: a session asks the host once per list request to bring the
+//! catalogue up to date, and never per participant. A participant is listed in the client's own name when it may offer this client more: when the
+//! client can be asked things and the room has few participants, or when the two have met in a call. A slow participant does not hold up a list:
+//! after a timeout the answer has what is there, and `list_changed` announces the rest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +16,10 @@ use serde_json::value::RawValue;
 
 use super::calls::Errand;
 use super::incoming::text_of;
-use super::merge;
-use super::{Action, CatalogueQuery, Door, Due, Manner, Request};
+use super::merge::Found;
+use super::peers::Peer;
+use super::{Action, CatalogueAnswer, CatalogueQuery, Door, Due, Manner, Request, RoomAnswer, RoomQuery, Scope};
+use crate::Snapshot;
 
 /// How long a list waits for the catalogue.
 const LIST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -25,17 +27,15 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(3);
 const OWN_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long changes are gathered before the client is told.
 const CHANGE_DELAY: Duration = Duration::from_millis(50);
-/// With more participants than this, a client that has not listed costs the catalogue no look at each newcomer.
-const MAX_WATCHED_PEERS: usize = 256;
 /// The longest time for which a participant's `ttlMs` is believed (MCP 2026-07-28, "Caching").
 const MAX_TTL: Duration = Duration::from_secs(3600);
-/// How long one participant's list may be: pages, elements, and bytes; and bytes of all together.
+/// How long a list may be that was fetched in the client's own name: pages, elements, and bytes; and bytes of all together.
 const MAX_PAGES: usize = 64;
 const MAX_ITEMS: usize = 4096;
 const MAX_BYTES: usize = 4 << 20;
 const MAX_BYTES_IN_ALL: usize = 32 << 20;
 
-/// What is known of one of somebody's lists.
+/// What is known of a list that the catalogue does not have: one in the client's own name, or the host's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum List {
     /// It is being asked for, and waited for until a moment; whether it has changed meanwhile.
@@ -44,6 +44,13 @@ pub(super) enum List {
     Known { until: Instant },
     /// It is not to be had, and not asked for before a moment.
     Lacking { until: Instant },
+}
+
+impl List {
+    /// Whether a request for lists waits for it.
+    fn is_awaited(&self, now: Instant) -> bool {
+        matches!(self, Self::Asking { until, .. } if *until > now)
+    }
 }
 
 pub(super) type Lists = BTreeMap<Listing, List>;
@@ -63,6 +70,8 @@ pub(super) struct Reading {
 pub(super) struct Gather {
     needs: &'static [Listing],
     pub(super) request: Request,
+    /// The host is bringing the catalogue up to date.
+    awaits_catalogue: bool,
     /// The catalogue has answered, and participants are listed in the client's own name.
     is_in_own_name: bool,
 }
@@ -87,61 +96,79 @@ impl Door {
     /// Has a request wait until lists are known, or have been waited for long enough.
     pub(super) fn gather(&mut self, needs: &'static [Listing], request: Request, now: Instant) {
         let manner = request.manner.clone();
-        let peers: Vec<_> = self.peers.keys().cloned().collect();
-        for who in &peers {
-            for listing in needs {
-                self.ask_list(who, *listing, &manner, now);
-            }
+        let number = self.fresh();
+        let awaits_catalogue = self.is_room();
+        self.gathers.insert(number, Gather { needs, request, awaits_catalogue, is_in_own_name: false });
+        if awaits_catalogue {
+            self.actions.push_back(Action::Ask(RoomQuery::Gather { number, listings: needs }));
         }
-        self.await_lists(needs, request, now);
-    }
-
-    /// The same with lists of any age.
-    pub(super) fn gather_unknown(&mut self, needs: &'static [Listing], request: Request, now: Instant) {
-        let manner = request.manner.clone();
-        for listing in needs {
-            let is_unknown = |peer: &super::peers::Peer| !matches!(peer.lists.get(listing), Some(List::Known { .. }));
-            let unknown = self.peers.iter().filter(|(_, peer)| is_unknown(peer)).map(|(who, _)| who.clone());
-            for who in unknown.collect::<Vec<_>>() {
+        for who in self.listed_apart() {
+            for listing in needs {
                 self.ask_list(&who, *listing, &manner, now);
             }
         }
-        self.await_lists(needs, request, now);
-    }
-
-    fn await_lists(&mut self, needs: &'static [Listing], request: Request, now: Instant) {
-        let number = self.fresh();
-        self.gathers.insert(number, Gather { needs, request, is_in_own_name: false });
         self.after(LIST_TIMEOUT, Due::Gather(number), now);
         self.settle_gathers(now);
     }
 
+    /// The same for a tool call, which lists of any age will do for.
+    pub(super) fn gather_tool(&mut self, request: Request, now: Instant) {
+        let is_known = match &self.options.scope {
+            Scope::Room => {
+                let name = text_of(request.params.as_deref(), "name");
+                name.is_some_and(|name| self.shelf.find(Listing::Tools, &name) != Found::Nobody)
+            }
+            Scope::One(who) => {
+                let list = self.peers.get(who).and_then(|peer| peer.lists.get(&Listing::Tools));
+                matches!(list, Some(List::Known { .. }))
+            }
+        };
+        match is_known {
+            true => self.serve_gathered(request, now),
+            false => self.gather(&[Listing::Tools], request, now),
+        }
+    }
+
+    /// The participants whose lists may be others than the catalogue's, in order.
+    fn listed_apart(&self) -> Vec<ParticipantId> {
+        match &self.options.scope {
+            Scope::One(_) => self.peers.keys().cloned().collect(),
+            Scope::Room => {
+                let mut apart: Vec<_> = self.list_candidates.iter().cloned().chain([ParticipantId::host()]).collect();
+                apart.sort_unstable();
+                apart
+            }
+        }
+    }
+
     /// Goes on with every request whose lists have come.
     pub(super) fn settle_gathers(&mut self, now: Instant) {
-        let is_settled = |needs: &[Listing]| {
-            self.peers.values().flat_map(|peer| needs.iter().map(|need| peer.lists.get(need))).all(|list| match list {
-                Some(List::Asking { until, .. }) => *until <= now,
-                Some(List::Known { .. } | List::Lacking { .. }) | None => true,
-            })
+        if self.gathers.is_empty() {
+            return;
+        }
+        let apart = self.listed_apart();
+        let is_settled = |gather: &Gather| {
+            let peers = apart.iter().filter_map(|who| self.peers.get(who));
+            let mut lists = peers.flat_map(|peer| gather.needs.iter().filter_map(|need| peer.lists.get(need)));
+            !gather.awaits_catalogue && lists.all(|list| !list.is_awaited(now))
         };
         let settled: Vec<u64> =
-            self.gathers.iter().filter(|(_, gather)| is_settled(gather.needs)).map(|(number, _)| *number).collect();
+            self.gathers.iter().filter(|(_, gather)| is_settled(gather)).map(|(number, _)| *number).collect();
         for number in settled {
             self.gathered(number, now);
         }
     }
 
     /// Goes on with requests that name something on a list that has come, so that nobody else's lists matter.
-    fn settle_found(&mut self, who: &ParticipantId, listing: Listing, now: Instant) {
-        let method = match listing {
-            Listing::Tools => "tools/call",
-            Listing::Prompts => "prompts/get",
-            Listing::Resources | Listing::Templates => return,
-        };
-        let items = self.shelf.items(who, listing);
+    fn settle_found(&mut self, now: Instant) {
         let is_found = |gather: &Gather| {
-            let named = text_of(gather.request.params.as_deref(), "name").filter(|_| &*gather.request.method == method);
-            named.is_some_and(|name| items.iter().any(|item| merge::is_named(who, item, &name)))
+            let listing = match &*gather.request.method {
+                "tools/call" => Listing::Tools,
+                "prompts/get" => Listing::Prompts,
+                _ => return false,
+            };
+            let name = text_of(gather.request.params.as_deref(), "name");
+            name.is_some_and(|name| self.shelf.is_listed(listing, &name))
         };
         let found = self.gathers.iter().filter(|(_, gather)| is_found(gather)).map(|(number, _)| *number);
         for number in found.collect::<Vec<_>>() {
@@ -149,9 +176,65 @@ impl Door {
         }
     }
 
+    /// Follows the room's catalogue from now on.
+    pub(super) fn follow_catalogue(&mut self) {
+        if self.is_room() {
+            self.actions.push_back(Action::Ask(RoomQuery::Next { after: self.shelf.version() }));
+        }
+    }
+
+    /// Has the host look at these lists of newcomers, for a client that is told of changes and has not listed.
+    pub(super) fn watch_lists(&mut self, listings: Vec<Listing>) {
+        if self.is_room() && !listings.is_empty() {
+            self.actions.push_back(Action::Ask(RoomQuery::Watch { listings }));
+        }
+    }
+
+    /// The gateway answers what was asked of it.
+    pub(super) fn resolved(&mut self, answer: RoomAnswer, now: Instant) {
+        match answer {
+            RoomAnswer::One(CatalogueAnswer { query: CatalogueQuery { who, listing }, items }) => match items {
+                Some(items) => self.shelve(&who, listing, items, None, now),
+                None => self.not_listed(&who, listing, now),
+            },
+            RoomAnswer::Gathered { number, snapshot } => {
+                if let Some(snapshot) = snapshot {
+                    self.catalogue_changed(snapshot, now);
+                }
+                if let Some(gather) = self.gathers.get_mut(&number) {
+                    gather.awaits_catalogue = false;
+                }
+                self.settle_gathers(now);
+            }
+            RoomAnswer::Watching => {}
+            RoomAnswer::Next(snapshot) => {
+                self.catalogue_changed(snapshot, now);
+                self.follow_catalogue();
+            }
+        }
+    }
+
+    /// There is a newer snapshot. The client is told of what differs for it, unless it is about to be answered with it.
+    fn catalogue_changed(&mut self, snapshot: Arc<Snapshot>, now: Instant) {
+        for listing in self.shelf.update(snapshot, &self.interest) {
+            if !self.is_listing(listing) {
+                self.list_changed(listing, now);
+            }
+        }
+        self.settle_found(now);
+    }
+
+    /// Whether the client waits for a list.
+    fn is_listing(&self, listing: Listing) -> bool {
+        self.gathers.values().any(|gather| Listing::of_method(&gather.request.method) == Some(listing))
+    }
+
     /// Goes on with a request, whether everything has come or not.
     pub(super) fn gathered(&mut self, number: u64, now: Instant) {
         self.forget_timer(Due::Gather(number));
+        if let Some(gather) = self.gathers.get_mut(&number) {
+            gather.awaits_catalogue = false;
+        }
         if self.is_more_to_come(number, now) {
             return;
         }
@@ -183,8 +266,8 @@ impl Door {
         if !self.is_room() || self.peers.len() > self.options.few || !handshake::can_be_asked(&manner.capabilities) {
             return false;
         }
-        let is_due = |(who, peer): &(&ParticipantId, &super::peers::Peer)| {
-            !who.is_host() && !peer.lists_apart && matches!(peer.lists.get(&listing), Some(List::Known { .. }))
+        let is_due = |(who, peer): &(&ParticipantId, &Peer)| {
+            !who.is_host() && !peer.lists_apart && self.is_list_known(who, peer, listing)
         };
         let due: Vec<_> = self.peers.iter().filter(is_due).map(|(who, _)| who.clone()).collect();
         for who in due {
@@ -194,8 +277,15 @@ impl Door {
             }
             self.ask_list(&who, listing, manner, now);
         }
-        let is_awaited = |list: Option<&List>| matches!(list, Some(List::Asking { until, .. }) if *until > now);
-        self.peers.values().any(|peer| is_awaited(peer.lists.get(&listing)))
+        self.peers.values().filter_map(|peer| peer.lists.get(&listing)).any(|list| list.is_awaited(now))
+    }
+
+    /// Whether a participant's list is known, to this client alone or to the catalogue.
+    fn is_list_known(&self, who: &ParticipantId, peer: &Peer, listing: Listing) -> bool {
+        match peer.lists.get(&listing) {
+            Some(list) => matches!(list, List::Known { .. }),
+            None => self.shelf.is_catalogued(who, listing),
+        }
     }
 
     fn answer_page(&mut self, request: &Request, listing: Listing) {
@@ -216,7 +306,7 @@ impl Door {
         self.answer(request, &Ok(result));
     }
 
-    /// Asks a participant for a list, unless it is known well enough or being asked for.
+    /// Asks a participant for a list that the catalogue does not have, unless it is known well enough or being asked for.
     pub(super) fn ask_list(&mut self, who: &ParticipantId, listing: Listing, manner: &Arc<Manner>, now: Instant) {
         let is_room = self.is_room();
         let Some(peer) = self.peers.get_mut(who) else { return };
@@ -225,48 +315,40 @@ impl Door {
             Some(List::Known { until } | List::Lacking { until }) if *until > now => return,
             _ => {}
         }
+        // What the host lists depends on who asks, and it is here.
+        if is_room && who.is_host() {
+            peer.lists.insert(listing, List::Asking { until: now + LIST_TIMEOUT, stale: false });
+            let query = CatalogueQuery { who: who.clone(), listing };
+            return self.actions.push_back(Action::Ask(RoomQuery::One(query)));
+        }
         // A participant that the client has met and that may ask it things may offer it more than the room knows of, and so may one that
         // told it of a change.
         // And a server that speaks both eras may be another process in each: what counts is the one that the client's calls go to.
         let offers_more = peer.lists_apart
             || (peer.is_met() && handshake::can_be_asked(&manner.capabilities))
             || (peer.was_called && manner.era() == Era::Modern && peer.speaks_both_eras());
-        let in_own_name = !is_room || offers_more;
-        let timeout = if in_own_name { OWN_LIST_TIMEOUT } else { LIST_TIMEOUT };
-        peer.lists.insert(listing, List::Asking { until: now + timeout, stale: false });
-        if !in_own_name {
-            return self.actions.push_back(Action::Ask(CatalogueQuery { who: who.clone(), listing }));
+        if is_room && !offers_more {
+            return;
         }
+        peer.lists.insert(listing, List::Asking { until: now + OWN_LIST_TIMEOUT, stale: false });
         let reading = Reading { listing, items: Vec::new(), pages: 0, ttl: None };
         self.run(who, Errand::List(Box::new(reading)), listing.method(), None, manner, now);
     }
 
-    /// The room's catalogue says what somebody offers.
-    pub(super) fn consulted(
-        &mut self,
-        who: &ParticipantId,
-        listing: Listing,
-        items: Option<Arc<[Item]>>,
-        now: Instant,
-    ) {
-        match items {
-            Some(items) => self.shelve(who, listing, items, None, now),
-            None => self.not_listed(who, listing, now),
-        }
-    }
-
     /// Lists somebody's offers anew who has just met the client.
     pub(super) fn list_met(&mut self, who: &ParticipantId, manner: &Arc<Manner>, now: Instant) {
+        self.list_candidates.insert(who.clone());
         if !self.is_room() || !handshake::can_be_asked(&manner.capabilities) {
             return;
         }
         for listing in self.interest.clone() {
-            if let Some(peer) = self.peers.get_mut(who)
-                && matches!(peer.lists.get(&listing), Some(List::Known { .. }))
-            {
-                peer.lists.remove(&listing);
-                self.ask_list(who, listing, manner, now);
+            if !self.peers.get(who).is_some_and(|peer| self.is_list_known(who, peer, listing)) {
+                continue;
             }
+            if let Some(peer) = self.peers.get_mut(who) {
+                peer.lists.remove(&listing);
+            }
+            self.ask_list(who, listing, manner, now);
         }
     }
 
@@ -320,7 +402,7 @@ impl Door {
             self.list_stale(&who.clone(), &[listing], now);
         }
         if self.is_room() {
-            self.settle_found(who, listing, now);
+            self.settle_found(now);
         }
         self.settle_gathers(now);
     }
@@ -335,6 +417,7 @@ impl Door {
     pub(super) fn list_apart(&mut self, who: &ParticipantId) {
         if let Some(peer) = self.peers.get_mut(who) {
             peer.lists_apart = true;
+            self.list_candidates.insert(who.clone());
         }
     }
 
@@ -363,14 +446,6 @@ impl Door {
     /// it has listed.
     pub(super) fn follows(&self, listing: Listing) -> bool {
         self.interest.contains(&listing) || (self.is_room() && self.is_introduced())
-    }
-
-    /// Which lists of a newcomer are looked at, to tell the client of them. In a crowd, only those that the client has asked for: others are
-    /// announced when the newcomer says itself that they changed.
-    pub(super) fn watched_lists(&self) -> Vec<Listing> {
-        let is_crowd = self.peers.len() > MAX_WATCHED_PEERS;
-        let is_watched = |listing: &Listing| self.interest.contains(listing) || (!is_crowd && self.follows(*listing));
-        Listing::ALL.into_iter().filter(is_watched).collect()
     }
 
     /// What the client was told of a list is no longer so.

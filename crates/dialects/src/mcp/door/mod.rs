@@ -57,7 +57,7 @@ use merge::Shelf;
 use peers::Peer;
 use siblings::Siblings;
 
-pub use crate::{CatalogueAnswer, CatalogueQuery};
+pub use crate::{CatalogueAnswer, CatalogueQuery, RoomAnswer, RoomQuery};
 pub(in crate::mcp) use counted::code_of as refusal_code;
 pub(in crate::mcp) use opening::stream_options;
 pub use opening::{Action, Event, Listen, McpOpening, Post};
@@ -124,7 +124,8 @@ struct Manner {
 }
 
 impl Scope {
-    fn is_room(&self) -> bool {
+    /// Whether the whole room is seen.
+    pub fn is_room(&self) -> bool {
         *self == Self::Room
     }
 }
@@ -228,6 +229,8 @@ pub struct Door {
     /// The lists the client has asked for.
     interest: BTreeSet<Listing>,
     gathers: BTreeMap<u64, Gather>,
+    /// Participants that may list other things to this client than to all: it has met or called them, or they said so.
+    list_candidates: BTreeSet<ParticipantId>,
     calls: BTreeMap<u64, Call>,
     sent: HashMap<EnvelopeId, u64>,
     asks: BTreeMap<u64, Ask>,
@@ -237,7 +240,7 @@ pub struct Door {
     listens: BTreeMap<u64, Listening>,
     subscriptions: BTreeSet<(ParticipantId, String)>,
     changed: BTreeSet<&'static str>,
-    streams: Streams<CatalogueQuery>,
+    streams: Streams<RoomQuery>,
     timers: Timers<Due>,
     next: u64,
     tickets: u64,
@@ -249,6 +252,7 @@ impl Door {
     /// A session of which nothing has been heard yet.
     pub fn new(options: Options, stamps: Stamps, now: Instant) -> Self {
         let first = options.first;
+        let shelf = Shelf::of(&options.me);
         let mut timers = Timers::default();
         if let Some(idle) = options.idle {
             timers.set(Due::Idle, now + idle);
@@ -267,9 +271,10 @@ impl Door {
             level: None,
             introducing: Vec::new(),
             peers: BTreeMap::new(),
-            shelf: Shelf::default(),
+            shelf,
             interest: BTreeSet::new(),
             gathers: BTreeMap::new(),
+            list_candidates: BTreeSet::new(),
             calls: BTreeMap::new(),
             sent: HashMap::new(),
             asks: BTreeMap::new(),
@@ -449,8 +454,8 @@ impl Door {
 
 impl Dialect for Door {
     type Opening = McpOpening;
-    type Query = CatalogueQuery;
-    type Answer = CatalogueAnswer;
+    type Query = RoomQuery;
+    type Answer = RoomAnswer;
 
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         self.hear_body(stream, Body::read_frame(&frame), now);
@@ -462,6 +467,7 @@ impl Dialect for Door {
         match event {
             Event::Joined(joined) => {
                 self.meet(&joined.roster);
+                self.follow_catalogue();
                 self.seated(now);
             }
             Event::NotJoined(refusal) => self.not_seated(&refusal),
@@ -495,7 +501,7 @@ impl Dialect for Door {
                 self.ask_again();
             }
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
-            Event::Answered(CatalogueAnswer { query, items }) => self.consulted(&query.who, query.listing, items, now),
+            Event::Answered(answer) => self.resolved(answer, now),
             Event::StreamOpened(stream, opening) => match opening {
                 McpOpening::Duplex => {
                     self.duplex = Some(stream);

@@ -90,7 +90,8 @@ impl Door {
 
     fn offer_changed(&mut self, from: &ParticipantId, listings: &[Listing], method: &str, now: Instant) {
         let Some(peer) = self.peers.get(from) else { return };
-        let is_known = listings.iter().any(|listing| peer.lists.contains_key(listing));
+        let is_known = |listing: &Listing| peer.lists.contains_key(listing) || self.shelf.is_catalogued(from, *listing);
+        let is_known = listings.iter().any(is_known);
         // A list that is asked for again tells for itself whether it differs.
         let is_asked = is_known && listings.iter().any(|listing| self.follows(*listing));
         if !self.is_room() && self.is_introduced() {

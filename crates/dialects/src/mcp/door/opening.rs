@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::route::{Body, Fault, PollBody};
 use crate::streams::{Bound, Channel, StreamOptions, Streams};
-use crate::{CatalogueAnswer, CatalogueQuery, EventFrame, StreamId};
+use crate::{EventFrame, RoomAnswer, RoomQuery, StreamId};
 
 /// An event of this door.
-pub type Event = crate::Event<McpOpening, CatalogueAnswer>;
+pub type Event = crate::Event<McpOpening, RoomAnswer>;
 
 /// An action of this door.
-pub type Action = crate::Action<CatalogueQuery>;
+pub type Action = crate::Action<RoomQuery>;
 
 /// How a stream begins.
 #[derive(Debug, Clone, Default)]

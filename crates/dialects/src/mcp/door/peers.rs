@@ -153,6 +153,7 @@ impl Door {
             PresenceEvent::Heartbeat => {}
             PresenceEvent::Leave => {
                 self.peers.remove(&who);
+                self.list_candidates.remove(&who);
                 self.drop_asks_from(&who);
                 for request in std::mem::take(&mut self.introducing) {
                     self.introduce_one(request, &who, now);
@@ -185,10 +186,9 @@ impl Door {
                 }
                 self.drop_asks_from(&who);
                 let old = self.peers.insert(who.clone(), Peer::new(participant.mcp));
+                self.list_candidates.remove(&who);
+                self.shelf.joined(&who);
                 if let Some(manner) = self.manner.clone() {
-                    for listing in self.watched_lists() {
-                        self.ask_list(&who, listing, &manner, now);
-                    }
                     self.resume_news(&who, &manner, now);
                     // What waited for the one before waits for this one.
                     for number in old.map(|old| old.waiting).unwrap_or_default() {

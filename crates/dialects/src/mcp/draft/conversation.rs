@@ -11,7 +11,7 @@ use salon_protocol::CloseReason;
 
 use super::client::{Client, Deed};
 use crate::mcp::door::{
-    Action, Body, CatalogueQuery, Door, Event, Fault, Listen, Messages, Options, PollBody, Post, Route, refusal_code,
+    Action, Body, Door, Event, Fault, Listen, Messages, Options, PollBody, Post, RoomQuery, Route, refusal_code,
     stream_options,
 };
 use crate::streams::{Channel, PostStyle, STREAM_OPEN_DELAY, Streams};
@@ -43,7 +43,7 @@ enum Due {
 #[derive(Debug)]
 pub(super) struct Conversation {
     client: Client<Channel>,
-    streams: Streams<CatalogueQuery>,
+    streams: Streams<RoomQuery>,
     idle: Option<Duration>,
     timers: BTreeSet<(Instant, Due)>,
     actions: VecDeque<Action>,

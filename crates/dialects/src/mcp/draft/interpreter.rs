@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::conversation::{Arrival, Conversation};
 use super::words;
 use crate::mcp::door::{
-    Action, Body, CatalogueAnswer, CatalogueQuery, Door, Event, McpOpening, Messages, Options, PollBody, Post, Route,
+    Action, Body, Door, Event, McpOpening, Messages, Options, PollBody, Post, RoomAnswer, RoomQuery, Route,
 };
 use crate::streams::{StreamReply, respond};
 use crate::{Dialect, Frame, Stamps, StreamId};
@@ -128,8 +128,8 @@ impl Arrival {
 
 impl Dialect for Interpreter {
     type Opening = McpOpening;
-    type Query = CatalogueQuery;
-    type Answer = CatalogueAnswer;
+    type Query = RoomQuery;
+    type Answer = RoomAnswer;
 
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
         self.hear(stream, Arrival::Frame(Body::read_frame(&frame)), now);

@@ -27,7 +27,7 @@ use crate::carriers::{Exchanges, Inbox, Receive};
 use crate::connection::ConnectionContext;
 use crate::gateway::Gateway;
 use crate::http::credentials::Credentials;
-use crate::session::Session;
+use crate::session::{Resolver, Session};
 
 /// What MCP clients offer over WebSocket, and what is echoed to those that do.
 const SUBPROTOCOL: &str = "mcp";
@@ -167,8 +167,10 @@ fn over_http(
     connection: ConnectionContext,
 ) -> (BoxedSession<Exchanges<McpOpening>>, McpSession) {
     let (carrier, inbox) = Exchanges::new();
+    // Without a session nobody could be told of anything but in a subscription.
+    let resolver = resolver(&visitor.gateway, place, &connection, id.is_some());
     let dialect = dialect(&visitor.gateway, place, id, Some(idle));
-    (session(visitor, connection, carrier, dialect), McpSession { scope: place.scope.clone(), inbox })
+    (session(visitor, connection, carrier, dialect, resolver), McpSession { scope: place.scope.clone(), inbox })
 }
 
 /// Makes the connection a WebSocket and its session: one JSON-RPC message a text frame.
@@ -192,7 +194,8 @@ pub(super) fn connect(
     let beginning = Box::pin(async move {
         let carrier = upgrade::socket(&visitor.gateway, upgrade).await?;
         let dialect = dialect(&visitor.gateway, &place, None, None);
-        Some(session(&visitor, begun, carrier, dialect))
+        let resolver = resolver(&visitor.gateway, &place, &begun, true);
+        Some(session(&visitor, begun, carrier, dialect, resolver))
     });
     gateway.spawn(async move {
         let _counted = counted;
@@ -208,9 +211,19 @@ fn session<C: Receive<McpOpening>>(
     connection: ConnectionContext,
     carrier: C,
     dialect: Interpreter,
+    resolver: Option<Resolver<Interpreter>>,
 ) -> BoxedSession<C> {
-    let resolver = doors::catalogue_resolver::<Interpreter>(&visitor.gateway, &connection);
-    doors::session(visitor, connection, carrier, dialect, Some(resolver), admit(&visitor.grant))
+    doors::session(visitor, connection, carrier, dialect, resolver, admit(&visitor.grant))
+}
+
+/// What answers the session's questions: the catalogue of its room, where it sees the room as one server.
+pub(super) fn resolver(
+    gateway: &Gateway,
+    place: &McpPlace,
+    connection: &ConnectionContext,
+    is_announced_to: bool,
+) -> Option<Resolver<Interpreter>> {
+    place.scope.is_room().then(|| doors::room_resolver::<Interpreter>(gateway, connection, is_announced_to))
 }
 
 /// The grammar of one session.

@@ -1,28 +1,24 @@
-//! Who offers what, and under which names the room offers it.
+//! What this session's client sees of everybody's lists: the room's catalogue, and in its place what participants list to this client.
 //!
-//! A shelf holds what participants list, as they wrote it. Only `name`, `uri`, `uriTemplate` and titles of an item are ever changed, and only
-//! in what is handed out. Invariants: within the room a tool's or prompt's name is unique, and it leads back to its owner and its
-//! own name; the order is stable: the host, then participants by id, each in its own order. Deliberately absent: asking anybody,
-//! and deadlines.
+//! A shelf reads the newest [`Snapshot`] and holds only what differs for its client: lists that were fetched in the client's own name, the
+//! host's, and links. Only `name`, `uri`, `uriTemplate` and titles of an item are ever changed, and only in what is handed out. Invariants:
+//! within the room a tool's or prompt's name is unique, and it leads back to its owner and its own name; the order is that of
+//! [`catalogue`](crate::catalogue). Deliberately absent: asking anybody, and deadlines.
 
-mod names;
+mod links;
 mod pages;
-mod templates;
-mod uris;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use salon_mcp::listing::{Item, Listing};
 use salon_protocol::ParticipantId;
 
-use names::Names;
-use uris::{Links, Uris};
+use crate::catalogue::{self, Merged, Place, Snapshot};
+use links::Links;
 
-/// Whether an item of a participant's is listed under this very name, whatever else is listed.
-pub(super) fn is_named(who: &ParticipantId, item: &Item, name: &str) -> bool {
-    names::natural(who, &item.name).is_some_and(|listed| listed == name)
-}
+/// How many owners of the same name an error lists.
+const MAX_OWNERS_FOUND: usize = 32;
 
 /// Whose something is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,115 +42,221 @@ impl Found {
     }
 }
 
-/// A participant's place in the order of all: the host is first.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    guest: bool,
-    who: ParticipantId,
-}
+/// What one participant lists to this client, where it is not what it lists to all.
+type OwnLists = [Option<Arc<[Item]>>; 4];
 
-impl Place {
-    fn of(who: &ParticipantId) -> Self {
-        Self { guest: !who.is_host(), who: who.clone() }
-    }
-}
-
-/// What one participant offers, by listing.
-type Stock = [Arc<[Item]>; 4];
-
-/// What everybody offers.
-#[derive(Debug, Default)]
+/// What everybody offers to one client.
+#[derive(Debug)]
 pub(super) struct Shelf {
-    stocks: BTreeMap<Place, Stock>,
+    snapshot: Arc<Snapshot>,
+    /// Participants that the snapshot has and this client is not shown: itself, and those that have left meanwhile.
+    hidden: BTreeSet<ParticipantId>,
+    me: Option<ParticipantId>,
+    own: BTreeMap<Place, OwnLists>,
+    own_merged: [Merged; 4],
+    own_bytes: usize,
     links: Links,
-    bytes: usize,
-    index: Index,
 }
 
-/// What follows from the stocks. Made when it is needed, and again after they changed.
-#[derive(Debug, Default)]
-struct Index {
-    tools: OnceLock<Names>,
-    prompts: OnceLock<Names>,
-    resources: OnceLock<Uris>,
-    templates: OnceLock<Uris>,
-}
-
-impl Index {
-    fn forget(&mut self, listing: Listing) {
-        match listing {
-            Listing::Tools => drop(self.tools.take()),
-            Listing::Prompts => drop(self.prompts.take()),
-            Listing::Resources => drop(self.resources.take()),
-            Listing::Templates => drop(self.templates.take()),
+impl Default for Shelf {
+    fn default() -> Self {
+        Self {
+            snapshot: Arc::default(),
+            hidden: BTreeSet::new(),
+            me: None,
+            own: BTreeMap::new(),
+            own_merged: Listing::ALL.map(|listing| Merged::new(listing, 0)),
+            own_bytes: 0,
+            links: Links::default(),
         }
     }
 }
 
 impl Shelf {
-    /// Puts down what a participant lists, in place of what was there. Whether that differs.
+    /// The shelf of a participant, which is not shown what it offers itself.
+    pub(super) fn of(me: &ParticipantId) -> Self {
+        Self { me: Some(me.clone()), hidden: BTreeSet::from([me.clone()]), ..Self::default() }
+    }
+
+    /// Takes a newer snapshot. Returns the listings that differ for this client; of those that are not of `interest` to it, only where
+    /// the change is news.
+    pub(super) fn update(&mut self, snapshot: Arc<Snapshot>, interest: &BTreeSet<Listing>) -> Vec<Listing> {
+        if snapshot.version() <= self.snapshot.version() {
+            return Vec::new();
+        }
+        let before = std::mem::replace(&mut self.snapshot, snapshot);
+        let (me, now) = (self.me.as_ref(), &self.snapshot);
+        self.hidden.retain(|who| Some(who) == me || now.has(who));
+        let changed: Vec<_> = Listing::ALL
+            .into_iter()
+            .filter(|listing| before.listing(*listing).version() < self.snapshot.listing(*listing).version())
+            .collect();
+        for listing in &changed {
+            let taken = |(who, label): (&ParticipantId, &str)| is_taken(&self.snapshot, *listing, who, label);
+            let own = &self.own_merged[*listing as usize];
+            if own.has_displaced() || own.labels().any(taken) {
+                self.merge_own(*listing);
+            }
+        }
+        let is_told = |listing: &Listing| {
+            let (now, since) = (self.snapshot.listing(*listing), before.listing(*listing).version());
+            let is_wanted = interest.contains(listing);
+            match now.changes_since(since) {
+                Some(mut changes) => changes.any(|change| {
+                    (is_wanted || change.is_news)
+                        && self.me.as_ref() != Some(&change.who)
+                        && self.own_merged(*listing).offer(&change.who).is_none()
+                }),
+                None => is_wanted || now.announced() > since,
+            }
+        };
+        changed.into_iter().filter(is_told).collect()
+    }
+
+    /// The version of the snapshot that is shown.
+    pub(super) fn version(&self) -> u64 {
+        self.snapshot.version()
+    }
+
+    /// Whether the room's catalogue knows a list.
+    pub(super) fn is_catalogued(&self, who: &ParticipantId, listing: Listing) -> bool {
+        self.snapshot.listing(listing).offer(who).is_some()
+    }
+
+    /// Puts down what a participant lists to this client, in place of what it lists to all. Whether that differs from what was shown.
     pub(super) fn put(&mut self, who: &ParticipantId, listing: Listing, items: impl Into<Arc<[Item]>>) -> bool {
         let items = items.into();
-        let place = &mut self.stocks.entry(Place::of(who)).or_default()[listing as usize];
-        let same = Arc::ptr_eq(place, &items)
-            || place.len() == items.len()
-                && place.iter().zip(&*items).all(|(old, new)| old.name == new.name && old.raw.get() == new.raw.get());
-        if same {
-            return false;
-        }
-        self.bytes += bytes(&items);
-        self.bytes -= bytes(&std::mem::replace(place, items));
-        self.index.forget(listing);
-        true
+        let is_same = catalogue::is_same(self.items(who, listing), &items);
+        self.own_bytes += bytes(&items);
+        let own = &mut self.own.entry(Place::of(who)).or_default()[listing as usize];
+        self.own_bytes -= own.replace(items).as_deref().map_or(0, bytes);
+        self.merge_own(listing);
+        !is_same
     }
 
-    /// Takes away all that is a participant's. Gives the lists that had something of it.
+    /// Takes away all that is a participant's, who has left. Returns the listings that had something of it which the room's catalogue
+    /// has not, and so will not tell of.
     pub(super) fn remove(&mut self, who: &ParticipantId) -> Vec<Listing> {
         self.links.forget(who);
-        let stock = self.stocks.remove(&Place::of(who)).unwrap_or_default();
-        let touched: Vec<_> = Listing::ALL.into_iter().filter(|listing| !stock[*listing as usize].is_empty()).collect();
-        for listing in &touched {
-            self.bytes -= bytes(&stock[*listing as usize]);
-            self.index.forget(*listing);
+        let is_untold = |listing: &Listing| {
+            let known = self.snapshot.listing(*listing).offer(who);
+            known.is_none_or(|known| known.is_empty()) && !self.items(who, *listing).is_empty()
+        };
+        let untold: Vec<_> = Listing::ALL.into_iter().filter(is_untold).collect();
+        self.drop_own(who);
+        if self.snapshot.has(who) {
+            self.hidden.insert(who.clone());
         }
-        touched
+        untold
     }
 
-    /// How much is held.
+    /// A participant has joined, maybe again: what it listed to this client before is void.
+    pub(super) fn joined(&mut self, who: &ParticipantId) {
+        self.drop_own(who);
+        if self.me.as_ref() != Some(who) {
+            self.hidden.remove(who);
+        }
+    }
+
+    fn drop_own(&mut self, who: &ParticipantId) {
+        for (listing, items) in Listing::ALL.into_iter().zip(self.own.remove(&Place::of(who)).unwrap_or_default()) {
+            if let Some(items) = items {
+                self.own_bytes -= bytes(&items);
+                self.merge_own(listing);
+            }
+        }
+    }
+
+    /// What is held for this client alone.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes + self.links.bytes()
+        self.own_bytes + self.links.bytes()
     }
 
     /// What a participant lists, as it wrote it.
     pub(super) fn items(&self, who: &ParticipantId, listing: Listing) -> &[Item] {
-        self.stocks.get(&Place::of(who)).map_or(&[], |stock| &stock[listing as usize])
+        let room = || self.snapshot.listing(listing).offer(who).filter(|_| !self.hidden.contains(who));
+        self.own_merged(listing).offer(who).or_else(room).map_or(&[], |items| items)
+    }
+
+    /// Whether anything is known of a participant.
+    fn has(&self, who: &ParticipantId) -> bool {
+        self.own.contains_key(&Place::of(who)) || (self.snapshot.has(who) && !self.hidden.contains(who))
+    }
+
+    /// Whether an item is listed under this very name, whatever else will be listed.
+    pub(super) fn is_listed(&self, listing: Listing, name: &str) -> bool {
+        let labelled = self.labelled(listing, name);
+        labelled.is_some_and(|(who, own)| catalogue::natural(who, own).is_some_and(|natural| natural == name))
     }
 
     /// Finds a tool or prompt by the name the room lists, by `participant__name`, or by its own name where only one has it.
     pub(super) fn find(&self, listing: Listing, name: &str) -> Found {
         match listing {
-            Listing::Tools | Listing::Prompts => self.names(listing).find(name),
+            Listing::Tools | Listing::Prompts => self.find_named(listing, name),
             Listing::Resources => self.find_uri(name),
             Listing::Templates => self.find_template(name),
         }
     }
 
-    fn names(&self, listing: Listing) -> &Names {
-        let cell = if listing == Listing::Tools { &self.index.tools } else { &self.index.prompts };
-        cell.get_or_init(|| Names::new(self.all(listing)))
+    fn find_named(&self, listing: Listing, name: &str) -> Found {
+        if let Some((owner, own)) = self.labelled(listing, name) {
+            return Found::One(owner.clone(), own.to_owned());
+        }
+        let room = self.snapshot.listing(listing).aliased(name).filter(|(who, _)| self.is_shown(listing, who));
+        let aliased: Vec<_> = self.own_merged(listing).aliased(name).chain(room).collect();
+        match aliased.as_slice() {
+            [] => {}
+            [(owner, own)] => return Found::One((*owner).clone(), (*own).to_owned()),
+            several => return Found::Several(several.iter().map(|(owner, _)| (*owner).clone()).collect()),
+        }
+        // What looks like a name of somebody's is nobody else's, even while that somebody is away.
+        if name.contains("__") {
+            return Found::Nobody;
+        }
+        let owners = self.owners_of(listing, name);
+        match owners.as_slice() {
+            // The host comes first, and its own names are as good as its listed ones.
+            [host, ..] if host.is_host() => Found::One(host.clone(), name.to_owned()),
+            owners => Found::among(owners, name),
+        }
     }
 
-    fn uris(&self, listing: Listing) -> &Uris {
-        let cell = if listing == Listing::Resources { &self.index.resources } else { &self.index.templates };
-        cell.get_or_init(|| match listing {
-            Listing::Templates => Uris::of_templates(self.all(listing)),
-            _ => Uris::new(self.all(listing)),
-        })
+    fn labelled(&self, listing: Listing, label: &str) -> Option<(&ParticipantId, &str)> {
+        let room = || self.snapshot.listing(listing).labelled(label).filter(|(who, _)| self.is_shown(listing, who));
+        self.own_merged(listing).labelled(label).or_else(room)
     }
 
-    fn all(&self, listing: Listing) -> impl Iterator<Item = (&ParticipantId, &[Item])> + Clone {
-        self.stocks.iter().map(move |(place, stock)| (&place.who, &*stock[listing as usize]))
+    /// Some of those that have something of this name of their own, in order: all, unless they are many.
+    fn owners_of(&self, listing: Listing, name: &str) -> Vec<ParticipantId> {
+        let is_shown = |place: &&Place| self.is_shown(listing, &place.who);
+        let room = self.snapshot.listing(listing).owners_of(name).iter().filter(is_shown);
+        let own = self.own_merged(listing).owners_of(name).iter();
+        let mut owners: Vec<_> = own.chain(room).take(MAX_OWNERS_FOUND).collect();
+        owners.sort();
+        owners.into_iter().map(|place| place.who.clone()).collect()
     }
+
+    /// Whether a participant's list is shown as the room has it.
+    fn is_shown(&self, listing: Listing, who: &ParticipantId) -> bool {
+        !self.hidden.contains(who) && self.own_merged(listing).offer(who).is_none()
+    }
+
+    fn own_merged(&self, listing: Listing) -> &Merged {
+        &self.own_merged[listing as usize]
+    }
+
+    fn merge_own(&mut self, listing: Listing) {
+        let own = self.own.iter();
+        let lists = own.filter_map(|(place, lists)| Some((place.clone(), lists[listing as usize].clone()?)));
+        // No list of one client's own may take a name from somebody that the room gave it to.
+        let taken = |who: &ParticipantId, label: &str| is_taken(&self.snapshot, listing, who, label);
+        self.own_merged[listing as usize] = Merged::build(listing, lists, &taken);
+    }
+}
+
+/// Whether the room lists something of another participant's under a name.
+fn is_taken(snapshot: &Snapshot, listing: Listing, who: &ParticipantId, label: &str) -> bool {
+    snapshot.listing(listing).labelled(label).is_some_and(|(owner, _)| owner != who)
 }
 
 fn bytes(items: &[Item]) -> usize {

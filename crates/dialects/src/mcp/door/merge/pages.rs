@@ -1,24 +1,28 @@
-//! Pages of the merged lists. A cursor names a place, not a number, so that whoever comes or goes between two pages takes nobody
-//! else's items with them.
+//! Pages of the merged lists. A cursor names a place, not a number, so that participants that join or leave between two pages take no
+//! items of others with them.
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::iter::Peekable;
 use std::ops::Bound;
 
-use salon_protocol::{Members, ParticipantId};
+use salon_mcp::listing::Listing;
+use salon_protocol::ParticipantId;
 use serde_json::value::RawValue;
 
-use super::{Item, Listing, Place, Shelf, names};
+use super::Shelf;
+use crate::catalogue::{Offered, Place, SCHEME, qualified_uri, render};
 
 /// How much is on a page. Some clients take no message over 1 MiB.
 const MAX_ITEMS: usize = 250;
 const MAX_BYTES: usize = 512 << 10;
 
+/// The items of a page, and the cursor of the next.
+type Page<'a> = (Vec<Cow<'a, RawValue>>, Option<String>);
+
 impl Shelf {
-    /// A page of what the room lists, and the cursor of the next. `None` for a cursor that is none of ours.
-    pub(in crate::mcp::door) fn page(
-        &self,
-        listing: Listing,
-        cursor: Option<&str>,
-    ) -> Option<(Vec<Box<RawValue>>, Option<String>)> {
+    /// A page of what the room lists. `None` for a cursor that is none of ours.
+    pub(in crate::mcp::door) fn page(&self, listing: Listing, cursor: Option<&str>) -> Option<Page<'_>> {
         let (first, skipped) = match cursor {
             None => (Bound::Unbounded, 0),
             Some(cursor) => {
@@ -27,10 +31,10 @@ impl Shelf {
             }
         };
         let (mut page, mut bytes) = (Vec::new(), 0);
-        for (place, stock) in self.stocks.range((first.clone(), Bound::Unbounded)) {
+        for (place, offered) in self.offers(listing, first.clone()) {
             let skipped = if first == Bound::Included(place.clone()) { skipped } else { 0 };
-            for (index, item) in stock[listing as usize].iter().enumerate().skip(skipped) {
-                let Some(item) = self.listed(listing, &place.who, index, item) else { continue };
+            for index in skipped..offered.items().len() {
+                let Some(item) = self.listed(listing, &place.who, offered, index) else { continue };
                 bytes += item.get().len();
                 if page.len() == MAX_ITEMS || (!page.is_empty() && bytes > MAX_BYTES) {
                     return Some((page, Some(format!("{index}/{}", place.who))));
@@ -41,45 +45,44 @@ impl Shelf {
         Some((page, None))
     }
 
+    /// Everybody's lists in order, from a place on: the room's, and in their place those that are this client's own.
+    fn offers(&self, listing: Listing, first: Bound<Place>) -> impl Iterator<Item = (&Place, &Offered)> {
+        let room = self.snapshot.listing(listing).from(first.clone());
+        let mut room = room.filter(move |(place, _)| self.is_shown(listing, &place.who)).peekable();
+        let mut own = self.own_merged(listing).from(first).peekable();
+        std::iter::from_fn(move || next_in_order(&mut own, &mut room))
+    }
+
     /// An item as the room lists it; `None` for one that it leaves out.
-    fn listed(&self, listing: Listing, who: &ParticipantId, index: usize, item: &Item) -> Option<Box<RawValue>> {
-        let name = match listing {
-            Listing::Tools | Listing::Prompts => self.names(listing).listed(who, index)?.into(),
-            Listing::Resources | Listing::Templates => self.uris(listing).listed(who, &item.name),
-        };
-        let is_shown_as_written = who.is_host() && *name == *item.name;
-        if is_shown_as_written {
-            return Some(item.raw.clone());
+    fn listed<'a>(
+        &self,
+        listing: Listing,
+        who: &ParticipantId,
+        offered: &'a Offered,
+        index: usize,
+    ) -> Option<Cow<'a, RawValue>> {
+        let label = offered.label(index)?;
+        let item = &offered.items()[index];
+        if matches!(listing, Listing::Resources | Listing::Templates) {
+            // For this client it may be another participant's too, or no longer.
+            let is_plain = self.owners_of(listing, &item.name).len() < 2 && !item.name.starts_with(SCHEME);
+            let shown = if is_plain { Cow::from(&*item.name) } else { Cow::from(qualified_uri(who, &item.name)) };
+            if shown != label {
+                return render(listing, who, &shown, item).map(Cow::Owned);
+            }
         }
-        let mut members = Members::parse(item.raw.get())?;
-        members.set(listing.label(), &name);
-        if !who.is_host() {
-            mark_owner(&mut members, listing, who);
-        }
-        Some(members.to_raw())
+        offered.rendered(listing, who, index).map(Cow::Borrowed)
     }
 }
 
-/// Says in what people are shown whose it is: in the name of a resource, which is not what finds it, and in titles.
-fn mark_owner(item: &mut Members, listing: Listing, who: &ParticipantId) {
-    if let (Listing::Resources | Listing::Templates, Some(name)) = (listing, text(item, "name")) {
-        item.set("name", &names::qualified(who, &name));
+/// The next of two sequences in order.
+fn next_in_order<'a>(
+    one: &mut Peekable<impl Iterator<Item = (&'a Place, &'a Offered)>>,
+    other: &mut Peekable<impl Iterator<Item = (&'a Place, &'a Offered)>>,
+) -> Option<(&'a Place, &'a Offered)> {
+    match (one.peek(), other.peek()) {
+        (Some((first, _)), Some((second, _))) if first.cmp(second) == Ordering::Greater => other.next(),
+        (Some(_), _) => one.next(),
+        (None, _) => other.next(),
     }
-    mark_title(item, who);
-    // MCP 2025-03-26 has the title of a tool among its annotations only.
-    let annotations = item.get("annotations").and_then(|annotations| Members::parse(annotations.get()));
-    if let Some(mut annotations) = annotations.filter(|annotations| annotations.get("title").is_some()) {
-        mark_title(&mut annotations, who);
-        item.set("annotations", &annotations);
-    }
-}
-
-fn mark_title(holder: &mut Members, who: &ParticipantId) {
-    if let Some(title) = text(holder, "title") {
-        holder.set("title", &format!("{title} ({who})"));
-    }
-}
-
-fn text(holder: &Members, key: &str) -> Option<String> {
-    serde_json::from_str(holder.get(key)?.get()).ok()
 }

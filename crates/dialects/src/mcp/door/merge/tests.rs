@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::*;
+use crate::SnapshotBuilder;
 
 fn id(text: &str) -> ParticipantId {
     ParticipantId::new(text).unwrap()
@@ -21,13 +22,24 @@ fn item(listing: Listing, name: &str) -> Item {
     Item { name: name.into(), raw: raw(&object.to_string()) }
 }
 
+/// A shelf whose client is shown these lists: those of participants as the room's catalogue has them.
+fn shelf_of(lists: &[(ParticipantId, Listing, Vec<Item>)]) -> Shelf {
+    let mut builder = SnapshotBuilder::after(&Snapshot::default());
+    let mut shelf = Shelf::default();
+    for (who, listing, items) in lists {
+        match who.is_host() {
+            true => drop(shelf.put(who, *listing, items.clone())),
+            false => drop(builder.put(who, *listing, items.clone().into(), true)),
+        }
+    }
+    shelf.update(builder.snapshot(), &BTreeSet::new());
+    shelf
+}
+
 /// A shelf from `participant: name name …` lines.
 fn shelf(listing: Listing, lines: &[(&str, &[&str])]) -> Shelf {
-    let mut shelf = Shelf::default();
-    for (who, names) in lines {
-        shelf.put(&id(who), listing, names.iter().map(|name| item(listing, name)).collect::<Vec<_>>());
-    }
-    shelf
+    let items = |names: &[&str]| names.iter().map(|name| item(listing, name)).collect();
+    shelf_of(&lines.iter().map(|(who, names)| (id(who), listing, items(names))).collect::<Vec<_>>())
 }
 
 /// Everything the room lists, page by page.
@@ -169,11 +181,8 @@ fn only_the_name_of_an_item_is_changed() {
 
 /// The items of a list of everybody's, when these participants list that.
 fn shown(listing: Listing, lists: &[(&str, &str)]) -> String {
-    let mut shelf = Shelf::default();
-    for (who, items) in lists {
-        let page = format!(r#"{{"{}":{items}}}"#, listing.key());
-        shelf.put(&id(who), listing, read_page(listing, &raw(&page)).unwrap().0);
-    }
+    let items = |items: &str| read_page(listing, &raw(&format!(r#"{{"{}":{items}}}"#, listing.key()))).unwrap().0;
+    let shelf = shelf_of(&lists.iter().map(|(who, list)| (id(who), listing, items(list))).collect::<Vec<_>>());
     let (page, _) = shelf.page(listing, None).unwrap();
     page.iter().map(|item| format!("{}\n", item.get())).collect()
 }
@@ -355,10 +364,10 @@ fn who_leaves_between_two_pages_takes_nobody_along() {
     for who in ["a", "b", "c"] {
         shelf.put(&id(who), Listing::Tools, names(who));
     }
-    let (first, next) = shelf.page(Listing::Tools, None).unwrap();
+    let (first, next) = shelf.page(Listing::Tools, None).map(|(page, next)| (page.len(), next)).unwrap();
     shelf.remove(&id("b"));
     let (rest, end) = shelf.page(Listing::Tools, next.as_deref()).unwrap();
-    assert_eq!((first.len(), rest.len(), end), (250, 200, None));
+    assert_eq!((first, rest.len(), end), (250, 200, None));
     assert!(rest[0].get().contains("c__c0"));
 }
 
@@ -377,10 +386,15 @@ fn stocks(names: &'static str) -> impl Strategy<Value = Vec<(ParticipantId, Vec<
     prop::collection::vec((who, prop::collection::vec(names, 0..20)), 0..8)
 }
 
-fn filled(listing: Listing, stocks: &[(ParticipantId, Vec<String>)]) -> Shelf {
-    let mut shelf = Shelf::default();
-    for (who, names) in stocks {
-        shelf.put(who, listing, names.iter().map(|name| item(listing, name)).collect::<Vec<_>>());
+/// A shelf whose client is shown these lists, some of them as the room's catalogue has them: all, none, or those of every other owner.
+fn filled(listing: Listing, stocks: &[(ParticipantId, Vec<String>)], from_room: u8) -> Shelf {
+    let items = |names: &[String]| names.iter().map(|name| item(listing, name)).collect::<Vec<_>>();
+    let is_from_room = |at: usize| from_room == 1 || (from_room == 2 && at.is_multiple_of(2));
+    let stocks: BTreeMap<_, _> = stocks.iter().cloned().collect();
+    let lists = stocks.iter().enumerate().filter(|(at, _)| is_from_room(*at));
+    let mut shelf = shelf_of(&lists.map(|(_, (who, names))| (who.clone(), listing, items(names))).collect::<Vec<_>>());
+    for (_, (who, names)) in stocks.iter().enumerate().filter(|(at, _)| !is_from_room(*at)) {
+        shelf.put(who, listing, items(names));
     }
     shelf
 }
@@ -389,15 +403,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn names_are_taken_by_every_host_and_lead_back(stocks in stocks(r"[ab_.]{0,3}|\PC{0,90}")) {
-        let shelf = filled(Listing::Tools, &stocks);
+    fn names_are_taken_by_every_host_and_lead_back(stocks in stocks(r"[ab_.]{0,3}|\PC{0,90}"), from_room in 0..3_u8) {
+        let shelf = filled(Listing::Tools, &stocks, from_room);
         let names = pages(&shelf, Listing::Tools).concat();
-        let mut offered = HashSet::new();
-        for (place, stock) in &shelf.stocks {
-            for item in stock[0].iter() {
-                offered.insert((place.who.clone(), item.name.to_string()));
-            }
-        }
+        let stocks: BTreeMap<_, _> = stocks.into_iter().collect();
+        let offered: HashSet<_> =
+            stocks.iter().flat_map(|(who, names)| names.iter().map(|name| (who.clone(), name.clone()))).collect();
         let mut found = HashSet::new();
         for name in &names {
             prop_assert!((1..=64).contains(&name.len()), "{}", name);
@@ -410,13 +421,14 @@ proptest! {
     }
 
     #[test]
-    fn uris_lead_back(stocks in stocks(r"(salon://)?(a/|b/)?[xy]{1,2}")) {
-        let shelf = filled(Listing::Resources, &stocks);
+    fn uris_lead_back(stocks in stocks(r"(salon://)?(a/|b/)?[xy]{1,2}"), from_room in 0..3_u8) {
+        let shelf = filled(Listing::Resources, &stocks, from_room);
         let listed: HashSet<_> = pages(&shelf, Listing::Resources).concat().into_iter().collect();
-        for (place, stock) in &shelf.stocks {
-            for item in stock[Listing::Resources as usize].iter() {
-                let uri = shelf.listed_uri(&place.who, &item.name);
-                prop_assert_eq!(shelf.find_uri(&uri), Found::One(place.who.clone(), item.name.to_string()));
+        let stocks: BTreeMap<_, _> = stocks.into_iter().collect();
+        for (who, names) in &stocks {
+            for name in names {
+                let uri = shelf.listed_uri(who, name);
+                prop_assert_eq!(shelf.find_uri(&uri), Found::One(who.clone(), name.clone()));
                 prop_assert!(listed.contains(&uri));
             }
         }
@@ -427,14 +439,14 @@ proptest! {
         let stocks: Vec<_> = counts.iter().enumerate().map(|(who, count)| {
             (id(&format!("p{who}")), (0..*count).map(|n| n.to_string()).collect())
         }).collect();
-        let shelf = filled(Listing::Tools, &stocks);
+        let shelf = filled(Listing::Tools, &stocks, 2);
         let expected: Vec<_> = stocks.iter().flat_map(|(who, names)| names.iter().map(move |name| format!("{who}__{name}"))).collect();
         prop_assert_eq!(pages(&shelf, Listing::Tools).concat(), expected);
     }
 
     #[test]
     fn whatever_is_asked_is_answered(text in r"(salon://|\{|\}|/|__|a|\PC){0,12}") {
-        let mut shelf = filled(Listing::Tools, &[(id("a"), vec![text.clone()])]);
+        let mut shelf = filled(Listing::Tools, &[(id("a"), vec![text.clone()])], 0);
         shelf.put(&id("a"), Listing::Templates, vec![item(Listing::Templates, &text)]);
         shelf.note_link(&id("a"), &text);
         shelf.find(Listing::Tools, &text);

@@ -93,6 +93,7 @@ fn who_has_met_the_client_and_may_ask_it_things_is_listed_in_its_name() {
         bob: tools/list {{"tools":[{{"name":"only for those who can be asked"}}]}}
         call 3 prompts/list
         bob: prompts/list error {{"code":-32601,"message":"no prompts"}}
+        bob: prompts/list {{"prompts":[]}}
         carol: prompts/list {{"prompts":[]}}
         system:gateway: prompts/list {{"prompts":[]}}
         bob! @- notifications/tools/list_changed
@@ -105,11 +106,13 @@ fn who_has_met_the_client_and_may_ask_it_things_is_listed_in_its_name() {
     ⇒ bob {"id":"s-4","method":"tools/list"}
     ⇒ bob {"id":"s-5","method":"tools/list","params":{"cursor":"more"}}
     ← {"id":2,"result":{"tools":[{"name":"bob__t"},{"name":"bob__only_for_those_who_can_be_asked_7985ad8a"}]}}
-    ⇒ bob {"id":"s-6","method":"prompts/list"}
+    consult bob prompts/list
     consult carol prompts/list
+    ⇒ bob {"id":"s-6","method":"prompts/list"}
     consult system:gateway prompts/list
     ← {"id":3,"result":{"prompts":[]}}
     ⇒ bob {"id":"s-7","method":"tools/list"}
+    consult bob tools/list
     consult carol tools/list
     "#);
 }
@@ -123,12 +126,14 @@ fn who_has_no_such_thing_is_not_asked_for_it() {
         call 2 tools/call {"name":"carol__t"}
         carol: initialize error {"code":-32601,"message":"I am no server"}
         call 3 prompts/list
+        bob: prompts/list {"prompts":[]}
         carol: prompts/list {"prompts":[]}
         system:gateway: prompts/list {"prompts":[]}
         call 4 tools/list
         carol: tools/list {"tools":[{"name":"t"}]}
         system:gateway: tools/list {"tools":[]}
         bob: tools/list error {"code":-1,"message":"no"}
+        bob: tools/list error {}
         call 5 tools/list
     "#;
     assert_snapshot!(play.act(script), @r#"
@@ -137,11 +142,13 @@ fn who_has_no_such_thing_is_not_asked_for_it() {
     ⇒ bob {"id":"s-3","method":"tools/call","params":{"name":"t"}}
     ⇒ carol {"id":"s-4","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{},"elicitation":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}}}
     ← {"id":2,"error":{"code":-32601,"message":"I am no server"}}
+    consult bob prompts/list
     consult carol prompts/list
     consult system:gateway prompts/list
     ← {"id":3,"result":{"prompts":[]}}
-    ⇒ bob {"id":"s-5","method":"tools/list"}
+    consult bob tools/list
     consult carol tools/list
+    ⇒ bob {"id":"s-5","method":"tools/list"}
     consult system:gateway tools/list
     ← {"id":4,"result":{"tools":[{"name":"carol__t"}]}}
     ← {"id":5,"result":{"tools":[{"name":"carol__t"}]}}
@@ -200,6 +207,7 @@ fn a_list_without_end_is_not_taken() {
         play.told.clear();
         play.run(&format!(r#"bob: tools/list {{"tools":[{{"name":"t{page}"}}],"nextCursor":"again"}}"#));
     }
+    play.run(r#"bob: tools/list {"tools":[{"name":"t"},{"name":"same"}]}"#);
     assert_snapshot!(play.act("call 1 tools/list"), @r#"← {"id":1,"result":{"tools":[{"name":"chat_say"},{"name":"bob__t"},{"name":"bob__same"},{"name":"carol__u"},{"name":"carol__same"}]}}"#);
 }
 
@@ -277,6 +285,7 @@ fn a_change_that_only_the_client_is_told_of_is_looked_for_in_its_name() {
     assert_snapshot!(room().act(script), @r#"
     consult carol tools/list
     ⇒ carol {"id":"s-7","method":"tools/list"}
+    consult carol tools/list
     ← {"method":"notifications/tools/list_changed"}
     ⇒ carol {"id":"s-8","method":"tools/list"}
     "#);
@@ -481,6 +490,7 @@ fn a_modern_client_is_shown_the_list_of_the_process_that_serves_it() {
     ← {"id":3,"result":{"tools":[{"name":"bob__grow"},{"name":"bob__grown"}],"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"/serverInfo":{"name":"salon","title":"Salon: room:a","version":"9"}}}}
     ← {"id":4,"result":{"tools":[{"name":"bob__grow"},{"name":"bob__grown"}],"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"/serverInfo":{"name":"salon","title":"Salon: room:a","version":"9"}}}}
     ⇒ bob {"id":"s-4","method":"tools/list","params":{"_meta":{…,"/clientCapabilities":{}}}}
+    consult bob tools/list
     "#);
 }
 
@@ -504,5 +514,60 @@ fn while_participants_may_be_on_their_way_back_the_client_may_try_again() {
     consult system:gateway resources/templates/list
     ← {"id":2,"error":{"code":-32000,"message":"the gateway has just started, and whoever offers the resource `file:///a` may not be back yet; try again in a moment","data":{"code":"recipient_not_found","retryAfterMs":1000}}}
     ← {"id":3,"error":{"code":-32602,"message":"nobody here offers a tool `files__read`"}}
+    "#);
+}
+
+#[test]
+fn a_session_asks_no_more_often_in_a_crowd() {
+    let asks = |others: usize| {
+        let names: Vec<_> = (0..others).map(|number| format!("p{number}")).collect();
+        let mut play = Play::introduced(Scope::Room, &names.join(" "), "2025-06-18", "{}");
+        for listing in Listing::ALL {
+            play.run(&format!("call 1 {}\nsettle", listing.method()));
+        }
+        play.run("call 1 tools/list\njoin zoe\nsettle\ntick 50\nleave zoe\ntick 50\ncall 2 tools/call {\"name\":\"nobodys\"}");
+        (play.asks, play.told.matches("list_changed").count())
+    };
+    assert_eq!(asks(2), asks(300));
+    // For every listing the host is asked for all participants' lists and for its own; the last call makes it look again.
+    assert_eq!(asks(2).0, 2 * 4 + 2);
+}
+
+#[test]
+fn a_newcomer_is_announced_in_a_crowd_too() {
+    let crowd: Vec<_> = (0..300).map(|number| format!("p{number}")).collect();
+    let mut play = Play::introduced(Scope::Room, &crowd.join(" "), "2025-06-18", "{}");
+    play.offers = vec![("zoe", "tools/list", r#"{"tools":[{"name":"t"}]}"#)];
+    let told = play.act("join zoe\nsettle\ntick 50");
+    assert_snapshot!(told, @r#"
+    consult zoe tools/list
+    consult zoe prompts/list
+    consult zoe resources/list
+    consult zoe resources/templates/list
+    ← {"method":"notifications/tools/list_changed"}
+    "#);
+}
+
+#[test]
+fn what_others_make_the_catalogue_learn_is_no_news_to_a_client_that_has_not_listed() {
+    let mut play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let query = RoomQuery::Gather { number: 999, listings: &[Listing::Tools] };
+    let consults = play.host.asked(query, play.now, Duration::from_secs(600));
+    play.consult(consults);
+    let script = r#"
+        bob: tools/list {"tools":[{"name":"t"}]}
+        tick 50
+        mark it can be called at once
+        call 1 tools/call {"name":"t"}
+        bob* notifications/tools/list_changed
+        bob: tools/list {"tools":[{"name":"u"}]}
+        tick 50
+    "#;
+    assert_snapshot!(play.act(script), @r#"
+    consult bob tools/list
+    · it can be called at once
+    ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    consult bob tools/list
+    ← {"method":"notifications/tools/list_changed"}
     "#);
 }

@@ -3,7 +3,7 @@
 //! The client, over a WebSocket: `client TEXT`, or shorter `call 1 METHOD {params}`, `tell METHOD {params}`, `reply 7 {result}` (`reply @METHOD {result}` to the oldest such question), and `ask 1 METHOD {params}` for a request
 //! of the modern era. Over HTTP the same with the stream before it: `3 client TEXT`, `3 [name: value] client TEXT`,
 //! `3 apart client TEXT` where the answer goes elsewhere, and `get 3 [AFTER]`, `hangup 3`.
-//! The others: `bob: METHOD {result}` answers the oldest open request of that method to bob (`bob: METHOD error {error}`), or what the catalogue was consulted for;
+//! The others: `bob: METHOD {result}` answers the oldest open request of that method to bob (`bob: METHOD error {error}`), of the door's or else of the room's host, who asks for lists (`consult`);
 //! `settle` answers every handshake and every list that is open, with what `offers` says. `bob? 5 @METHOD asked/method {params}`
 //! asks the client during such a request (`@-` during none, `@=id` by an envelope's id), `bob! @METHOD told/method {params}` tells it something, `bob* told/method {params}` everybody.
 //! `beside bob METHOD {params}` is a request that another session of the client's participant makes of bob.
@@ -27,7 +27,7 @@ mod subscriptions;
 
 use super::*;
 use crate::EventFrame;
-use crate::mcp::scripts::{Open, Stage, begun, id};
+use crate::mcp::scripts::{CatalogueHost, Consults, Open, Stage, begun, id};
 use insta::assert_snapshot;
 use salon_protocol::{
     Code, Entry, Envelope, FailureCause, McpVersion, Members, Message, Participant, Position, RpcId, Timestamp,
@@ -49,6 +49,9 @@ struct Play {
     /// What somebody's list has in it when it is settled: owner, method, result.
     offers: Vec<(&'static str, &'static str, &'static str)>,
     open: Vec<Open>,
+    host: CatalogueHost,
+    /// What the door asked of the room's host, but for the next snapshot.
+    asks: usize,
     /// Questions to the client that it has not answered: method and id.
     asked: Vec<(String, String)>,
     said: u32,
@@ -98,6 +101,8 @@ impl Play {
             extra,
             offers: Vec::new(),
             open: Vec::new(),
+            host: CatalogueHost::default(),
+            asks: 0,
             asked: Vec::new(),
             said: 0,
             told: String::new(),
@@ -132,15 +137,25 @@ impl Play {
     fn presence(&mut self, event: &str, word: &str) {
         let participant = serde_json::to_string(&somebody(word)).unwrap();
         let presence = format!(r#"{{"event":"{event}","participant":{participant}}}"#);
+        let who = somebody(word).id;
+        if event == "join" && who.as_str() != "alice" && self.door.is_room() {
+            let consults = self.host.joined(who.as_str(), self.door.is_introduced(), self.now);
+            self.consult(consults);
+        }
         self.entry("system:gateway", Kind::Presence, None, &presence);
+        if event == "leave" {
+            self.host.left(who.as_str());
+            self.open.retain(|open| open.id.is_some() || open.to != who.as_str());
+            self.resolve();
+        }
     }
 
-    /// Takes the oldest open request of a method to somebody.
+    /// Takes the oldest open request of a method to somebody: of the door's, else of the host's.
     fn take_open(&mut self, to: Option<&str>, method: &str) -> Open {
         let is_it = |open: &Open| open.method == method && to.is_none_or(|to| open.to == to);
-        let at =
-            self.open.iter().position(is_it).unwrap_or_else(|| panic!("no open {method} to {to:?}\n{}", self.told));
-        self.open.remove(at)
+        let own = self.open.iter().position(|open| is_it(open) && open.id.is_some());
+        let at = own.or_else(|| self.open.iter().position(is_it));
+        self.open.remove(at.unwrap_or_else(|| panic!("no open {method} to {to:?}\n{}", self.told)))
     }
 
     /// Something of the client's: on a stream of its own where the line begins with a number.
@@ -271,10 +286,14 @@ impl Play {
                 cause.as_deref(),
                 &format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#),
             );
+            let consults = self.host.changed(from, method, self.now);
+            self.consult(consults);
         } else if let Some(from) = word.strip_suffix('*') {
             let (method, params) = rest.split_once(' ').unwrap_or((rest, ""));
             let payload = format!(r#"{{"jsonrpc":"2.0","method":"{method}"{}}}"#, with_params(params));
             self.entry_to(&[], from, Kind::Mcp, None, &payload);
+            let consults = self.host.changed(from, method, self.now);
+            self.consult(consults);
         } else {
             return false;
         }
@@ -388,6 +407,17 @@ impl Stage for Play {
         &mut self.door
     }
 
+    fn host(&mut self) -> &mut CatalogueHost {
+        &mut self.host
+    }
+
+    fn consult(&mut self, consults: Consults) {
+        for (to, listing) in consults {
+            self.told.push_str(&format!("consult {to} {}\n", listing.method()));
+            self.open.push(Open { to, method: listing.method().into(), id: None });
+        }
+    }
+
     fn now(&mut self) -> &mut Instant {
         &mut self.now
     }
@@ -403,10 +433,11 @@ impl Stage for Play {
                     let Introduction { name, mcp, .. } = *introduction;
                     format!("join {} {}", name.as_deref().unwrap_or("-"), mcp.version)
                 }
-                Action::Ask(CatalogueQuery { who, listing }) => {
-                    let (to, method) = (who.to_string(), listing.method().to_owned());
-                    self.open.push(Open { to, method, id: None });
-                    format!("consult {who} {}", listing.method())
+                Action::Ask(query) => {
+                    self.asks += usize::from(!matches!(query, RoomQuery::Next { .. }));
+                    let consults = self.host.asked(query, self.now, self.door.options.list_max_age);
+                    self.consult(consults);
+                    continue;
                 }
                 Action::Publish(ticket, draft) => self.published(ticket, draft.envelope()),
                 Action::Reply(ticket, draft) => {
@@ -444,6 +475,7 @@ impl Stage for Play {
             self.told.push_str(&line);
             self.told.push('\n');
         }
+        self.resolve();
     }
 }
 

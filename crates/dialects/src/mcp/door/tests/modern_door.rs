@@ -202,6 +202,7 @@ fn a_legacy_participant_is_called_in_its_own_way() {
         ask 4 resources/read {{"uri":"c:d"}}
         ask 5 tools/call {{"name":"nothing"}}
         bob: tools/list {{"tools":[{{"name":"t","outputSchema":true}}]}}
+        bob: tools/list {{"tools":[{{"name":"t","outputSchema":true}}]}}
         system:gateway: tools/list {{"tools":[]}}
         ask 6 tools/list"#
     );
@@ -211,6 +212,8 @@ fn a_legacy_participant_is_called_in_its_own_way() {
     ⇒ bob {"id":"s-3","method":"tools/call","params":{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"s-3","vendor":1.0}}}
     ← {"method":"notifications/progress","params":{"progressToken":"p","progress":1}}
     ← {"id":1,"result":{"content":[],"structuredContent":[1],"n":12345678901234567890,"_meta":{"v":1,"/serverInfo":{"name":"s","version":"1"}},"resultType":"complete"}}
+    consult bob resources/list
+    consult bob resources/templates/list
     ⇒ bob {"id":"s-4","method":"resources/list"}
     ⇒ bob {"id":"s-5","method":"resources/templates/list"}
     consult system:gateway resources/list
@@ -220,6 +223,7 @@ fn a_legacy_participant_is_called_in_its_own_way() {
     ⇒ bob {"id":"s-7","method":"resources/read","params":{"uri":"a:b","_meta":{"progressToken":"s-7","vendor":1.0}}}
     ← {"id":3,"error":{"code":-32602,"message":"gone","data":{"uri":"a:b"}}}
     ← {"id":4,"error":{"code":-32602,"message":"nobody here offers a resource `c:d`","data":{"uri":"c:d"}}}
+    consult bob tools/list
     ⇒ bob {"id":"s-8","method":"tools/list"}
     consult system:gateway tools/list
     ← {"id":5,"error":{"code":-32602,"message":"nobody here offers a tool `nothing`"}}

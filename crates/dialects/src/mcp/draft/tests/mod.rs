@@ -25,8 +25,8 @@ use salon_protocol::{
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::mcp::door::{Action, Body, CatalogueQuery, Event, Listen, McpOpening, Options, PollBody, Post, Scope};
-use crate::mcp::scripts::{Open, Stage, begun, id, raw};
+use crate::mcp::door::{Action, Body, Event, Listen, McpOpening, Options, PollBody, Post, Scope};
+use crate::mcp::scripts::{CatalogueHost, Consults, Open, Stage, begun, id, raw};
 use crate::{Dialect, Frame, Stamps, StreamId};
 
 /// What the others introduce themselves with.
@@ -47,6 +47,7 @@ struct Play {
     now: Instant,
     roster: Vec<Arc<Participant>>,
     open: Vec<Open>,
+    host: CatalogueHost,
     said: u32,
     told: String,
     /// Codes of what was refused.
@@ -74,7 +75,17 @@ impl Play {
         };
         let roster = others.split_whitespace().map(|who| Arc::new(somebody(who))).collect();
         let dialect = Interpreter::new(options, Stamps::new("s", now, Timestamp(0)), now);
-        Self { dialect, now, roster, open: Vec::new(), said: 0, told: String::new(), counted: Vec::new(), ended: false }
+        Self {
+            dialect,
+            now,
+            roster,
+            open: Vec::new(),
+            host: CatalogueHost::default(),
+            said: 0,
+            told: String::new(),
+            counted: Vec::new(),
+            ended: false,
+        }
     }
 
     fn duplex(others: &str) -> Self {
@@ -180,7 +191,9 @@ impl Play {
         }
         if let Some(from) = word.strip_suffix('*') {
             let payload = format!(r#"{{"jsonrpc":"2.0","method":"{method}"{}}}"#, params_of(params));
-            return self.entry_to(&[], from, Kind::Mcp, None, &payload);
+            self.entry_to(&[], from, Kind::Mcp, None, &payload);
+            let consults = self.host.changed(from, method, self.now);
+            return self.consult(consults);
         }
         let stream = |word: &str| StreamId(word.parse().unwrap());
         match word {
@@ -193,6 +206,8 @@ impl Play {
             "leave" => {
                 let presence = format!(r#"{{"event":"leave","participant":{{"id":"{rest}"}}}}"#);
                 self.entry("system:gateway", Kind::Presence, None, &presence);
+                self.host.left(rest);
+                self.resolve();
             }
             "get" => self.event(Event::StreamOpened(stream(rest), McpOpening::Listen(Listen::default()))),
             "sse" => {
@@ -215,6 +230,16 @@ impl Stage for Play {
         &mut self.dialect
     }
 
+    fn host(&mut self) -> &mut CatalogueHost {
+        &mut self.host
+    }
+
+    fn consult(&mut self, consults: Consults) {
+        for (to, listing) in consults {
+            self.open.push(Open { to, method: listing.method().into(), id: None });
+        }
+    }
+
     fn now(&mut self) -> &mut Instant {
         &mut self.now
     }
@@ -228,8 +253,9 @@ impl Stage for Play {
             assert!(!self.ended, "nothing comes after the end: {action:?}");
             let line = match action {
                 Action::Join(introduction) => format!("join {}", introduction.name.as_deref().unwrap_or("-")),
-                Action::Ask(CatalogueQuery { who, listing }) => {
-                    self.open.push(Open { to: who.to_string(), method: listing.method().into(), id: None });
+                Action::Ask(query) => {
+                    let consults = self.host.asked(query, self.now, Duration::from_secs(600));
+                    self.consult(consults);
                     continue;
                 }
                 Action::Publish(_, draft) | Action::Reply(_, draft) => {
@@ -272,5 +298,6 @@ impl Stage for Play {
             let key = Listing::of_method(&self.open[at].method).unwrap().key();
             self.answer(at, &format!(r#"{{"{key}":[]}}"#));
         }
+        self.resolve();
     }
 }

@@ -1,85 +1,31 @@
-//! URIs of resources as the room lists them: their own while only one participant lists them, else `salon://{participant}/{uri}`.
-//! What begins with `salon://` is always written so, and so nobody can list what looks like another's.
+//! Whose resource a URI is, and what the room calls it.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 
+use salon_mcp::listing::Listing;
 use salon_protocol::ParticipantId;
 
-use super::templates::Template;
-use super::{Found, Item, Listing, Place, Shelf};
+use super::{Found, Shelf};
+use crate::catalogue::{SCHEME, qualified_uri};
 
-const SCHEME: &str = "salon://";
-/// How many templates of one participant are looked through for the owner of a URI that nobody lists.
-const MAX_TEMPLATES: usize = 1024;
 /// How many links are remembered, and how long they may be.
 const MAX_LINKS: usize = 1024;
 const MAX_LINK_BYTES: usize = 4096;
 
-/// Who lists which URI, or which template.
-#[derive(Debug, Default)]
-pub(super) struct Uris {
-    /// In the order of all.
-    owners: HashMap<Box<str>, Vec<ParticipantId>>,
-    /// The templates as such, in the order of all.
-    templates: Vec<(ParticipantId, Template)>,
-}
-
-impl Uris {
-    /// Of a list of resources.
-    pub(super) fn new<'a>(all: impl Iterator<Item = (&'a ParticipantId, &'a [Item])>) -> Self {
-        let mut uris = Self::default();
-        for (who, items) in all {
-            for Item { name, .. } in items {
-                let owners = uris.owners.entry(name.clone()).or_default();
-                if owners.last() != Some(who) {
-                    owners.push(who.clone());
-                }
-            }
-        }
-        uris
-    }
-
-    /// Of a list of templates.
-    pub(super) fn of_templates<'a>(all: impl Iterator<Item = (&'a ParticipantId, &'a [Item])> + Clone) -> Self {
-        let read = |(who, items): (&ParticipantId, &'a [Item])| {
-            let who = who.clone();
-            let templates = items.iter().filter_map(move |item| Some((who.clone(), Template::parse(&item.name)?)));
-            templates.take(MAX_TEMPLATES)
-        };
-        let templates = all.clone().flat_map(read).collect();
-        Self { templates, ..Self::new(all) }
-    }
-
-    fn owners(&self, uri: &str) -> &[ParticipantId] {
-        self.owners.get(uri).map_or(&[], Vec::as_slice)
-    }
-
-    /// What the room lists for a URI or template of a participant's.
-    pub(super) fn listed<'a>(&self, who: &ParticipantId, uri: &'a str) -> Cow<'a, str> {
-        let plain = self.owners(uri).len() < 2 && !uri.starts_with(SCHEME);
-        if plain { Cow::Borrowed(uri) } else { Cow::Owned(qualified(who, uri)) }
-    }
-}
-
-fn qualified(who: &ParticipantId, uri: &str) -> String {
-    format!("{SCHEME}{who}/{uri}")
-}
-
 impl Shelf {
-    /// Finds whose resource a URI is: the participant it names, whoever lists it, has linked to it, or has a template for it.
+    /// Finds whose resource a URI is: the participant it names, or those that list it, have linked to it, or have a template for it.
     pub(in crate::mcp::door) fn find_uri(&self, uri: &str) -> Found {
         if uri.starts_with(SCHEME) {
             return self.find_qualified(uri);
         }
-        let listed = self.uris(Listing::Resources).owners(uri);
+        let listed = self.owners_of(Listing::Resources, uri);
         if !listed.is_empty() {
-            return Found::among(listed, uri);
+            return Found::among(&listed, uri);
         }
         // A link makes nobody the owner of what is another's by its template.
-        let matching = self.uris(Listing::Templates).templates.iter().filter(|(_, template)| template.matches(uri));
-        let linked = self.links.owners(uri).iter();
-        let mut owners: Vec<_> = matching.map(|(who, _)| who).chain(linked).cloned().collect();
+        let (own, room) = (self.own_merged(Listing::Templates), self.snapshot.listing(Listing::Templates));
+        let matching = room.matching(uri).filter(|who| self.is_shown(Listing::Templates, who)).chain(own.matching(uri));
+        let mut owners: Vec<_> = matching.chain(self.links.owners(uri)).cloned().collect();
         owners.sort();
         owners.dedup();
         Found::among(&owners, uri)
@@ -87,9 +33,9 @@ impl Shelf {
 
     /// Finds whose template this is, or else whose resource.
     pub(in crate::mcp::door) fn find_template(&self, uri_template: &str) -> Found {
-        match self.uris(Listing::Templates).owners(uri_template) {
+        match self.owners_of(Listing::Templates, uri_template) {
             owners if owners.is_empty() || uri_template.starts_with(SCHEME) => self.find_uri(uri_template),
-            owners => Found::among(owners, uri_template),
+            owners => Found::among(&owners, uri_template),
         }
     }
 
@@ -97,7 +43,7 @@ impl Shelf {
         let named = uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/'));
         let named = named.and_then(|(who, rest)| Some((ParticipantId::new(who).ok()?, rest)));
         match named {
-            Some((who, rest)) if self.stocks.contains_key(&Place::of(&who)) => Found::One(who, rest.to_owned()),
+            Some((who, rest)) if self.has(&who) => Found::One(who, rest.to_owned()),
             _ => Found::Nobody,
         }
     }
@@ -109,7 +55,7 @@ impl Shelf {
             Found::Nobody => !uri.starts_with(SCHEME),
             Found::Several(_) => false,
         };
-        if plain { uri.to_owned() } else { qualified(who, uri) }
+        if plain { uri.to_owned() } else { qualified_uri(who, uri) }
     }
 
     /// Remembers that something of a participant's linked to a resource, which then is its.

@@ -9,7 +9,7 @@ const MAX_VARIABLES: usize = 32;
 const MAX_TEMPLATE_BYTES: usize = 4096;
 
 #[derive(Debug)]
-pub(super) struct Template(Vec<Part>);
+pub(crate) struct Template(Vec<Part>);
 
 #[derive(Debug)]
 enum Part {
@@ -23,7 +23,7 @@ enum Part {
 
 impl Template {
     /// `None` for one that matches nothing.
-    pub(super) fn parse(template: &str) -> Option<Self> {
+    pub(crate) fn parse(template: &str) -> Option<Self> {
         if template.len() > MAX_TEMPLATE_BYTES {
             return None;
         }
@@ -45,7 +45,7 @@ impl Template {
         (variables <= MAX_VARIABLES).then_some(Self(parts))
     }
 
-    pub(super) fn matches(&self, uri: &str) -> bool {
+    pub(crate) fn matches(&self, uri: &str) -> bool {
         if uri.len() > MAX_TEMPLATE_BYTES {
             return false;
         }

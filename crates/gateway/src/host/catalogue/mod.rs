@@ -1,0 +1,431 @@
+//! What everybody in a room offers, as far as somebody wanted to know.
+//!
+//! One slot a participant and list ([`slots`]), filled by one errand however many sessions ask at once ([`super::handshake`]), and good until the
+//! participant leaves, joins again or says that the list has changed. Not every server says so: a list is asked for again when it is wanted and
+//! older than its owner allows (`ttlMs` of MCP 2026-07-28), or than a fixed age; so many in a second, the oldest first.
+//!
+//! What is known is merged into a snapshot, which sessions read. Invariants: a request for lists costs what is due, and not a look at
+//! every participant. Bounded: a slot belongs to somebody present, what the slots of all rooms hold is counted in bytes
+//! ([`ListBudget`]), and a room's snapshot has bounds of its own; a list that does not fit is left out and counted.
+
+mod budget;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use salon_dialects::{Snapshot, SnapshotBuilder};
+use salon_mcp::listing::{Item, Listing};
+use salon_protocol::{Participant, ParticipantId};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::calls::Lack;
+use super::library::{Board, Demand};
+use slots::{Knowledge, Queue, Slot, Turn};
+
+pub(super) use budget::ListBudget;
+pub(super) use slots::{Consulted, Meeting, Met, Offer};
+
+/// How long a participant that did not answer is not asked again.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// How long an answer waits for a participant, from when it was last asked something. The errand goes on behind it.
+const LIST_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The bounds of what a participant's `ttlMs` may be: the first keeps clients that list often from having everybody asked each time.
+const MIN_TTL: Duration = Duration::from_secs(1);
+const MAX_TTL: Duration = Duration::from_secs(3600);
+
+/// How many lists of a room are asked for again in [`REVALIDATION_INTERVAL`] because of their age.
+const MAX_REVALIDATIONS: usize = 64;
+pub(super) const REVALIDATION_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A list as an errand brings it.
+pub(super) struct Listed {
+    pub(super) items: Vec<Item>,
+    /// How long it may be kept, where its owner says so.
+    pub(super) ttl: Option<Duration>,
+}
+
+/// A list to be had. Whoever gets one must see to it.
+pub(super) struct Errand {
+    pub(super) who: Arc<Participant>,
+    pub(super) listing: Listing,
+    pub(super) meeting: Arc<Meeting>,
+    /// There is such a list, whatever the handshake says.
+    pub(super) said: bool,
+}
+
+/// A session's request for lists that is not answered yet.
+struct Waiter {
+    listings: &'static [Listing],
+    done: oneshot::Sender<()>,
+}
+
+/// A place to wait until lists are known.
+pub(super) struct Waiting {
+    done: oneshot::Receiver<()>,
+    deadline: Instant,
+}
+
+impl Waiting {
+    /// Waits until all of them are known, or have been waited for long enough.
+    pub(super) async fn settled(self) {
+        let _ = tokio::time::timeout_at(self.deadline, self.done).await;
+    }
+}
+
+pub(super) struct Catalogue {
+    slots: HashMap<ParticipantId, Slot>,
+    /// By listing.
+    queues: [Queue; 4],
+    waiters: Vec<Waiter>,
+    builder: SnapshotBuilder,
+    board: Arc<Board>,
+    budget: Arc<ListBudget>,
+    max_age: Duration,
+    /// Whether everybody present has a slot.
+    is_complete: bool,
+    /// The listings that a session has asked for.
+    wanted: [bool; 4],
+    /// Lists that are too old are being asked for, so many in an interval.
+    is_revalidating: bool,
+    revalidated: (Instant, usize),
+}
+
+impl Catalogue {
+    /// `max_age` is how old a list may be whose owner does not say.
+    pub(super) fn new(budget: Arc<ListBudget>, max_age: Duration, board: Arc<Board>) -> Self {
+        let mut catalogue = Self {
+            slots: HashMap::new(),
+            queues: Default::default(),
+            waiters: Vec::new(),
+            builder: SnapshotBuilder::after(&board.snapshot()),
+            board,
+            budget,
+            max_age,
+            is_complete: false,
+            wanted: [false; 4],
+            is_revalidating: false,
+            revalidated: (Instant::now(), 0),
+        };
+        catalogue.publish();
+        catalogue
+    }
+
+    /// Publishes what is known by now.
+    pub(super) fn publish(&mut self) -> Arc<Snapshot> {
+        let snapshot = self.builder.snapshot();
+        self.board.publish(&snapshot);
+        snapshot
+    }
+
+    /// Looks a list up of a participant that is here.
+    pub(super) fn consult(
+        &mut self,
+        who: &Arc<Participant>,
+        listing: Listing,
+        now: Instant,
+    ) -> (Consulted, Option<Errand>) {
+        self.admit(who, false, now);
+        let list = &self.slots[&who.id].lists[listing as usize];
+        let knowledge = list.knowledge.subscribe();
+        let is_due = list.is_due(now);
+        let errand = if is_due { self.start(&who.id, listing, now) } else { None };
+        (Consulted { who: who.clone(), knowledge }, errand)
+    }
+
+    /// Gives a participant a slot, unless this very join of it has one. Every list is due at once; what it listed before it joined again is
+    /// shown until it has answered.
+    fn admit(&mut self, who: &Arc<Participant>, is_newcomer: bool, now: Instant) -> bool {
+        if self.slots.get(&who.id).is_some_and(|slot| Arc::ptr_eq(&slot.who, who)) {
+            return false;
+        }
+        self.drop_slot(&who.id);
+        let mut slot = Slot::new(who, is_newcomer);
+        for (queue, list) in self.queues.iter_mut().zip(&mut slot.lists) {
+            queue.set(&who.id, list, Some(Turn::Due(now)));
+        }
+        self.slots.insert(who.id.clone(), slot);
+        true
+    }
+
+    fn drop_slot(&mut self, who: &ParticipantId) {
+        if let Some(mut slot) = self.slots.remove(who) {
+            for (queue, list) in self.queues.iter_mut().zip(&mut slot.lists) {
+                queue.set(who, list, None);
+            }
+        }
+    }
+
+    /// Begins to ask for a list.
+    fn start(&mut self, who: &ParticipantId, listing: Listing, now: Instant) -> Option<Errand> {
+        let slot = self.slots.get_mut(who)?;
+        let list = &mut slot.lists[listing as usize];
+        let known = match &*list.knowledge.borrow() {
+            Knowledge::Known(offer) => Some(offer.clone()),
+            _ => None,
+        };
+        list.knowledge.send_replace(Knowledge::Asking { since: now, known });
+        let said = list.said;
+        self.queues[listing as usize].set(who, list, Some(Turn::Pending(now)));
+        Some(Errand { who: slot.who.clone(), listing, meeting: slot.meeting.clone(), said })
+    }
+
+    /// Whether everybody present is known. Once [`Self::complete`] has been told who is, joins and leaves keep it so.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Takes note of who is present, and of nobody else.
+    pub(super) fn complete(&mut self, roster: &[Arc<Participant>], now: Instant) {
+        let present: HashSet<_> = roster.iter().map(|who| &who.id).collect();
+        let known = self.slots.keys().cloned().chain(self.builder.participants());
+        let gone: Vec<_> = known.filter(|who| !present.contains(who)).collect();
+        gone.iter().for_each(|who| self.forget(who));
+        for who in roster {
+            self.admit(who, false, now);
+        }
+        self.is_complete = true;
+    }
+
+    /// Finds out what all participants but the asker offer of some kinds: the lists to be had now, and a place to wait for them; `None`
+    /// when there is nothing to wait for.
+    pub(super) fn gather(
+        &mut self,
+        asker: &ParticipantId,
+        listings: &'static [Listing],
+        now: Instant,
+    ) -> (Vec<Errand>, Option<Waiting>) {
+        let mut errands = Vec::new();
+        for listing in listings {
+            self.wanted[*listing as usize] = true;
+            self.start_due(*listing, asker, now, &mut errands);
+            self.start_aged(*listing, now, &mut errands);
+        }
+        let deadlines = listings.iter().filter_map(|listing| self.queues[*listing as usize].deadline());
+        let Some(deadline) = deadlines.max().filter(|deadline| *deadline > now) else { return (errands, None) };
+        let (done, waiting) = oneshot::channel();
+        self.waiters.push(Waiter { listings, done });
+        (errands, Some(Waiting { done: waiting, deadline }))
+    }
+
+    fn start_due(&mut self, listing: Listing, asker: &ParticipantId, now: Instant, errands: &mut Vec<Errand>) {
+        while let Some(who) = self.queues[listing as usize].next_due(asker, now) {
+            errands.extend(self.start(&who, listing, now));
+        }
+    }
+
+    /// Asks again for lists that are too old, as many as may be in this interval.
+    fn start_aged(&mut self, listing: Listing, now: Instant, errands: &mut Vec<Errand>) {
+        if now >= self.revalidated.0 + REVALIDATION_INTERVAL {
+            self.revalidated = (now, 0);
+        }
+        while let Some(who) = self.queues[listing as usize].next_aged(now) {
+            if self.revalidated.1 == MAX_REVALIDATIONS {
+                self.is_revalidating = true;
+                return;
+            }
+            self.revalidated.1 += 1;
+            errands.extend(self.start(&who, listing, now));
+        }
+    }
+
+    /// Whether lists that were too old when a session asked are still to be asked for.
+    pub(super) fn is_revalidating(&self) -> bool {
+        self.is_revalidating
+    }
+
+    /// Goes on asking for lists that are too old.
+    pub(super) fn revalidate(&mut self, now: Instant) -> Vec<Errand> {
+        self.is_revalidating = false;
+        let mut errands = Vec::new();
+        for listing in Listing::ALL.into_iter().filter(|listing| self.wanted[*listing as usize]).collect::<Vec<_>>() {
+            self.start_aged(listing, now, &mut errands);
+        }
+        errands
+    }
+
+    /// The slot of a participant, unless it has joined again since.
+    fn slot(&mut self, who: &Arc<Participant>) -> Option<&mut Slot> {
+        self.slots.get_mut(&who.id).filter(|slot| Arc::ptr_eq(&slot.who, who))
+    }
+
+    /// A list is about to be asked for: what changed before does not matter any more. Its owner has answered the handshake, so even one
+    /// that took long over that is waited for again.
+    pub(super) fn begin_listing(&mut self, errand: &Errand, now: Instant) {
+        let Some(slot) = self.slots.get_mut(&errand.who.id).filter(|slot| Arc::ptr_eq(&slot.who, &errand.who)) else {
+            return;
+        };
+        let list = &mut slot.lists[errand.listing as usize];
+        list.is_stale = false;
+        if list.is_pending() {
+            self.queues[errand.listing as usize].set(&errand.who.id, list, Some(Turn::Pending(now)));
+        }
+        list.knowledge.send_if_modified(|knowledge| {
+            if let Knowledge::Asking { since, .. } = knowledge {
+                *since = now;
+            }
+            // That is for whoever comes now; those who wait already have waited long enough.
+            false
+        });
+    }
+
+    /// Whether it changed since.
+    pub(super) fn is_stale(&mut self, errand: &Errand) -> bool {
+        self.slot(&errand.who).is_some_and(|slot| slot.lists[errand.listing as usize].is_stale)
+    }
+
+    /// Keeps what an errand brought. Whether it is left out of the catalogue from now on because it is too long.
+    pub(super) fn settle(&mut self, errand: &Errand, listed: Result<Listed, Lack>) -> bool {
+        let (now, listing, id) = (Instant::now(), errand.listing, &errand.who.id);
+        if self.slot(&errand.who).is_none() {
+            return false;
+        }
+        if matches!(listed, Err(Lack::Left)) {
+            self.forget(id);
+            return false;
+        }
+        let was_left_out = self.builder.is_left_out(id, listing);
+        let ttl = listed.as_ref().ok().and_then(|listed| listed.ttl).map(|ttl| ttl.clamp(MIN_TTL, MAX_TTL));
+        let offer = listed.and_then(|Listed { items, .. }| {
+            let bytes = items.iter().map(budget::weight).sum::<usize>() + budget::OVERHEAD;
+            let taken = self.budget.take(bytes).ok_or(Lack::TooLong)?;
+            Ok(Offer { items: items.into(), _taken: taken })
+        });
+        let Some(slot) = self.slots.get_mut(id) else { return false };
+        let list = &mut slot.lists[listing as usize];
+        let before = match &*list.knowledge.borrow() {
+            Knowledge::Asking { known, .. } => known.clone(),
+            _ => None,
+        };
+        let (knowledge, turn) = match (offer, before) {
+            (Ok(offer), _) => {
+                self.builder.put(id, listing, offer.items.clone(), slot.is_newcomer);
+                (Knowledge::Known(Arc::new(offer)), Turn::Aging(now + ttl.unwrap_or(self.max_age)))
+            }
+            // A participant that is here and slow still offers what it did.
+            (Err(Lack::Timeout | Lack::Unasked), Some(before)) => {
+                (Knowledge::Known(before), Turn::Aging(now + RETRY_AFTER))
+            }
+            (Err(lack), _) => {
+                match lack {
+                    Lack::TooLong => self.builder.leave_out(id, listing),
+                    _ => self.builder.remove_list(id, listing),
+                }
+                // A participant that answers again after all may have started over.
+                slot.meeting = Arc::default();
+                (Knowledge::Unknown(lack), Turn::Due(now + RETRY_AFTER))
+            }
+        };
+        list.knowledge.send_replace(knowledge);
+        let turn = if std::mem::take(&mut list.is_stale) { Turn::Due(now) } else { turn };
+        self.queues[listing as usize].set(id, list, Some(turn));
+        let is_left_out = self.builder.is_left_out(id, listing);
+        self.wake();
+        is_left_out && !was_left_out
+    }
+
+    /// Answers the sessions whose lists are all known.
+    fn wake(&mut self) {
+        let queues = &self.queues;
+        let is_settled = |waiter: &Waiter| waiter.listings.iter().all(|listing| queues[*listing as usize].is_settled());
+        if queues.iter().any(Queue::is_settled) {
+            for waiter in self.waiters.extract_if(.., |waiter| is_settled(waiter)) {
+                // Its session may have given up.
+                let _ = waiter.done.send(());
+            }
+        }
+    }
+
+    /// A participant has joined. Its lists are asked for at once where sessions are to be told of them.
+    pub(super) fn joined(&mut self, who: &Arc<Participant>, demand: Demand, now: Instant) -> Vec<Errand> {
+        if !self.admit(who, demand != Demand::None, now) {
+            return Vec::new();
+        }
+        let is_wanted = |listing: &Listing| match demand {
+            Demand::None => false,
+            Demand::Wanted => self.wanted[*listing as usize] || self.board.is_watched(*listing),
+            Demand::All => true,
+        };
+        let wanted: Vec<_> = Listing::ALL.into_iter().filter(is_wanted).collect();
+        wanted.into_iter().filter_map(|listing| self.start(&who.id, listing, now)).collect()
+    }
+
+    /// A participant says that lists of its have changed. They are asked for at once where sessions have them.
+    pub(super) fn changed(
+        &mut self,
+        who: &ParticipantId,
+        listings: &[Listing],
+        demand: Demand,
+        now: Instant,
+    ) -> Vec<Errand> {
+        let mut again = Vec::new();
+        for listing in listings {
+            let Some(slot) = self.slots.get_mut(who) else { break };
+            let list = &mut slot.lists[*listing as usize];
+            list.said = true;
+            if list.is_pending() {
+                list.is_stale = true;
+                continue;
+            }
+            self.queues[*listing as usize].set(who, list, Some(Turn::Due(now)));
+            if demand != Demand::None && (list.is_known() || self.wanted[*listing as usize]) {
+                again.push(*listing);
+            }
+        }
+        self.heard(who, now);
+        again.into_iter().filter_map(|listing| self.start(who, listing, now)).collect()
+    }
+
+    /// A participant speaks MCP after all; if it was silent before, it is asked again.
+    pub(super) fn heard(&mut self, who: &ParticipantId, now: Instant) {
+        let Some(slot) = self.slots.get_mut(who) else { return };
+        for (queue, list) in self.queues.iter_mut().zip(&mut slot.lists) {
+            let is_lacking = matches!(&*list.knowledge.borrow(), Knowledge::Unknown(_));
+            if is_lacking && !list.is_due(now) {
+                queue.set(who, list, Some(Turn::Due(now)));
+            }
+        }
+    }
+
+    /// A participant has left.
+    pub(super) fn forget(&mut self, who: &ParticipantId) {
+        self.drop_slot(who);
+        self.builder.remove(who);
+        self.wake();
+    }
+
+    /// Something was missed: who is present is looked up again, and every list is asked for again when it is wanted. Where sessions follow
+    /// the catalogue, that is at once.
+    pub(super) fn start_over(&mut self, roster: &[Arc<Participant>], demand: Demand, now: Instant) -> Vec<Errand> {
+        for (who, slot) in &mut self.slots {
+            for (queue, list) in self.queues.iter_mut().zip(&mut slot.lists) {
+                match list.is_pending() {
+                    true => list.is_stale = true,
+                    false => queue.set(who, list, Some(Turn::Due(now))),
+                }
+            }
+        }
+        self.complete(roster, now);
+        let mut errands = Vec::new();
+        let wanted = Listing::ALL.into_iter().filter(|listing| self.wanted[*listing as usize]);
+        for listing in wanted.collect::<Vec<_>>() {
+            if demand != Demand::None {
+                self.start_due(listing, &ParticipantId::host(), now, &mut errands);
+            }
+        }
+        errands
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        let known: Vec<_> = self.slots.keys().cloned().chain(self.builder.participants()).collect();
+        known.iter().for_each(|who| self.forget(who));
+        self.is_complete = false;
+    }
+}
