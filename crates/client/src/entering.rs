@@ -46,7 +46,7 @@ pub(crate) enum Answering {
     Default,
     /// This does.
     By(Arc<dyn Service>),
-    /// Whoever listens to the events.
+    /// The listener to the events.
     ByHand,
 }
 
@@ -106,7 +106,7 @@ impl Entering {
         self
     }
 
-    /// Leaves requests to whoever listens to [`Events`]: nothing is answered by itself, not even a handshake.
+    /// Leaves requests to the listener of [`Events`]: nothing is answered by itself, not even a handshake.
     pub fn answer_by_hand(mut self) -> Self {
         self.service = Answering::ByHand;
         self
@@ -118,7 +118,7 @@ impl Entering {
         self
     }
 
-    /// How many of those who were not asked for by name are greeted at once; 8 unless given.
+    /// Handshakes at once with participants that were not asked for by name; 8 unless given.
     pub fn greetings(mut self, at_once: usize) -> Self {
         self.greetings = at_once;
         self
@@ -175,6 +175,8 @@ pub(crate) struct Opened {
     pub(crate) last: Option<EnvelopeId>,
     /// The longest envelope the gateway takes, in bytes, where it says so.
     pub(crate) message_limit: Option<usize>,
+    /// Where an answer may be longer than another message.
+    pub(crate) answer_limit: Option<usize>,
 }
 
 /// Opens one connection and waits for its welcome.
@@ -228,6 +230,7 @@ fn read_welcome(welcome: &Envelope, socket: Socket) -> Result<Opened, ReplyError
     #[derive(Deserialize, Default)]
     struct Limits {
         message: Option<usize>,
+        answer: Option<usize>,
     }
     #[derive(Deserialize)]
     struct History {
@@ -243,6 +246,6 @@ fn read_welcome(welcome: &Envelope, socket: Socket) -> Result<Opened, ReplyError
     }
     let newest = read.history.recent.last().and_then(|text| Envelope::restore(text.get()).ok());
     let last = newest.map(|envelope| envelope.id().clone());
-    let message_limit = read.limits.message;
-    Ok(Opened { socket, id: read.participant_id, roster: read.participants, last, message_limit })
+    let (message_limit, answer_limit) = (read.limits.message, read.limits.answer);
+    Ok(Opened { socket, id: read.participant_id, roster: read.participants, last, message_limit, answer_limit })
 }

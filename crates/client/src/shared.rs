@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use salon_protocol::{Code, EnvelopeId, Kind, Participant, ParticipantId, Refusal, TopicName};
+use salon_protocol::{Code, Envelope, EnvelopeId, Kind, Message, Participant, ParticipantId, Refusal, TopicName};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -65,6 +65,7 @@ pub(crate) struct Shared {
     last: Mutex<Option<EnvelopeId>>,
     /// The longest envelope the gateway takes, in bytes; 0 where it has not said.
     message_limit: AtomicUsize,
+    answer_limit: AtomicUsize,
     pub(crate) roster: Mutex<HashMap<ParticipantId, Participant>>,
     pub(crate) calls: Mutex<HashMap<EnvelopeId, Waiting>>,
 }
@@ -85,6 +86,7 @@ impl Shared {
             ring: Ring::new(),
             last: Mutex::new(opened.last.clone()),
             message_limit: AtomicUsize::new(0),
+            answer_limit: AtomicUsize::new(0),
             roster: Mutex::default(),
             calls: Mutex::default(),
         };
@@ -95,14 +97,26 @@ impl Shared {
     /// Takes note of what a connection began with.
     pub(crate) fn welcomed(&self, opened: &Opened) {
         self.message_limit.store(opened.message_limit.unwrap_or(0), Ordering::Relaxed);
+        self.answer_limit.store(opened.answer_limit.unwrap_or(0), Ordering::Relaxed);
         *self.roster.lock() = opened.roster.iter().map(|one| (one.id.clone(), one.clone())).collect();
     }
 
     /// The refusal of what the gateway does not take for its length.
     pub(crate) fn too_large(&self, order: &Order) -> Option<Refusal> {
-        let limit = self.message_limit().filter(|limit| order.text.len() > *limit)?;
-        let told = format!("the message has {} bytes; the limit is {limit}", order.text.len());
-        Some(Refusal::new(Code::TooLarge, told).regarding(Some(order.id.clone())))
+        let length = order.text.len();
+        let message = self.message_limit().filter(|limit| length > *limit)?;
+        // Only what is longer than most messages is looked at twice.
+        let answer = self.answer_limit.load(Ordering::Relaxed);
+        let is_answer = || {
+            let envelope = Envelope::restore(order.text.as_str()).ok()?;
+            matches!(envelope.message(), Some(Message::Response { .. })).then_some(())
+        };
+        let (limit, setting) = match answer > message && is_answer().is_some() {
+            true => (answer, "limits.answer"),
+            false => (message, "limits.message"),
+        };
+        let told = format!("the message has {length} bytes; the limit is {limit} (`{setting}`)");
+        (length > limit).then(|| Refusal::new(Code::TooLarge, told).regarding(Some(order.id.clone())))
     }
 
     pub(crate) fn message_limit(&self) -> Option<usize> {
@@ -180,7 +194,7 @@ impl Shared {
         self.show(Event::Gap);
     }
 
-    /// Begins anew right after an envelope.
+    /// Starts over right after an envelope.
     pub(crate) fn begin_anew(&self, after: Option<EnvelopeId>) {
         self.missed();
         *self.last.lock() = after;

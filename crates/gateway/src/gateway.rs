@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 
 use crate::audit::Audit;
-use crate::auth::{Grant, Signer, Tickets, Verifier};
+use crate::auth::{Grant, Revocations, Signer, Tickets, Verifier};
 use crate::config::Config;
 use crate::connection::{ConnectionContext, record_refusal};
 use crate::host::Library;
@@ -39,6 +39,7 @@ pub(crate) struct Gateway {
     pub(crate) verifier: Verifier,
     pub(crate) signer: Signer,
     pub(crate) tickets: Tickets,
+    pub(crate) revocations: Arc<Revocations>,
     /// What is kept for the gateway's own page, where there is one.
     pub(crate) ui: Option<Ui>,
     /// Those that share the log, where it can be shared.
@@ -57,7 +58,7 @@ impl Gateway {
         config: Config,
         (rooms, library, nodes): (Rooms, Arc<Library>, Option<Arc<Nodes>>),
         (verifier, signer): (Verifier, Signer),
-        (tickets, ui): (Tickets, Option<Ui>),
+        (tickets, revocations, ui): (Tickets, Arc<Revocations>, Option<Ui>),
         audit: Audit,
         meters: Meters,
         shutdown: watch::Sender<bool>,
@@ -71,6 +72,7 @@ impl Gateway {
             verifier,
             signer,
             tickets,
+            revocations,
             ui,
             nodes,
             audit,
@@ -108,6 +110,7 @@ impl Gateway {
             topic: topic.clone(),
             address,
             stamps: ConnectionStamps::new(grant),
+            revocation: self.revocations.revoked_later(grant),
             visit: self.ui.as_ref().and_then(|ui| ui.visit(grant)).map(Arc::new),
             nodes: self.nodes.clone(),
         }
@@ -140,6 +143,14 @@ impl Gateway {
         match peer {
             Peer::At(address) => self.by_address.enter(&address.ip(), "address").map(Some),
             Peer::Inside => Ok(None),
+        }
+    }
+
+    /// The most bytes of an envelope: an answer may be longer than another message.
+    pub(crate) fn max_envelope(&self) -> usize {
+        match self.config.limits.envelope().longest() {
+            0 => MAX_MESSAGE,
+            limit => limit.min(MAX_MESSAGE),
         }
     }
 

@@ -104,6 +104,8 @@ impl Failure {
 /// A call as [`Fold::call`] shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownCall<'a> {
+    /// The participant that asked.
+    pub caller: &'a ParticipantId,
     /// The participant that was asked.
     pub callee: &'a ParticipantId,
     /// The JSON-RPC id of the request.
@@ -427,7 +429,7 @@ impl Fold {
     /// A call that waits, or has failed.
     pub fn call(&self, request: &EnvelopeId) -> Option<KnownCall<'_>> {
         let call = self.calls.get(request)?;
-        Some(KnownCall { callee: &call.callee, id: &call.id, has_failed: call.failed.is_some() })
+        Some(KnownCall { caller: &call.caller, callee: &call.callee, id: &call.id, has_failed: call.failed.is_some() })
     }
 
     /// Whether requests to a participant wait for an answer.

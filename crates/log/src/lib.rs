@@ -156,6 +156,9 @@ pub enum AppendError {
     /// The log takes nothing any more.
     #[error("the log has stopped: {0}")]
     Stopped(Arc<str>),
+    /// The log takes nothing now, because what it writes to is nearly full. The envelope was not stored.
+    #[error("the log is read-only: {0}")]
+    ReadOnly(Arc<str>),
     /// What the log writes to could not be reached. The envelope may have been stored all the same: the same again tells.
     #[error("the log cannot be reached: {0}")]
     Unavailable(Arc<str>),
@@ -292,6 +295,8 @@ pub enum Health {
     Writable,
     /// Not now, for this reason.
     Unreachable(Arc<str>),
+    /// Not now, for this reason, but it can be read.
+    ReadOnly(Arc<str>),
     /// It does not, for this reason.
     Stopped(Arc<str>),
 }

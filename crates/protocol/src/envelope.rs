@@ -29,6 +29,8 @@ pub enum Kind {
 pub struct Limits {
     /// Bytes of the whole text.
     pub message: usize,
+    /// Bytes of a response's text, where that may be longer than another message.
+    pub answer: usize,
     /// Levels of nesting, the envelope itself being the first.
     pub depth: usize,
     /// Entries in `to`.
@@ -37,7 +39,21 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { message: 1 << 20, depth: 64, recipients: 256 }
+        Self { message: 1 << 20, answer: 4 << 20, depth: 64, recipients: 256 }
+    }
+}
+
+impl Limits {
+    /// Bytes of the longest text, whatever it is. Zero is no limit.
+    pub fn longest(&self) -> usize {
+        if self.message == 0 { 0 } else { self.message.max(self.answer) }
+    }
+
+    /// The limit that a text of this length exceeds, and the setting it is.
+    fn exceeded(&self, length: usize, is_answer: bool) -> Option<(usize, &'static str)> {
+        let limit = if is_answer { self.longest() } else { self.message };
+        let setting = if is_answer && limit > self.message { "limits.answer" } else { "limits.message" };
+        (limit > 0 && length > limit).then_some((limit, setting))
     }
 }
 
@@ -119,7 +135,7 @@ impl Envelope {
 
     /// Reads an envelope that was accepted before, from a store that is trusted to give back what it was given.
     pub fn restore(text: impl Into<Box<str>>) -> Result<Self, Refusal> {
-        let unlimited = Limits { message: 0, depth: usize::MAX, recipients: 0 };
+        let unlimited = Limits { message: 0, answer: 0, depth: usize::MAX, recipients: 0 };
         Draft::parse(text, &unlimited).map(Draft::trust)
     }
 }
@@ -135,17 +151,21 @@ impl Draft {
     /// Reads what a peer sent. The refusal names the envelope's id wherever one can be read.
     pub fn parse(text: impl Into<Box<str>>, limits: &Limits) -> Result<Self, Refusal> {
         let text = text.into();
-        if limits.message > 0 && text.len() > limits.message {
+        if let Some(exceeded) = limits.exceeded(text.len(), true) {
             let mut outline = Outline::default();
             // Only for its id: whatever else may be wrong with it does not matter any more.
             let _ = scan(&text, limits.depth, &mut outline);
-            return Err(too_large(&text, limits).regarding(readable_id(&text, &outline)));
+            return Err(too_large(&text, exceeded).regarding(readable_id(&text, &outline)));
         }
         let mut outline = Outline::default();
         let scanned = scan(&text, limits.depth, &mut outline).map_err(unreadable);
         let head = scanned.and_then(|()| Head::read(&text, &outline, limits));
         match head {
             Ok(Head { id, from, to, kind, correlation, payload, params, message }) => {
+                let is_answer = matches!(message, Some(Message::Response { .. }));
+                if let Some(exceeded) = limits.exceeded(text.len(), is_answer) {
+                    return Err(too_large(&text, exceeded).regarding(Some(id)));
+                }
                 let envelope = Envelope { id, from, to, kind, correlation, payload, params, message, text };
                 Ok(Self { envelope, stamp: None })
             }
@@ -172,7 +192,7 @@ impl Draft {
         Self { stamp, ..self }
     }
 
-    /// Accepts it. Only for whoever has judged it, or wrote it themselves.
+    /// Accepts it. Only for callers that have judged it, or wrote it themselves.
     pub fn trust(self) -> Envelope {
         self.envelope
     }
@@ -180,14 +200,15 @@ impl Draft {
 
 /// Whether a text that is not an envelope is JSON as strictly as one: not too long, not too deep, no key twice, every string whole.
 pub fn check_json(text: &str, limits: &Limits) -> Result<(), Refusal> {
-    if limits.message > 0 && text.len() > limits.message {
-        return Err(too_large(text, limits));
+    if let Some(exceeded) = limits.exceeded(text.len(), false) {
+        return Err(too_large(text, exceeded));
     }
     scan(text, limits.depth, &mut Outline::default()).map_err(unreadable)
 }
 
-fn too_large(text: &str, limits: &Limits) -> Refusal {
-    Refusal::new(Code::TooLarge, format!("the message has {} bytes; the limit is {}", text.len(), limits.message))
+fn too_large(text: &str, (limit, setting): (usize, &str)) -> Refusal {
+    let message = format!("the message has {} bytes; the limit is {limit} (`{setting}`)", text.len());
+    Refusal::new(Code::TooLarge, message)
 }
 
 fn unreadable(error: ScanError) -> Refusal {
@@ -348,7 +369,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn refused(text: &str) -> String {
-        match Draft::parse(text, &Limits { message: 2000, depth: 8, recipients: 3 }) {
+        match Draft::parse(text, &Limits { message: 2000, answer: 2000, depth: 8, recipients: 3 }) {
             Ok(_) => "accepted".into(),
             Err(refusal) => format!("{refusal} [{}]", refusal.regarding.as_ref().map_or("-", EnvelopeId::as_str)),
         }
@@ -420,9 +441,13 @@ mod tests {
         }
         assert_eq!(refused("[]"), "invalid_envelope: an envelope must be a JSON object [-]");
         let long = with("x", &format!("\"{}\"", "x".repeat(2000)));
-        let told = format!("too_large: the message has {} bytes; the limit is 2000 [e1]", long.len());
+        let told =
+            format!("too_large: the message has {} bytes; the limit is 2000 (`limits.message`) [e1]", long.len());
         assert_eq!(refused(&long), told);
-        assert_eq!(refused(&" ".repeat(2001)), "too_large: the message has 2001 bytes; the limit is 2000 [-]");
+        assert_eq!(
+            refused(&" ".repeat(2001)),
+            "too_large: the message has 2001 bytes; the limit is 2000 (`limits.message`) [-]"
+        );
     }
 
     /// JSON as people and programs write it, which no two libraries print alike.

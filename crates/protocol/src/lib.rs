@@ -1,6 +1,6 @@
 //! The words of a room: topics, participants, envelopes, positions, refusals.
 //!
-//! Everything here is a value. Deliberately absent: sockets, clocks, randomness and async; whoever needs a time or a fresh id
+//! Everything here is a value. Deliberately absent: sockets, clocks, randomness and async; a caller that needs a time or a fresh id
 //! passes it in.
 #![warn(missing_docs)]
 

@@ -32,6 +32,9 @@ pub struct Bounds {
     /// Bytes of one envelope; absent where there is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<usize>,
+    /// Bytes of one that answers a call; absent where that is no other limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<usize>,
 }
 
 /// The first thing a connection hears. Fields appear under the specification's names and under those that reference clients read.
@@ -79,7 +82,7 @@ impl<'a> Welcome<'a> {
         }
     }
 
-    /// With the time between two heartbeats. Zero says that none are sent, which whoever is told nothing cannot know.
+    /// With the time between two heartbeats. Zero says that none are sent; without it a client cannot know that.
     pub fn with_heartbeat(mut self, every: Option<Duration>) -> Self {
         self.heartbeat_ms = every.map_or(0, |every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
         self
@@ -100,7 +103,7 @@ pub struct Error<'a> {
 /// What programs should know of an error beyond its code.
 #[derive(Debug, Serialize)]
 struct Details {
-    /// It passes by itself, and the connection stays; when it has passed is told.
+    /// It passes by itself, and the connection stays; a notice follows when it has passed.
     passing: bool,
 }
 

@@ -9,19 +9,40 @@ use futures_util::future::BoxFuture;
 use salon_log::{AppendError, Appended, CallEnd, answered_request};
 use salon_protocol::{Code, Draft, Entry, Envelope, EnvelopeId, Message, ParticipantId, Refusal, Stamp};
 
+use crate::limits::Excess;
 use crate::room::{Room, closed, unreadable, unwritable};
 use crate::rules::{self, Circumstances, Referent, Refused};
+use crate::solicited::Solicited;
 
 impl Room {
-    /// Counts a draft against its author's rate, then judges and submits it.
+    /// Charges a draft to the budgets it costs, then judges and submits it.
     pub(crate) fn publish(self: &Arc<Self>, author: &ParticipantId, draft: Draft) -> Publishing {
-        if !author.is_host()
-            && let Err(wait) = self.common.rates.take(author)
-        {
-            let id = draft.envelope().id().clone();
-            return Publishing::Limited(self.common.rates.refusal(wait).regarding(Some(id)), wait);
+        if let Err((refusal, wait)) = self.charge(author, draft.envelope()) {
+            return Publishing::Limited(refusal.regarding(Some(draft.envelope().id().clone())), wait);
         }
         self.admit(author, draft)
+    }
+
+    /// Charges an envelope to its author, or to the caller that has asked for it; and its bytes to the topic and the gateway.
+    pub(crate) fn charge(&self, author: &ParticipantId, envelope: &Envelope) -> Result<(), Excess> {
+        if author.is_host() {
+            return Ok(());
+        }
+        let bytes = envelope.text().len();
+        let caller = Solicited::is_possible(envelope)
+            .then(|| self.solicited.paid_by(author, envelope, self.attendance().fold()))
+            .flatten();
+        match caller {
+            Some(caller) => self.common.rates.owe_bytes(&caller, bytes),
+            None => self.common.rates.take(author, bytes)?,
+        }
+        self.charge_bytes(bytes)
+    }
+
+    /// Charges bytes to the topic and the gateway.
+    pub(crate) fn charge_bytes(&self, bytes: usize) -> Result<(), Excess> {
+        self.byte_budget.take(bytes)?;
+        self.common.byte_budget.take(bytes)
     }
 
     /// Judges a draft and submits it.

@@ -18,7 +18,11 @@ use salon_protocol::{
 };
 use tokio::sync::{Semaphore, watch};
 
-use crate::{Admission, Arrival, Cursor, Deliver, Happening, Interest, Rate, Rooms, Seat, Settings, Timings};
+use crate::{
+    Admission, Arrival, ByteRates, Cursor, Deliver, Happening, Interest, Rate, Rooms, Seat, Settings, Timings,
+};
+
+mod quotas;
 
 /// A real log that a test can hold up, and have fail.
 struct Faulty {
@@ -51,7 +55,11 @@ impl Faulty {
     }
 
     fn rooms(self: &Arc<Self>) -> Rooms {
-        Rooms::new(self.clone(), settings(), Box::new(|_| Box::pin(std::future::pending())))
+        self.rooms_with(settings())
+    }
+
+    fn rooms_with(self: &Arc<Self>, settings: Settings) -> Rooms {
+        Rooms::new(self.clone(), settings, Box::new(|_| Box::pin(std::future::pending())))
     }
 
     fn outage<T: Send + 'static>(&self, error: T) -> Option<BoxFuture<'static, T>> {
@@ -181,7 +189,10 @@ fn settings() -> Settings {
         ring: 1 << 20,
         rings: 1 << 20,
         rate: Rate::default(),
+        byte_rates: ByteRates::UNLIMITED,
         participants: 0,
+        rooms: 0,
+        rooms_each: 0,
         grace: Duration::from_secs(45),
         leaves: [7; 16],
         witness: None,

@@ -12,7 +12,7 @@ use salon_protocol::{
 };
 use serde_json::value::RawValue;
 
-pub(crate) const LIMITS: Limits = Limits { message: 4096, depth: 16, recipients: 4 };
+pub(crate) const LIMITS: Limits = Limits { message: 4096, answer: 4096, depth: 16, recipients: 4 };
 
 /// Parts the input into pieces: the byte after each says what comes next.
 const SEPARATOR: u8 = 0xff;

@@ -3,7 +3,7 @@
 use salon_protocol::{Draft, Envelope, Kind, Limits};
 use serde_json::value::RawValue;
 
-const LIMITS: Limits = Limits { message: 4096, depth: 64, recipients: 256 };
+const LIMITS: Limits = Limits { message: 4096, answer: 4096, depth: 64, recipients: 256 };
 
 pub(crate) fn run(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };

@@ -13,7 +13,7 @@ use salon_protocol::{
     Refusal, RpcId, Timestamp, TopicName,
 };
 
-const LIMITS: Limits = Limits { message: 2048, depth: 16, recipients: 4 };
+const LIMITS: Limits = Limits { message: 2048, answer: 2048, depth: 16, recipients: 4 };
 
 /// Parts the input into frames: the byte after each says what comes next.
 const SEPARATOR: u8 = 0xff;
@@ -255,7 +255,7 @@ impl Door {
     }
 }
 
-/// An answer can be read by whoever it is for.
+/// Its recipient can read an answer.
 fn answer(frame: &[u8]) {
     let (header, body) = split(frame).expect("an answer is a frame");
     let header: serde_json::Value = serde_json::from_slice(header).expect("its header is JSON");

@@ -13,7 +13,7 @@ use salon_protocol::{
 use tungstenite::Message;
 use tungstenite::protocol::{Role, WebSocketConfig, WebSocketContext};
 
-const LIMITS: Limits = Limits { message: 2048, depth: 16, recipients: 4 };
+const LIMITS: Limits = Limits { message: 2048, answer: 2048, depth: 16, recipients: 4 };
 
 /// Beyond this the carrier reads nothing.
 const HARD_LIMIT: usize = 2 * LIMITS.message;

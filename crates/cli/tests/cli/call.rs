@@ -121,7 +121,7 @@ fn what_does_not_fit_is_not_sent() {
         let (_robot, _) = stage.robot().await;
         let call = async |arguments: &[&str]| stage.told(&[&["call", TOPIC, "robot"], arguments].concat()).await;
         assert_snapshot!(call(&["move", "x=far", "y=1"]).await, @"
-        error: `x` must be an integer, and `far` is none
+        error: `x` must be an integer, not `far`
 
         hint: `salon tools room:alpha robot --long` shows the arguments
         exit: 2
@@ -152,7 +152,7 @@ fn what_does_not_fit_is_not_sent() {
         exit: 2
         "#);
         assert_snapshot!(call(&["move", "--arguments", "{"]).await, @r#"
-        error: the arguments are no JSON: EOF while parsing an object at line 1 column 1
+        error: the arguments are not JSON: EOF while parsing an object at line 1 column 1
 
         hint: it looks like `{"x": 1}`
         exit: 2

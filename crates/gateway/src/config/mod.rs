@@ -42,7 +42,8 @@ pub const AUDIT_FILE: &str = "audit.log";
 impl LimitSettings {
     /// The bounds on one envelope.
     pub fn envelope(&self) -> salon_protocol::Limits {
-        salon_protocol::Limits { message: self.message, depth: self.depth, recipients: self.recipients }
+        let Self { message, answer, depth, recipients, .. } = *self;
+        salon_protocol::Limits { message, answer, depth, recipients }
     }
 }
 

@@ -282,6 +282,7 @@ fn every_setting_arrives() {
         count = 2
         [limits]
         message = 3
+        answer = 18
         depth = 4
         recipients = 5
         rate = 6
@@ -289,6 +290,13 @@ fn every_setting_arrives() {
         participants = 8
         connections_per_participant = 9
         connections_per_address = 10
+        byte_rate = "11KiB"
+        byte_burst = "12KiB"
+        topic_byte_rate = "13KiB"
+        gateway_byte_rate = "14KiB"
+        disk_reserve = "17KiB"
+        rooms = 15
+        rooms_per_participant = 16
         [memory]
         per_room = 11
         total = 12
@@ -412,10 +420,18 @@ fn every_setting_arrives() {
         },
         limits: LimitSettings {
             message: 3,
+            answer: 18,
             depth: 4,
             recipients: 5,
             rate: 6,
             burst: 7,
+            byte_rate: 11264,
+            byte_burst: 12288,
+            topic_byte_rate: 13312,
+            gateway_byte_rate: 14336,
+            disk_reserve: 17408,
+            rooms: 15,
+            rooms_per_participant: 16,
             participants: 8,
             connections_per_participant: 9,
             connections_per_address: 10,

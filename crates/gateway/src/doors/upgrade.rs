@@ -59,11 +59,16 @@ fn has(headers: &HeaderMap, name: HeaderName, wanted: &str) -> bool {
     values.flat_map(|value| value.split(',')).any(|token| token.trim().eq_ignore_ascii_case(wanted))
 }
 
-/// How long a message may be for it to be read at all. Twice the limit is still read, so that a message just over it gets its refusal
-/// and the connection stays usable.
+/// How long a message may be for it to be read at all. Somewhat more than the limit is still read, so that a message just over it gets its
+/// refusal and the connection stays usable.
 pub(super) fn hard_limit(gateway: &Gateway) -> usize {
-    let limit = gateway.config.limits.envelope().message;
-    if limit > 0 { limit.saturating_mul(2) } else { MAX_MESSAGE }
+    /// How much longer than the longest answer.
+    const SLACK: usize = 64 * 1024;
+    let limits = gateway.config.limits.envelope();
+    match limits.message {
+        0 => MAX_MESSAGE,
+        message => message.saturating_mul(2).max(limits.answer.saturating_add(SLACK)),
+    }
 }
 
 /// Waits for the connection to become a WebSocket.

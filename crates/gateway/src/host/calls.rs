@@ -170,7 +170,7 @@ impl Asked {
                 Err(refusal) => refusal,
             },
         };
-        tracing::debug!(topic = %asked.office.desk.topic(), %refusal, "the host could not ask");
+        tracing::debug!(topic = %asked.office.desk.topic(), %refusal, "host: request refused by the room");
         Err(if refusal.code == salon_protocol::Code::RecipientNotFound { Lack::Left } else { Lack::Unasked })
     }
 

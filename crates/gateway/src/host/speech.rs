@@ -14,7 +14,7 @@ const BUSY: i64 = -32000;
 const CANCELLED: i64 = -32800;
 
 /// What the host writes is its own, and needs no limit but those it keeps itself.
-const UNLIMITED: Limits = Limits { message: 0, depth: usize::MAX, recipients: 0 };
+const UNLIMITED: Limits = Limits { message: 0, answer: 0, depth: usize::MAX, recipients: 0 };
 
 /// What a request comes to.
 pub(super) type Outcome = Result<Box<RawValue>, RpcError>;

@@ -36,7 +36,7 @@ pub(super) async fn publish(incoming: Incoming, request: Request) -> Result<(Sta
     let grant = incoming.credentials(request.headers(), Some(&topic)).by_header()?;
     let gateway = &incoming.gateway;
     let limits = gateway.config.limits.envelope();
-    let body = body::read(request.into_body(), gateway.max_message()).await?;
+    let body = body::read(request.into_body(), gateway.max_envelope()).await?;
     let text = std::str::from_utf8(&body).map_err(|_| invalid("an envelope is UTF-8 text"))?;
     let draft = Draft::parse(text, &limits)?.stamped(grant.stamp());
     let appended = gateway.rooms.publish(&topic, &grant.participant, draft).await?.outcome().await?;

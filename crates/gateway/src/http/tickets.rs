@@ -73,7 +73,7 @@ pub(super) async fn dev_token(
     Ok(Json(DevToken { token: gateway.signer.sign(&grant, now)? }))
 }
 
-async fn read<T: serde::de::DeserializeOwned>(request: Request) -> Result<T, Problem> {
+pub(super) async fn read<T: serde::de::DeserializeOwned>(request: Request) -> Result<T, Problem> {
     let body = body::read(request.into_body(), MAX_BODY).await?;
     serde_json::from_slice(&body).map_err(|error| invalid(format!("the body is not what it must be: {error}")))
 }

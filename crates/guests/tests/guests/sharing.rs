@@ -142,11 +142,15 @@ async fn an_answer_that_is_too_large_is_an_error_not_silence() {
     guest.here().await;
     let mut alice = stage.caller("alice").await;
     // A little over the gateway's limit, and so far over it that a gateway would hang up.
-    for bytes in [1_100_000, 3_000_000] {
+    for bytes in [4_300_000, 9_000_000] {
         let request = alice.call("big", &format!(r#"{{"bytes":{bytes}}}"#)).await;
-        let answer = alice.result(&request).await;
-        assert_eq!(answer["error"]["data"]["code"], "too_large", "{answer}");
+        let error = alice.result(&request).await["error"].take();
+        assert_eq!(error["data"]["code"], "too_large");
+        assert!(error["message"].as_str().is_some_and(|message| message.contains("`limits.answer`")), "{error}");
     }
+    // Longer than any message that is no answer.
+    let request = alice.call("big", r#"{"bytes":1100000}"#).await;
+    assert_eq!(text(&alice.result(&request).await).len(), 1_100_000);
     let request = alice.call("echo", r#"{"text":"still here"}"#).await;
     assert_eq!(text(&alice.result(&request).await), "still here");
     guest.stop().await;

@@ -131,7 +131,7 @@ impl Snapshot {
         let removed =
             link.purge(&bucket.stream, Some(&bucket.subject(&format!("{key}.*.*"))), oldest.unwrap_or(kept)).await;
         if let Err(fault) = removed {
-            tracing::debug!(%topic, %fault, "parts that are not needed any more could not be removed yet");
+            tracing::debug!(%topic, %fault, "snapshot: old parts not removed, retrying at the next sweep");
         }
         Ok(kept)
     }

@@ -499,6 +499,41 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Below the reserve nothing is stored, everything can be read, and it goes on by itself once there is room.
+#[tokio::test]
+async fn a_disk_that_is_nearly_full_makes_the_log_read_only() {
+    let free = Arc::new(AtomicU64::new(1 << 30));
+    let options = Options { disk_reserve: 1 << 20, free_space: Some(free.clone()), ..quick() };
+    let log = Sqlite::temporary(options).expect("a log");
+    let mut health = log.health();
+    let topic = topic("room:a");
+    log.append(&topic, line("e1", "alice", "hello")).await.expect("there is room");
+
+    free.store(1 << 19, Ordering::SeqCst);
+    let refused = log.append(&topic, line("e2", "alice", "hello")).await.expect_err("too little is left");
+    assert!(matches!(&refused, AppendError::ReadOnly(reason) if reason.contains("524288 bytes left")), "{refused:?}");
+    drop(health.wait_for(|health| matches!(health, Health::ReadOnly(_))).await.expect("the log is open"));
+    let kept = log.read(&topic, Span::Newest, 10).await.expect("it can be read");
+    assert_eq!(ids(&kept), ["e1"], "what was refused was not stored");
+
+    free.store((1 << 20) + 1, Ordering::SeqCst);
+    assert!(
+        log.append(&topic, line("early", "alice", "hello")).await.is_err(),
+        "a little more than the reserve is wanted"
+    );
+    free.store(1 << 21, Ordering::SeqCst);
+    drop(health.wait_for(|health| *health == Health::Writable).await.expect("the log is open"));
+    log.append(&topic, line("late", "alice", "hello")).await.expect("there is room again");
+}
+
+/// A gateway that starts on a full disk says so at once.
+#[tokio::test]
+async fn a_log_that_is_opened_on_a_full_disk_is_read_only() {
+    let options = Options { disk_reserve: 1 << 20, free_space: Some(Arc::new(AtomicU64::new(0))), ..quick() };
+    let log = Sqlite::temporary(options).expect("a log");
+    assert!(matches!(&*log.health().borrow(), Health::ReadOnly(_)));
+}
+
 /// A topic as a list. Its folds are computed anew each time, over everything there ever was.
 #[derive(Default)]
 struct Model {

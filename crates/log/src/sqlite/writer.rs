@@ -12,6 +12,7 @@ use rusqlite::{Connection, ErrorCode, Statement};
 use salon_protocol::{Entry, Envelope, EnvelopeId, Stamp, Timestamp, TopicName};
 use tokio::sync::{oneshot, watch};
 
+use super::disk::{self, DiskGuard};
 use super::fresh::Recent;
 use super::known::{Known, KnownTopics};
 use super::queue::Queue;
@@ -75,6 +76,7 @@ pub(super) struct Writer<'db> {
     pub(super) source: Arc<Source>,
     pub(super) known: KnownTopics,
     pub(super) retention: RetentionRules,
+    disk: DiskGuard,
     pub(super) clock: Clock,
     health: watch::Sender<Health>,
     stopped: Option<Arc<str>>,
@@ -95,7 +97,7 @@ impl<'db> Writer<'db> {
     pub(super) fn new(
         db: &'db Connection,
         source: Arc<Source>,
-        retention: RetentionRules,
+        (retention, disk): (RetentionRules, DiskGuard),
         clock: Clock,
         health: watch::Sender<Health>,
     ) -> Result<Self, Fault> {
@@ -109,6 +111,7 @@ impl<'db> Writer<'db> {
             source,
             known: KnownTopics::default(),
             retention,
+            disk,
             clock,
             health,
             stopped: None,
@@ -119,6 +122,8 @@ impl<'db> Writer<'db> {
             trims: Vec::new(),
         };
         writer.recover()?;
+        writer.disk.check(writer.db);
+        writer.tell_health();
         Ok(writer)
     }
 
@@ -151,11 +156,13 @@ impl<'db> Writer<'db> {
     pub(super) fn run(&mut self, requests: &Queue<Request>) {
         let mut waiting = VecDeque::new();
         loop {
-            let patience = match self.sweep.is_some() || !self.trims.is_empty() {
+            let wait = match self.sweep.is_some() || !self.trims.is_empty() {
                 true => Duration::ZERO,
                 false => SWEEP_INTERVAL.saturating_sub(self.swept.elapsed()),
             };
-            let open = requests.take(&mut waiting, patience);
+            let wait = if self.disk.reason().is_some() { wait.min(disk::RETRY_INTERVAL) } else { wait };
+            let open = requests.take(&mut waiting, wait);
+            self.disk.check(self.db);
             while !waiting.is_empty() {
                 let batch = self.next_batch(&mut waiting);
                 self.store(batch);
@@ -200,9 +207,11 @@ impl<'db> Writer<'db> {
         if replies.is_empty() && writings.is_empty() {
             return;
         }
-        let stored = match &self.stopped {
-            None => self.commit(envelopes, &writings).map_err(|fault| self.stop(&fault)),
-            Some(reason) => Err(reason.clone()),
+        self.disk.check(self.db);
+        let stored = match (&self.stopped, self.disk.reason()) {
+            (None, None) => self.commit(envelopes, &writings).map_err(|fault| NotStored::Stopped(self.stop(&fault))),
+            (Some(reason), _) => Err(NotStored::Stopped(reason.clone())),
+            (None, Some(reason)) => Err(NotStored::ReadOnly(reason.clone())),
         };
         match stored {
             Ok(Committed { outcomes, accepted, judged }) => {
@@ -219,12 +228,12 @@ impl<'db> Writer<'db> {
                 }
                 self.known.evict();
             }
-            Err(reason) => {
+            Err(not_stored) => {
                 for reply in replies {
-                    let _ = reply.send(Err(AppendError::Stopped(reason.clone())));
+                    let _ = reply.send(Err(not_stored.append_error()));
                 }
                 for writing in writings {
-                    let _ = writing.reply.send(Err(WriteError::Stopped(reason.clone())));
+                    let _ = writing.reply.send(Err(not_stored.write_error()));
                 }
             }
         }
@@ -398,7 +407,7 @@ impl<'db> Writer<'db> {
         if self.stopped.is_none()
             && let Err(error) = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
         {
-            tracing::warn!(%error, "the log was closed without a checkpoint; the next start makes up for it");
+            tracing::warn!(%error, "sqlite: closed without a checkpoint, the next start runs it");
         }
     }
 
@@ -414,16 +423,40 @@ impl<'db> Writer<'db> {
             }
             fault => fault.to_string().into(),
         };
-        tracing::error!(%reason, "the log could not be written and takes no more entries");
+        tracing::error!(%reason, "sqlite: write failed, the store takes no more entries");
         self.stopped = Some(reason.clone());
         reason
     }
 
-    /// Says that the log has stopped, after everyone whose envelope was not stored has been told so.
+    /// Says whether the log takes entries, after everyone whose envelope was not stored has been told so.
     fn tell_health(&self) {
-        if let Some(reason) = &self.stopped {
-            let stopped = Health::Stopped(reason.clone());
-            self.health.send_if_modified(|health| std::mem::replace(health, stopped.clone()) != stopped);
+        let now = match (&self.stopped, self.disk.reason()) {
+            (Some(reason), _) => Health::Stopped(reason.clone()),
+            (None, Some(reason)) => Health::ReadOnly(reason.clone()),
+            (None, None) => Health::Writable,
+        };
+        self.health.send_if_modified(|health| std::mem::replace(health, now.clone()) != now);
+    }
+}
+
+/// Why a batch was not stored.
+enum NotStored {
+    Stopped(Arc<str>),
+    ReadOnly(Arc<str>),
+}
+
+impl NotStored {
+    fn append_error(&self) -> AppendError {
+        match self {
+            Self::Stopped(reason) => AppendError::Stopped(reason.clone()),
+            Self::ReadOnly(reason) => AppendError::ReadOnly(reason.clone()),
+        }
+    }
+
+    fn write_error(&self) -> WriteError {
+        match self {
+            Self::Stopped(reason) => WriteError::Stopped(reason.clone()),
+            Self::ReadOnly(reason) => WriteError::ReadOnly(reason.clone()),
         }
     }
 }

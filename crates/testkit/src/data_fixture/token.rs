@@ -10,7 +10,7 @@ use crate::Failure;
 /// 1 January 2100, in seconds.
 const FAR_AWAY: u64 = 4_102_444_800;
 
-/// Signs the claims of a token anew, so that they do not expire. Header and all other claims stay as the old version wrote them.
+/// Signs the claims of a token again, so that they do not expire. Header and all other claims stay as the old version wrote them.
 pub(super) fn extended(token: &str) -> Result<String, Failure> {
     let parts: Vec<&str> = token.split('.').collect();
     let [header, claims, _] = parts[..] else { return Err("a token has three parts".into()) };

@@ -438,7 +438,7 @@ mod tests {
 
     use super::*;
 
-    /// The step of a line, or what is told about it.
+    /// The step of a line, or the error about it.
     fn read(line: &str) -> String {
         match scene(line) {
             Ok(scene) => format!("{:?}", scene.steps[0].step),

@@ -116,11 +116,11 @@ fn what_is_forgotten_here_is_still_the_same_envelope_to_the_room() {
 
 #[test]
 fn the_limit_is_for_the_envelope_too() {
-    let limits = Limits { message: 400, ..Limits::default() };
+    let limits = Limits { message: 400, answer: 400, ..Limits::default() };
     let mut play = Play::new(limits).after(&format!("{CONNECT}\nseat"));
     let body = "b".repeat(180);
     let told = play.run(&format!("1 SEND s1 [contentType: binary] {body}"));
-    assert_snapshot!(told, @r#"1 ← 400 SEND s1 {"status":"rejected","code":"too_large","message":"the message has 457 bytes; the limit is 400"}"#);
+    assert_snapshot!(told, @r#"1 ← 400 SEND s1 {"status":"rejected","code":"too_large","message":"the message has 457 bytes; the limit is 400 (`limits.message`)"}"#);
     let fits = "b".repeat(90);
     assert!(play.run(&format!("1 SEND s2 [contentType: binary] {fits}")).starts_with('⇒'));
 }

@@ -4,7 +4,8 @@ use super::*;
 
 /// What is said to a frame, as its refusal and the id it names.
 fn told(text: &str) -> String {
-    let mut play = Play::seated_with(|options| options.limits = Limits { message: 2000, depth: 8, recipients: 3 });
+    let mut play =
+        Play::seated_with(|options| options.limits = Limits { message: 2000, answer: 2000, depth: 8, recipients: 3 });
     play.frame(None, text);
     let Some(said) = play.told.lines().next() else { return "taken".into() };
     let Some((_, message)) = said.split_once("← [") else {
@@ -174,7 +175,7 @@ fn messages_are_what_they_must_be() {
     payload":{"a":1,"a":2}}  invalid_json: the message is not valid JSON: the key "a" stands twice in one object [m1]
     payload":{"a":"\ud800"}}  invalid_json: the message is not valid JSON: lone surrogate at byte 162 [m1]
     payload":{"a":[[[[[[[[[1]]]]]]]]]}}  too_deep: the message was refused: it is nested deeper than 8 levels [m1]
-    payload":{"a":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx  too_large: the message has 2165 bytes; the limit is 2000 [m1]
+    payload":{"a":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx  too_large: the message has 2165 bytes; the limit is 2000 (`limits.message`) [m1]
     payload":{"a":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx  taken: ⇒ bob m1 {"method":"notifications/context","params":{"messageType":"notification","payload":{"a":"xxxxxxxxxxxxxxxxxxxxxx
     payload":{},"metadata":7}  invalid_envelope: `metadata` must be an object [m1]
     payload":{},"error":7}  invalid_envelope: `error` must be an object [m1]

@@ -38,7 +38,7 @@ fn no_reply_is_lost_and_the_room_waits_for_them() {
 #[test]
 fn a_reply_that_is_too_long_is_told_to_be() {
     let mut play = armed();
-    play.door.options.limits.message = 400;
+    (play.door.options.limits.message, play.door.options.limits.answer) = (400, 400);
     assert_snapshot!(play.act("bob? q1 tools/list"), @r#"↩ bob s-4 re q1 {"id":5,"error":{"code":-32603,"message":"the answer is longer than a message may be","data":{"code":"too_large"}}}"#);
 }
 
