@@ -10,7 +10,7 @@ use salon_testkit::nats::Servers;
 use salon_testkit::{eventually, nats_trials, within};
 
 use crate::props::{at, claim, line, options, room, roster};
-use crate::ways::{Frame, lossy_way};
+use crate::ways::{Frame, way};
 
 pub(crate) fn trials() -> Vec<Trial> {
     nats_trials![
@@ -40,8 +40,11 @@ impl LaggingWay {
 
     async fn node(&self, servers: &Servers) -> Nats {
         let replica = self.0.clone();
-        let url = lossy_way(servers.port(0), move |frame| replica.lock().expect("unpoisoned").loses(frame)).await;
-        Nats::open(at(&url)).await.expect("a node")
+        let url = way(servers.port(0), move |mut frame| {
+            replica.lock().expect("unpoisoned").change(&mut frame);
+            std::future::ready(vec![frame])
+        });
+        Nats::open(at(&url.await)).await.expect("a node")
     }
 
     fn stop(&self) {
@@ -56,32 +59,32 @@ impl LaggingWay {
 }
 
 impl Replica {
-    fn loses(&mut self, frame: &mut Frame) -> bool {
+    /// Puts heartbeats in the place of what the consumer that lags brings.
+    fn change(&mut self, frame: &mut Frame) {
         if frame.is_clients || !["MSG", "HMSG"].contains(&frame.word(0)) {
-            return false;
+            return;
         }
         let (is_message, subscription) = (frame.word(1).starts_with(self.subjects), frame.word(2).to_owned());
         if self.is_stopped && is_message {
             self.lagging.get_or_insert_with(|| subscription.clone());
         }
         if self.lagging.as_ref() == Some(&subscription) {
-            forge_count(&mut frame.body, self.brought.get(&subscription).copied().unwrap_or_default());
-            return is_message;
+            if is_message || frame.has("Nats-Last-Consumer") {
+                *frame = heartbeat(&subscription, self.brought.get(&subscription).copied().unwrap_or_default());
+            }
+            return;
         }
         if is_message {
             *self.brought.entry(subscription).or_default() += 1;
         }
-        false
     }
 }
 
-/// Changes how many messages a heartbeat says that there have been.
-fn forge_count(body: &mut [u8], count: u64) {
-    const HEADER: &[u8] = b"Nats-Last-Consumer: ";
-    let Some(at) = body.windows(HEADER.len()).position(|part| part == HEADER) else { return };
-    let value = &mut body[at + HEADER.len()..];
-    let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    value[..digits].copy_from_slice(format!("{count:0digits$}").as_bytes());
+/// What a server says of a consumer that has brought so many messages and has no more.
+fn heartbeat(subscription: &str, count: u64) -> Frame {
+    let headers = format!("NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: {count}\r\n\r\n");
+    let line = format!("HMSG heartbeat {subscription} {length} {length}\r\n", length = headers.len());
+    Frame { is_clients: false, line, body: [headers.as_bytes(), b"\r\n"].concat() }
 }
 
 async fn a_topic_goes_on_when_its_consumer_lags() {
