@@ -3,6 +3,7 @@
 mod engine;
 mod forgetting;
 mod gateways;
+mod lagging;
 mod nodes;
 mod presence;
 mod props;
@@ -22,6 +23,7 @@ fn main() -> std::process::ExitCode {
         gateways::trials(),
         gateways::among::trials(),
         gateways::clients::trials(),
+        lagging::trials(),
         nodes::trials(),
         presence::trials(),
         repairs::trials(),

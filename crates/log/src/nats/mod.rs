@@ -12,6 +12,7 @@ mod context;
 mod fault;
 mod follow;
 mod forget;
+mod lag;
 mod lane;
 mod layout;
 mod link;

@@ -217,7 +217,9 @@ impl Shared {
                         // Whoever opened the log may have given up.
                         let _ = ready.take().map(|ready| ready.send(()));
                     }
-                    let Some(messages) = follow.next().await else { break };
+                    // This node hears itself, too: from a consumer whose server lags, it does not.
+                    let next = tokio::time::timeout(self.link.timings.silence_limit, follow.next()).await;
+                    let Ok(Some(messages)) = next else { break };
                     for message in messages {
                         let Some((node, value)) = self.node_keys.read(&message) else { continue };
                         if self.nodes.heard().hear(node, value.is_some(), Instant::now()) {

@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::Shared;
 use super::fault::Fault;
 use super::follow::{Course, Follow};
+use super::lag::lagging;
 use super::names::Names;
 use crate::lease::Leases;
 use crate::{Claim, Lapse, Lapses, Lease, ReadError};
@@ -150,7 +151,12 @@ impl Shared {
                 headers_only: false,
             };
             let began = Instant::now();
+            // What is stored from now on must come. Of what was before, keys that have expired do not.
+            let last = self.link.info(&self.seat_keys.stream).await.map_or(u64::MAX, |info| info.state.last_sequence);
             if let Ok(mut follow) = Follow::begin(&self.link, course).await {
+                let followed = watch::Sender::new(last);
+                let lagging = lagging(&self.link, &self.seat_keys.stream, followed.subscribe());
+                tokio::pin!(lagging);
                 let mut seen = Some(HashSet::new());
                 loop {
                     if follow.has_caught_up()
@@ -160,7 +166,14 @@ impl Shared {
                         // Whoever opened the log may have given up.
                         let _ = ready.take().map(|ready| ready.send(()));
                     }
-                    let Some(messages) = follow.next().await else { break };
+                    let next = tokio::select! { biased;
+                        next = follow.next() => next,
+                        () = &mut lagging => None,
+                    };
+                    let Some(messages) = next else { break };
+                    if let Some(newest) = messages.last() {
+                        followed.send_modify(|last| *last = newest.sequence.max(*last));
+                    }
                     for message in messages {
                         let Some((key, value)) = self.seat_keys.read(&message) else { continue };
                         let seat = value.and_then(|value| serde_json::from_slice(value).ok());

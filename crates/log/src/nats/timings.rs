@@ -46,6 +46,8 @@ pub struct Timings {
     pub deletion_timeout: Duration,
     /// How often a server says that a consumer has nothing new. After two and a half of them without a word the consumer is gone.
     pub idle_heartbeat: Duration,
+    /// How long nothing may come of a stream before its leader is asked whether there is more, and how long that may take to come.
+    pub lag_interval: Duration,
     /// Between two tries to open the log: a cluster that was just started elects first.
     pub start_retry_delay: Duration,
     /// Between two pings of the connection, by which one that is only silent is noticed.
@@ -68,6 +70,7 @@ impl Timings {
         election_timeout: seconds(5),
         deletion_timeout: seconds(5),
         idle_heartbeat: seconds(2),
+        lag_interval: seconds(5),
         start_retry_delay: millis(250),
         ping_interval: seconds(5),
     };
@@ -87,6 +90,7 @@ impl Timings {
         election_timeout: seconds(1),
         deletion_timeout: seconds(1),
         idle_heartbeat: millis(500),
+        lag_interval: millis(1500),
         start_retry_delay: millis(250),
         ping_interval: seconds(1),
     };

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use super::Shared;
 use super::fault::Fault;
 use super::follow::{Course, Follow};
+use super::lag::lagging;
 use super::lane::Append;
 use super::link::{Stored, in_a_row};
 use super::snapshot::Snapshot;
@@ -223,6 +224,9 @@ impl Topic {
         let from = DeliverPolicy::ByStartSequence { start_sequence: head + 1 };
         let course = Course { stream: &self.stream, from, filter: None, headers_only: false };
         let mut follow = Follow::begin(&shared.link, course).await?;
+        let followed = watch::Sender::new(head);
+        let lagging = lagging(&shared.link, &self.stream, followed.subscribe());
+        tokio::pin!(lagging);
         loop {
             let next = tokio::select! { biased;
                 () = self.made.notified() => {
@@ -233,12 +237,17 @@ impl Topic {
                     continue;
                 }
                 next = follow.next() => next,
+                () = &mut lagging => {
+                    tracing::info!(topic = %self.name, "nats: consumer lags behind its stream, following from another");
+                    return Ok(Ended::Odd);
+                }
             };
             let Some(mut messages) = next else { return Ok(Ended::Odd) };
             let (came, row) = (messages.len(), in_a_row(head, &messages));
             messages.truncate(row);
             if !messages.is_empty() {
                 head = self.take(shared, messages);
+                followed.send_replace(head);
             }
             // Retention has removed what is missing, wherever it was missing: who was present there is known by what was kept, and
             // the tails must hear of it.
