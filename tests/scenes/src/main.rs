@@ -18,6 +18,7 @@ mod room;
 mod slow_readers;
 mod tables;
 mod violations;
+mod wire;
 
 use std::path::{Path, PathBuf};
 
@@ -47,6 +48,7 @@ fn main() -> std::process::ExitCode {
         trials.extend(metadata::trials(engine));
         trials.extend(violations::trials(engine));
         trials.extend(slow_readers::trials(engine));
+        trials.extend(wire::trials(engine));
     }
     let ignored =
         Engine::ALL.into_iter().filter(|engine| engine.is_missing()).map(|engine| format!("{}::", engine.name()));

@@ -3,11 +3,11 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use salon_protocol::{Draft, EnvelopeId, Position};
+use salon_protocol::{Code, Draft, EnvelopeId, Position};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::{Incoming, Problem, body, invalid};
+use super::{Incoming, Problem, body};
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Published {
@@ -37,7 +37,8 @@ pub(super) async fn publish(incoming: Incoming, request: Request) -> Result<(Sta
     let gateway = &incoming.gateway;
     let limits = gateway.config.limits.envelope();
     let body = body::read(request.into_body(), gateway.max_message()).await?;
-    let text = std::str::from_utf8(&body).map_err(|_| invalid("an envelope is UTF-8 text"))?;
+    let not_text = |_| Problem::new(Code::InvalidJson, "the body is not UTF-8");
+    let text = std::str::from_utf8(&body).map_err(not_text)?;
     let draft = Draft::parse(text, &limits)?.stamped(grant.stamp());
     let appended = gateway.rooms.publish(&topic, &grant.participant, draft).await?.outcome().await?;
     let status = if appended.repeated { StatusCode::OK } else { StatusCode::CREATED };
