@@ -9,6 +9,7 @@ use salon_gateway::auth::Confirmation;
 use salon_gateway::config::Deadline;
 use salon_protocol::{ParticipantId, ParticipantKind, TopicPattern};
 
+use crate::audit;
 use crate::backup;
 use crate::chat;
 use crate::commands;
@@ -71,6 +72,8 @@ pub(crate) enum Command {
     Backup(backup::BackupArgs),
     /// Put a backup into a data directory
     Restore(backup::RestoreArgs),
+    /// Check the audit trail of a gateway
+    Audit(audit::AuditArgs),
     /// Look at what stands between you and a room, and say what to do
     Doctor(commands::doctor::DoctorArgs),
     /// Print the completions for a shell

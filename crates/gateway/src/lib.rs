@@ -20,6 +20,7 @@ mod inside;
 mod loopback;
 mod meters;
 mod nodes;
+mod private_file;
 #[cfg(test)]
 mod scratch;
 mod server;
@@ -146,7 +147,8 @@ pub async fn serve(
         verifier.trust(jwks.fetch().await.map_err(unread)?);
     }
     let audit = match config.audit_path() {
-        Some(path) => Audit::open(&path).map_err(|why| ServeError::Audit { path: path.display().to_string(), why })?,
+        Some(path) => Audit::open(&path, config.audit_rotation(), clock::now())
+            .map_err(|why| ServeError::Audit { path: path.display().to_string(), why })?,
         None => Audit::off(),
     };
     let meters = Meters::new().map_err(|error| ServeError::Meters(error.to_string()))?;

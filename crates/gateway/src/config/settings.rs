@@ -230,7 +230,15 @@ settings! {
             /// Whether there is an audit trail
             enabled: bool = "true";
             /// File of the audit trail
+            ///
+            /// No symbolic link is followed to it.
             file: PathBuf = none ("audit.log") shown "audit.log in the data directory";
+            /// Size at which the file is renamed to `audit.log.N` and another begun; 0 is no size
+            max_size: Size = "64MiB";
+            /// Age of a file's first record at which it is renamed; 0 is no age
+            max_age: Span = "0";
+            /// Renamed files that are kept; the oldest are removed; 0 keeps all
+            max_files: Count = "16";
         }
     }
 

@@ -316,6 +316,9 @@ fn every_setting_arrives() {
         [audit]
         enabled = false
         file = "/audit"
+        max_size = 22
+        max_age = "23s"
+        max_files = 24
     "#;
     for Setting { key, .. } in SETTINGS.iter() {
         let name = key.rsplit('.').next().expect("a name");
@@ -441,6 +444,9 @@ fn every_setting_arrives() {
             file: Some(
                 "/audit",
             ),
+            max_size: 22,
+            max_age: 23s,
+            max_files: 24,
         },
     "#);
 }
