@@ -193,8 +193,8 @@ pub async fn serve(
 
     let framed = entrances.framed.take();
     let framed = framed.map(|listener| doors::framed::accept(listener, framed_tls, gateway.clone(), stop.subscribe()));
-    let accepting =
-        server::accept(entrances, tls, http::router(gateway.clone()), write_deadline, most_waiting, stop.subscribe());
+    let routers = (http::router(gateway.clone()), http::overflow_router(gateway.clone()));
+    let accepting = server::accept(entrances, tls, routers, write_deadline, most_waiting, stop.subscribe());
     let accepting = async {
         tokio::join!(accepting, OptionFuture::from(framed));
     };

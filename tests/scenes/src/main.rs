@@ -8,6 +8,7 @@ mod context_limits;
 mod framed_refusals;
 mod framed_sessions;
 mod inside;
+mod intake;
 mod machine_integrity;
 mod machine_refusals;
 mod machine_tokens;
@@ -40,6 +41,7 @@ fn main() -> std::process::ExitCode {
         trials.extend(framed_refusals::trials(engine));
         trials.extend(framed_sessions::trials(engine));
         trials.extend(inside::trials(engine));
+        trials.extend(intake::trials(engine));
         trials.extend(machine_integrity::trials(engine));
         trials.extend(machine_refusals::trials(engine));
         trials.extend(machine_tokens::trials(engine));

@@ -179,14 +179,34 @@ settings! {
             ///
             /// `0`: no limit.
             connections_per_participant: Count = "16";
-            /// Connections from one address
+            /// Connections from one address; of IPv6, from the addresses that share the first 64 bits
             ///
-            /// `0`: no limit.
+            /// `0`: no limit. Beyond it the answer is 429, except at `/health` and `/ready`.
             connections_per_address: Count = "2000";
         }
 
         memory: MemorySettings MemoryOverrides "Memory and times" {
             /// Recent envelopes kept in memory for one room
+            /// Reads over HTTP a second of one participant, in the long run; ten times as many at once
+            ///
+            /// Topics, participants, history and streams. `0`: no limit.
+            read_rate: Count = "100";
+            /// Bodies of requests that the gateway receives at once
+            ///
+            /// A body counts until it is complete. `0`: no limit.
+            bodies: Count = "1024";
+            /// Bodies of one participant that the gateway receives at once
+            ///
+            /// Of an address, where a request has no token. `0`: no limit.
+            bodies_per_sender: Count = "128";
+            /// Bytes of incomplete bodies in memory
+            ///
+            /// One message of `limits.message` always fits. `0`: no limit.
+            body_bytes: Size = "128MiB";
+            /// Bytes of incomplete bodies of one participant in memory
+            ///
+            /// One message of `limits.message` always fits. `0`: no limit.
+            body_bytes_per_sender: Size = "16MiB";
             ///
             /// Readers that are further behind read from the store.
             per_room: Size = "4MiB";

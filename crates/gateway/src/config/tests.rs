@@ -289,6 +289,11 @@ fn every_setting_arrives() {
         participants = 8
         connections_per_participant = 9
         connections_per_address = 10
+        read_rate = 25
+        bodies = 26
+        bodies_per_sender = 27
+        body_bytes = 28
+        body_bytes_per_sender = 29
         [memory]
         per_room = 11
         total = 12
@@ -424,6 +429,11 @@ fn every_setting_arrives() {
             connections_per_address: 10,
         },
         memory: MemorySettings {
+            read_rate: 25,
+            bodies: 26,
+            bodies_per_sender: 27,
+            body_bytes: 28,
+            body_bytes_per_sender: 29,
             per_room: 11,
             total: 12,
         },

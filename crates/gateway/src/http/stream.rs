@@ -41,6 +41,7 @@ pub(super) async fn follow(incoming: Incoming, request: Request) -> Result<Respo
         Some(id) => Some(id),
         None => query.name("after")?,
     };
+    gateway.reads.take(&grant.participant)?;
     let counted = gateway.count(&grant, &peer)?;
     let cursor = gateway.rooms.observe(&topic, after.as_ref(), Interest::default()).await?;
     let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);

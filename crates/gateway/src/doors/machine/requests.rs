@@ -84,7 +84,7 @@ impl MachineRequest {
     /// The message, held to what its sender came with.
     async fn read(&self, body: Body) -> Result<Box<str>, Refusal> {
         let limits = self.visitor.gateway.config.limits.envelope();
-        let text = read_text(&self.visitor.gateway, body).await?;
+        let text = read_text(&self.visitor.gateway, &self.visitor.grant, body).await?;
         self.terms.check(&text, &limits, &self.place.participant)?;
         Ok(text)
     }
