@@ -88,6 +88,8 @@ struct Call {
 /// A call as [`Fold::call`] shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownCall<'a> {
+    /// The participant that asked.
+    pub caller: &'a ParticipantId,
     /// The participant that was asked.
     pub callee: &'a ParticipantId,
     /// The JSON-RPC id of the request.
@@ -362,7 +364,20 @@ impl Fold {
     /// A call that waits, or has failed.
     pub fn call(&self, request: &EnvelopeId) -> Option<KnownCall<'_>> {
         let call = self.calls.get(request)?;
-        Some(KnownCall { callee: &call.callee, id: &call.id, has_failed: call.failed.is_some() })
+        let Call { caller, callee, id, failed, .. } = call;
+        Some(KnownCall { caller, callee, id, has_failed: failed.is_some() })
+    }
+
+    /// Whether a waiting call of this JSON-RPC id is one that a speaker may tell `to` of: it is a party of it, or there is no such call of
+    /// theirs. Nobody in `to` is everybody.
+    pub fn may_concern(&self, speaker: &ParticipantId, id: &RpcId, to: &[ParticipantId]) -> bool {
+        let named: Vec<&Call> = self.calls.values().filter(|call| call.failed.is_none() && call.id == *id).collect();
+        let is_party = |call: &Call, who: &ParticipantId| call.caller == *who || call.callee == *who;
+        let may = |of: &dyn Fn(&Call) -> bool| {
+            let mut calls = named.iter().filter(|call| of(call)).peekable();
+            calls.peek().is_none() || calls.any(|call| is_party(call, speaker))
+        };
+        if to.is_empty() { may(&|_| true) } else { to.iter().all(|who| may(&|call| is_party(call, who))) }
     }
 
     /// Whether requests to a participant wait for an answer.
