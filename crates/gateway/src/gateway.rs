@@ -39,6 +39,7 @@ pub(crate) struct Gateway {
     pub(crate) rooms: Rooms,
     pub(crate) library: Arc<Library>,
     pub(crate) verifier: Verifier,
+    /// For the tokens of development mode.
     pub(crate) signer: Signer,
     pub(crate) tickets: Tickets,
     /// What is kept for the gateway's own page, where there is one.
@@ -49,9 +50,9 @@ pub(crate) struct Gateway {
     pub(crate) meters: Meters,
     pub(crate) started: Instant,
     pub(crate) shutdown: watch::Sender<bool>,
-    by_participant: Arc<Tally<ParticipantId>>,
     pub(crate) bodies: Arc<Bodies>,
     pub(crate) reads: ReadRates,
+    by_participant: Arc<Tally<ParticipantId>>,
     by_address: Arc<Tally<IpAddr>>,
     sessions: Mutex<JoinSet<()>>,
 }
@@ -67,9 +68,9 @@ impl Gateway {
         shutdown: watch::Sender<bool>,
     ) -> Self {
         Self {
-            by_participant: Tally::new(config.limits.connections_per_participant),
             bodies: Bodies::new(&config.limits, longest_message(config.limits.message)),
             reads: ReadRates::new(config.limits.read_rate),
+            by_participant: Tally::new(config.limits.connections_per_participant),
             by_address: Tally::new(config.limits.connections_per_address),
             config,
             rooms,
@@ -204,7 +205,6 @@ impl Gateway {
     }
 }
 
-/// The host of a public URL, with its port where it has one.
 fn longest_message(limit: usize) -> usize {
     match limit {
         0 => MAX_MESSAGE,
@@ -220,6 +220,7 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
+/// The host of a public URL, with its port where it has one.
 fn public_host(url: &str) -> Option<&str> {
     url.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or_default())
 }
@@ -321,7 +322,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[test]
     fn an_address_is_counted_by_its_network() {
         for (address, counted) in [
             ("192.0.2.7", "192.0.2.7"),
@@ -336,6 +336,7 @@ mod tests {
         }
     }
 
+    #[test]
     fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {
         for (host, name) in [
             ("localhost", "localhost"),

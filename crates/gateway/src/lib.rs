@@ -42,7 +42,7 @@ use tokio::sync::watch;
 
 use audit::{Audit, AuditEvent, AuditKind};
 use auth::jwks::{Jwks, JwksError};
-use auth::{KeyFileError, LocalKey, Signer, Tickets, Verifier};
+use auth::{KeyFileError, LocalKey, Signer, Tickets, TokenRules, Verifier};
 use config::{Config, ConfigError};
 use gateway::Gateway;
 use meters::Meters;
@@ -139,7 +139,8 @@ pub async fn serve(
         tracing::warn!("{warning}");
     }
     let local = LocalKey::load_or_create(&config.data)?;
-    let verifier = Verifier::new(&local);
+    let rules = TokenRules { dev: config.dev, max_lifetime: config.auth.max_token_lifetime };
+    let verifier = Verifier::with_rules(&local, rules);
     let place = config.auth.jwks.as_ref().map(ToString::to_string).unwrap_or_default();
     let unread = |why| ServeError::Jwks { place: place.clone(), why };
     let jwks = config.auth.jwks.clone().map(Jwks::new).transpose().map_err(unread)?;
@@ -180,7 +181,7 @@ pub async fn serve(
     let gateway = Arc::new(Gateway::new(
         config,
         (rooms.clone(), library, nodes),
-        (verifier.clone(), Signer::new(&local)),
+        (verifier.clone(), Signer::dev(&local)),
         (Tickets::new(cluster), ui),
         audit.clone(),
         meters.clone(),

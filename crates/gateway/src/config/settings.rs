@@ -94,6 +94,10 @@ settings! {
             ///
             /// As the server names itself (`issuer`). Its keys come from `auth.jwks`.
             authorization_servers: Vec<Issuer> = [];
+            /// How long a token may last, from when it was issued to when it expires; 0 is any time
+            ///
+            /// A token that does not say when it was issued (`iat`) counts from when it is shown. 30 s more are forgiven.
+            max_token_lifetime: Span = "365d";
             /// Ed25519 public key that may sign messages of the Machine Context Protocol
             ///
             /// `name=key`, the key in base64url: [integrity](protocols/machine-context.md#integrity). Any participant may sign with it.
@@ -183,10 +187,6 @@ settings! {
             ///
             /// `0`: no limit. Beyond it the answer is 429, except at `/health` and `/ready`.
             connections_per_address: Count = "2000";
-        }
-
-        memory: MemorySettings MemoryOverrides "Memory and times" {
-            /// Recent envelopes kept in memory for one room
             /// Reads over HTTP a second of one participant, in the long run; ten times as many at once
             ///
             /// Topics, participants, history and streams. `0`: no limit.
@@ -207,6 +207,10 @@ settings! {
             ///
             /// One message of `limits.message` always fits. `0`: no limit.
             body_bytes_per_sender: Size = "16MiB";
+        }
+
+        memory: MemorySettings MemoryOverrides "Memory and times" {
+            /// Recent envelopes kept in memory for one room
             ///
             /// Readers that are further behind read from the store.
             per_room: Size = "4MiB";

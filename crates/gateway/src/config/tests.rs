@@ -311,6 +311,7 @@ fn every_setting_arrives() {
         [auth]
         jwks = "/keys"
         authorization_servers = ["https://id.example"]
+        max_token_lifetime = "30s"
         integrity_keys = ["robots=11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"]
         [ui]
         enabled = false
@@ -375,6 +376,7 @@ fn every_setting_arrives() {
             authorization_servers: [
                 "https://id.example",
             ],
+            max_token_lifetime: 30s,
             integrity_keys: [
                 (
                     "robots",
@@ -427,13 +429,13 @@ fn every_setting_arrives() {
             participants: 8,
             connections_per_participant: 9,
             connections_per_address: 10,
-        },
-        memory: MemorySettings {
             read_rate: 25,
             bodies: 26,
             bodies_per_sender: 27,
             body_bytes: 28,
             body_bytes_per_sender: 29,
+        },
+        memory: MemorySettings {
             per_room: 11,
             total: 12,
         },

@@ -114,6 +114,11 @@ fn unambiguous(request: &Request) -> Result<&str, Problem> {
 /// The origin to mark the answer for, when the request names one that is allowed.
 fn check(gateway: &Gateway, host: &str, headers: &HeaderMap, inside: bool) -> Result<Option<HeaderValue>, Problem> {
     let forbidden = |message: &str| Problem::new(Code::Forbidden, message);
+    // Development mode trusts whoever reaches a loopback address, which behind a proxy is anybody.
+    let is_forwarded = |name: &HeaderName| name == "forwarded" || name.as_str().starts_with("x-forwarded-");
+    if gateway.config.dev && headers.keys().any(is_forwarded) {
+        return Err(forbidden("development mode does not serve requests that came through a proxy"));
+    }
     if !inside && !gateway.is_own_host(host) {
         return Err(forbidden("this gateway does not serve that `Host`; allow it with --http-hosts"));
     }

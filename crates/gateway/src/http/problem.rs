@@ -136,6 +136,7 @@ impl From<AuthError> for Problem {
             | AuthError::InvalidClaim { .. }
             | AuthError::Expired
             | AuthError::NotYetValid
+            | AuthError::TooLongLived(_)
             | AuthError::MustSign => Some(TokenFault::Invalid),
         };
         Self { fault, ..Refusal::from(error).into() }
