@@ -107,7 +107,13 @@ fn trail(args: &VerifyArgs) -> Result<PathBuf, Trouble> {
     if let Some(file) = variable.filter(|file| !file.is_empty()) {
         return Ok(file.into());
     }
-    let given = args.places.file().map(|path| Overrides::from_file(&path)).transpose().map_err(Trouble::usage)?;
+    let given = args
+        .places
+        .trusted_file()
+        .map_err(Trouble::usage)?
+        .map(|path| Overrides::from_file(&path))
+        .transpose()
+        .map_err(Trouble::usage)?;
     match given.and_then(|given| given.audit.file) {
         Some(file) => Ok(file),
         None => Ok(token::data_directory(&args.places).map_err(Trouble::usage)?.join(AUDIT_FILE)),

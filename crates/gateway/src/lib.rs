@@ -54,6 +54,7 @@ pub use check::check;
 pub use check::check_log;
 pub use inside::{Doorway, Entrances, Inside, inside};
 pub use loopback::is_loopback;
+pub use private_file::others_can_write;
 pub use server::{TlsError, listen};
 pub use timings::Timings;
 

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -18,4 +18,12 @@ pub(crate) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
             error
         }
     })
+}
+
+/// Whether somebody else than this user and root can change a file. A group that has the user's own number is the user's alone.
+pub fn others_can_write(path: &Path) -> io::Result<bool> {
+    let found = std::fs::metadata(path)?;
+    let us = rustix::process::geteuid().as_raw();
+    let by_group = found.mode() & 0o020 != 0 && ![us, 0].contains(&found.gid());
+    Ok(found.mode() & 0o002 != 0 || by_group || ![us, 0].contains(&found.uid()))
 }
