@@ -191,7 +191,7 @@ impl Server {
             stream.set_read_timeout(Some(READY_LIMIT))?;
             write!(stream, "GET /ready HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)?;
             let mut answer = Vec::new();
-            // Where it ends meanwhile, there is no answer, and what it said last is told below.
+            // Where it ends meanwhile, there is no answer, and its last output is reported below.
             let _ = stream.read_to_end(&mut answer);
             if answer.starts_with(b"HTTP/1.1 200") {
                 return Ok(());

@@ -127,7 +127,7 @@ struct Envelope<'a> {
 }
 
 impl Seat {
-    /// Enters, waits until the guest is there, and shakes hands with it.
+    /// Enters, waits until the guest is there, and performs the MCP handshake with it.
     pub(crate) fn open(server: &Server) -> Result<Self> {
         let stream = TcpStream::connect(server.address)?;
         stream.set_nodelay(true)?;

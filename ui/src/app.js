@@ -125,7 +125,7 @@ export class Salon extends Watched {
     this.arrive();
   }
 
-  /** Follows a link, unless whoever it is for would take the place of somebody, in every tab. @param {string} code */
+  /** Follows a link, unless its participant would replace the one signed in, in every tab. @param {string} code */
   async offerLink(code) {
     try {
       if (this.starting) this.session = await this.gateway.session();

@@ -133,7 +133,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens a session as clients do: shakes hands where the era has that, lists the tools, and calls one.
+    /// Opens a session as clients do: performs the handshake where the era has one, lists the tools, and calls one.
     pub(crate) fn open(target: Target) -> Result<Self> {
         let mut session = Self {
             target,

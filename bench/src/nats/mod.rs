@@ -175,7 +175,7 @@ fn run_once(programs: &Programs, setup: Setup, load: Load, round: u32, options: 
     }
 }
 
-/// One room. Its clients take turns at the gateways: whoever publishes or calls is at the first, whoever answers at the second.
+/// One room. Its clients take turns at the gateways: publishers and callers are at the first, callees at the second.
 fn run(site: &Site, load: Load, options: &Options) -> Result<Figures> {
     let topic = topic(0);
     let template = |sort, from, to, size| Template::new(Wire::WebSocket, &topic, sort, from, to, size);
@@ -189,7 +189,7 @@ fn run(site: &Site, load: Load, options: &Options) -> Result<Figures> {
         (crowd.add_room(template(Sort::Notification, "publisher", "", MESSAGE), None), READERS)
     };
     clients.extend((0..readers).map(|at| (format!("reader-{at}"), Role::Reader)));
-    // A gateway hears of whoever entered at another a moment later, but by the time somebody enters it has heard of all before: so the
+    // A gateway learns of a participant at another gateway a moment later, but when a participant enters it knows all before: so the
     // one who speaks to them comes last.
     for (at, (id, role)) in clients.iter().enumerate().rev() {
         if *role == Role::Publisher {

@@ -112,7 +112,7 @@ impl Programs {
         Ok((site, data))
     }
 
-    /// A gateway on the servers of a site, ready. Each is told of one server, its own; of the others it hears from that.
+    /// A gateway on the servers of a site, ready. Each is configured with one server, its own, and learns of the others from it.
     pub(super) fn start_gateway(&self, site: &Site, data: Rc<Scratch>, further: &[&str]) -> Result<Server> {
         let own = &site.servers[site.gateways.len() % site.servers.len()];
         let url = format!("nats://127.0.0.1:{}", own.port);

@@ -38,7 +38,7 @@ pub(super) struct Census {
     pub(super) stopped: Restart,
     /// After an orderly restart, with nobody in any topic.
     pub(super) empty: Idle,
-    /// What somebody is told who would make one more; only where that is too many.
+    /// The refusal of one topic more; only where that is too many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refusal: Option<String>,
 }

@@ -72,6 +72,8 @@ pub(crate) enum Command {
     Login(commands::login::LoginArgs),
     /// Forget the token for a gateway
     Logout(commands::login::LogoutArgs),
+    /// Revoke tokens, so that the gateway refuses them from now on
+    Revoke(commands::revoke::RevokeArgs),
     /// Write the data of a gateway to one file, while it runs
     Backup(backup::BackupArgs),
     /// Put a backup into a data directory
@@ -163,7 +165,7 @@ pub(crate) struct TokenArgs {
     /// Have every message signed; the token is then good for the Machine Context Protocol alone
     #[arg(long)]
     pub(crate) require_integrity: bool,
-    /// Ed25519 public key of whoever the token is for, in base64url: what they sign messages with
+    /// Ed25519 public key of the token's participant, in base64url; its messages are verified with it
     #[arg(long, value_name = "KEY", value_parser = public_key)]
     pub(crate) integrity_key: Option<Confirmation>,
     #[command(flatten)]

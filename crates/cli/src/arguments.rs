@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 pub(crate) use self::field::Field;
 use self::tree::{Argument, Tree};
 
-/// How many mistakes are told at once.
+/// Mistakes reported at once.
 const MAX_TOLD: usize = 4;
 
 /// How deep the alternatives of a property are looked into for its types.
@@ -81,7 +81,7 @@ impl Schema {
             [whole] if whole.as_ref().starts_with('{') => whole.as_ref().to_owned(),
             _ => self.compose(pairs)?,
         };
-        let made = RawValue::from_string(text).map_err(|error| Unfit::one(format!("that is no JSON: {error}")))?;
+        let made = RawValue::from_string(text).map_err(|error| Unfit::one(format!("that is not JSON: {error}")))?;
         self.check(&made, false)?;
         Ok(made)
     }
@@ -116,7 +116,7 @@ impl Schema {
         })?;
         if let Some(key) = key.strip_suffix(':') {
             let json =
-                serde_json::from_str::<&RawValue>(value).map_err(|_| format!("`{key}` is no JSON: `{value}`"))?;
+                serde_json::from_str::<&RawValue>(value).map_err(|_| format!("`{key}` is not JSON: `{value}`"))?;
             let path = self.locate(key).map_or_else(|_| vec![key], |(path, _)| path);
             return Ok(Argument { path, json: json.get().to_owned(), listed: false });
         }
@@ -134,8 +134,8 @@ impl Schema {
         let json = self.typed(value, property).ok_or_else(|| {
             let kind = self.kind(property);
             let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
-            let none = if value.is_empty() { "nothing was given".into() } else { format!("`{value}` is none") };
-            format!("`{key}` must be {article} {kind}, and {none}")
+            let given = if value.is_empty() { "and nothing was given".into() } else { format!("not `{value}`") };
+            format!("`{key}` must be {article} {kind}, {given}")
         })?;
         Ok(Argument { path, json, listed })
     }
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn mistakes_are_told_before_anything_is_sent() {
         for (pairs, told) in [
-            (&["x=far"][..], "`x` must be a number, and `far` is none"),
+            (&["x=far"][..], "`x` must be a number, not `far`"),
             (&["x=1", "x=2"], "`x` is given twice"),
             (&["x"], "`x` is no `key=value`: x=… count=… label=… gear=… tags=… careful=… where=… limit=… any=…"),
             (&[], "`x` is missing (number)"),
@@ -312,12 +312,12 @@ mod tests {
             (&["x=1", "count=1.5"], "`count`: 1.5 is not of type \"integer\""),
             (&["x=1", "gear=up"], "`gear`: \"up\" is not one of \"slow\" or \"fast\""),
             (&["x=1", "label=A"], "`label`: \"A\" does not match \"^[a-z ]+$\""),
-            (&["x=1", "careful=maybe"], "`careful` must be a boolean, and `maybe` is none"),
+            (&["x=1", "careful=maybe"], "`careful` must be a boolean, not `maybe`"),
             (&["=5"], "an argument is `name=value`, and `=5` has no name"),
             (&[":=5"], "an argument is `name=value`, and `:=5` has no name"),
             (&["x="], "`x` must be a number, and nothing was given"),
-            (&["x:=one"], "`x` is no JSON: `one`"),
-            (&["{\"x\":"], "that is no JSON: EOF while parsing a value at line 1 column 5"),
+            (&["x:=one"], "`x` is not JSON: `one`"),
+            (&["{\"x\":"], "that is not JSON: EOF while parsing a value at line 1 column 5"),
         ] {
             assert_eq!(made(SCHEMA, pairs), told);
         }
@@ -365,12 +365,12 @@ mod tests {
             (&["a.b=1", "ages.tom=7"], r#"{"a.b":"1","ages":{"tom":7}}"#),
             (&["maybe={\"x\":1}", "spots={\"x\":2}"], r#"{"maybe":{"x":1},"spots":[{"x":2}]}"#),
             (&["maybe=null", "loop=1"], r#"{"maybe":null,"loop":1}"#),
-            (&["where.x=far"], "`where.x` must be an integer, and `far` is none"),
+            (&["where.x=far"], "`where.x` must be an integer, not `far`"),
             (&["where.y=1"], "`where.y` is not known; there is tags, x"),
             (&["where={}", "where.x=1"], "`where.x` is given twice"),
             (&["where.x=1", "where={}"], "`where` is given twice"),
             (&["where:={\"x\":\"far\"}"], "`where.x`: \"far\" is not of type \"integer\""),
-            (&["ages.tom=old"], "`ages.tom` must be an integer, and `old` is none"),
+            (&["ages.tom=old"], "`ages.tom` must be an integer, not `old`"),
         ] {
             assert_eq!(made(schema, pairs), told);
         }

@@ -1,4 +1,4 @@
-//! JSON as text: laid out anew without being read, so that every digit and the order of keys survive.
+//! JSON as text: laid out again without being parsed, so that every digit and the order of keys survive.
 
 /// Without white space between its parts. The text must be JSON.
 pub(crate) fn compact(text: &str) -> String {

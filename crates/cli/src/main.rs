@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         Command::Tools(args) => commands::tools::run(args),
         Command::Who(args) => commands::who::run(args),
         Command::Topics(args) => commands::topics::run(args),
+        Command::Revoke(args) => commands::revoke::run(args),
         Command::History(args) => commands::history::run(args),
         Command::Tail(args) => commands::tail::run(args),
         Command::Framed(args) => commands::framed::run(*args),
@@ -89,7 +90,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help and version are no mistakes; a mistake is told like every other error of ours.
+/// Help and version are not mistakes; a mistake is printed like every other error.
 fn misused(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) || !error.use_stderr() {
         let _ = error.print();
@@ -113,7 +114,7 @@ pub(crate) fn out(line: fmt::Arguments<'_>) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Writes what a command was asked for to stdout. Whoever closed it wants to hear no more, which is no error.
+/// Writes what a command was asked for to stdout. A closed stdout is not an error: its reader wants no more.
 pub(crate) fn hand_over(text: fmt::Arguments<'_>) -> Result<(), Trouble> {
     match out(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

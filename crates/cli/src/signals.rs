@@ -54,7 +54,7 @@ pub(crate) struct Hangup {
 pub(crate) enum Hung {
     /// Read again.
     Asked,
-    /// End: whoever started us has closed the window.
+    /// End: the terminal that started us is closed.
     TerminalGone,
 }
 
@@ -70,7 +70,7 @@ impl Hangup {
         if self.signal.recv().await.is_none() {
             std::future::pending::<()>().await;
         }
-        // A terminal that hung up is none any more.
+        // A terminal that hung up cannot be used any more.
         if self.had_terminal && !std::io::stdin().is_terminal() { Hung::TerminalGone } else { Hung::Asked }
     }
 }

@@ -1,4 +1,4 @@
-//! Asks several participants the same, in three ways: whoever is first, everybody, and what most of them say.
+//! Calls the same tool of several participants, in three ways: the first answer, all answers, and the answer of the majority.
 //!
 //! ```text
 //! SALON_TOKEN=… cargo run -p salon-client --example coordinator -- room:lab say '{"text":"hello"}'
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let able: Vec<_> =
         offers.tools.into_iter().filter(|(_, offered)| offered.name == tool).map(|(who, _)| who).collect();
-    println!("{} of those who are here offer `{tool}`", able.len());
+    println!("{} participants here offer `{tool}`", able.len());
 
     for strategy in [Gather::First, Gather::All, Gather::Majority] {
         let asking = room.gather(able.clone(), &tool, &arguments).strategy(strategy).deadline(Duration::from_secs(10));

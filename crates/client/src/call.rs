@@ -88,12 +88,12 @@ impl Waiting {
             Ok(_) => Err(ResultError::NoOutcome.into()),
             Err(error) => Err(ResultError::from(error).into()),
         };
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         let _ = self.answer.send(outcome);
     }
 
     pub(crate) fn fail(self, why: CallError) {
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         let _ = self.answer.send(Err(why));
     }
 
@@ -220,7 +220,7 @@ impl Call {
     pub async fn result(mut self) -> Result<Box<RawValue>, CallError> {
         while self.progress().await.is_some() {}
         let outcome = self.early.take().unwrap_or(Err(CallError::Cancelled));
-        // When nothing was heard in time the callee is still at work, and is told to stop.
+        // After a timeout the callee is still at work, and gets a cancellation.
         self.over = !matches!(outcome, Err(CallError::TimedOut));
         outcome
     }

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper::http::{Method, Request, StatusCode, header, request};
 use hyper_util::rt::TokioIo;
-use salon_protocol::{Envelope, EnvelopeId, Participant, TopicName};
+use salon_protocol::{Envelope, EnvelopeId, Participant, ParticipantId, TopicName};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -102,6 +102,18 @@ pub struct Page {
     pub next: Option<String>,
     /// Whether the topic keeps a history at all.
     pub enabled: bool,
+}
+
+/// Which tokens [`Client::revoke`] revokes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenSelection {
+    /// The one with this id, which is its claim `jti`.
+    Token(String),
+    /// Those of a participant.
+    Participant(ParticipantId),
+    /// Everybody's.
+    All,
 }
 
 /// What `/health` says.
@@ -196,6 +208,26 @@ impl Client {
         let path = format!("/v0/topics/{topic}/messages");
         let _: Box<RawValue> = self.ask(Ask::WithToken, Method::POST, &path, Some(envelope)).await?;
         Ok(())
+    }
+
+    /// Revokes tokens: those issued up to `before`, an RFC 3339 time, or up to now. Needs a token with the permission `revoke`. Returns the time up to which
+    /// they are revoked.
+    pub async fn revoke(&self, tokens: &TokenSelection, before: Option<&str>) -> Result<String, RestError> {
+        #[derive(Deserialize)]
+        struct Revoked {
+            before: String,
+        }
+        let mut body = match tokens {
+            TokenSelection::Token(id) => serde_json::json!({ "token": id }),
+            TokenSelection::Participant(id) => serde_json::json!({ "participant": id }),
+            TokenSelection::All => serde_json::json!({ "all": true }),
+        };
+        if let Some(before) = before {
+            body["before"] = before.into();
+        }
+        let path = "/v0/auth/revocations";
+        let answer: Revoked = self.ask(Ask::WithToken, Method::POST, path, Some(body.to_string())).await?;
+        Ok(answer.before)
     }
 
     /// Whether the gateway answers. Needs no token.

@@ -63,7 +63,7 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// Tells whoever wants to know what became of it. They may have stopped waiting.
+    /// Sends the result to the waiting publisher, who may have stopped waiting.
     pub(crate) fn tell(self, outcome: Result<Arc<Envelope>, PublishError>) {
         if let Self::Publish(heard) = self {
             let _ = heard.send(outcome);
@@ -129,7 +129,7 @@ impl Connection {
 
     pub(crate) async fn run(mut self, socket: Socket) {
         let end = self.stay(socket).await;
-        tracing::debug!(topic = %self.shared.topic, participant = %self.shared.id, %end, "the stay is over");
+        tracing::debug!(topic = %self.shared.topic, participant = %self.shared.id, %end, "room: connection ended for good");
         self.shared.link.send_replace(Link::Ended(end.clone()));
         self.orders.close();
         while let Ok(order) = self.orders.try_recv() {
@@ -279,7 +279,7 @@ impl Connection {
     /// Sends what was held back.
     fn send_again(&mut self, out: &mut Outbox) {
         let Some(Delayed { refused, .. }) = self.delayed.take() else { return };
-        // Whoever was told that a call has failed must not find it carried out later. What was not refused is still answered.
+        // A call that was reported as failed must not be carried out later. What was not refused is still answered.
         self.unheard.retain(|order| !refused.contains(&order.id) || self.shared.is_wanted(order));
         // With everything behind it, so that what was taken meanwhile is not the only thing out of order. Of what was refused, some may
         // be stored all the same and heard by now.

@@ -1,7 +1,7 @@
 //! Getting to know the others, and what they have to offer.
 //!
 //! Everybody in a room sees every handshake, so a crowd that greets a crowd is loud: strangers are greeted a few at a time, and a
-//! participant who greets whoever comes waits a random moment first.
+//! participant that performs the handshake with every newcomer waits a random moment first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub enum Discovery {
     /// Greets everyone who is here when [`Room::tools`] asks what there is.
     #[default]
     Lazy,
-    /// Greets only those who are named with [`Room::peer`]; [`Room::tools`] tells of these.
+    /// Performs the handshake only with participants named by [`Room::peer`]; [`Room::tools`] lists these.
     OnDemand,
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn begin(room: &Room, discovery: Discovery, events: Events) {
     }
 }
 
-/// Greets those who are here and those who come. At most as many wait as were ever here at once, each once.
+/// Performs the handshake with everybody here and with newcomers. At most as many wait as were ever here at once, each once.
 async fn greet(room: RoomRef, mut waiting: VecDeque<ParticipantId>, mut events: Events) {
     let mut greeting = JoinSet::new();
     loop {
@@ -110,7 +110,7 @@ async fn greet(room: RoomRef, mut waiting: VecDeque<ParticipantId>, mut events: 
             Some(Event::Gap) => {
                 waiting = room.upgrade().map(|room| room.roster()).into_iter().flatten().map(|one| one.id).collect();
             }
-            // Whoever was there still is.
+            // Participants seen before are still here.
             Some(Event::Outage(_) | Event::Recovered) => {}
             None => return,
         }
@@ -121,6 +121,6 @@ async fn greet_one(room: RoomRef, id: ParticipantId) {
     tokio::time::sleep(JITTER.mul_f64(rand::random())).await;
     let Some(room) = room.upgrade().filter(|room| room.id() != &id && !id.is_host()) else { return };
     if let Err(error) = room.meet(&id).await {
-        tracing::debug!(peer = %id, %error, "a stranger does not say what it offers");
+        tracing::debug!(peer = %id, %error, "discovery: MCP handshake failed, participant left out");
     }
 }

@@ -46,7 +46,7 @@ pub(crate) enum Answering {
     Default,
     /// This does.
     By(Arc<dyn Service>),
-    /// Whoever listens to the events.
+    /// The listener to the events.
     ByHand,
 }
 
@@ -106,7 +106,7 @@ impl Entering {
         self
     }
 
-    /// Leaves requests to whoever listens to [`Events`]: nothing is answered by itself, not even a handshake.
+    /// Leaves requests to the listener of [`Events`]: nothing is answered by itself, not even a handshake.
     pub fn answer_by_hand(mut self) -> Self {
         self.service = Answering::ByHand;
         self
@@ -118,7 +118,7 @@ impl Entering {
         self
     }
 
-    /// How many of those who were not asked for by name are greeted at once; 8 unless given.
+    /// Handshakes at once with participants that were not asked for by name; 8 unless given.
     pub fn greetings(mut self, at_once: usize) -> Self {
         self.greetings = at_once;
         self

@@ -44,7 +44,7 @@ pub enum ErrorKind {
 pub struct HttpRefusal {
     /// The HTTP status.
     pub status: u16,
-    /// The stable word, such as `forbidden`; empty when whoever answered was no gateway.
+    /// The stable word, such as `forbidden`; empty when the answer is not a gateway's.
     pub code: String,
     /// A sentence for people.
     pub message: String,
@@ -313,7 +313,7 @@ pub enum ResultError {
     /// It is something else than an object.
     #[error("it is not an object")]
     NotAnObject,
-    /// It is no JSON-RPC response.
+    /// It is not a JSON-RPC response.
     #[error("it has neither a result nor an error")]
     NoOutcome,
     /// A member that MCP requires is missing.

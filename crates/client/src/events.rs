@@ -1,4 +1,4 @@
-//! What happens in a room, in its order, for whoever listens.
+//! What happens in a room, in its order, for its listeners.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -38,9 +38,9 @@ pub enum Event {
     Recovered,
 }
 
-/// What happens in a room, in its order: every envelope once. A [`Stream`], and [`next`](Self::next) for those who use nothing else of one.
+/// What happens in a room, in its order: every envelope once. A [`Stream`], and [`next`](Self::next) for callers without `StreamExt`.
 ///
-/// Listeners share one bounded ring. Whoever falls behind it reads what it missed from the topic's history, so a slow listener
+/// Listeners share one bounded ring. A listener that falls behind it reads what it missed from the topic's history, so a slow listener
 /// costs no memory, delays nobody, and loses nothing that the topic keeps.
 pub struct Events {
     state: State,
@@ -180,7 +180,7 @@ impl Reader {
             match self.read_missed().await {
                 Ok(missed) => break missed,
                 Err(error) if error.is_passing() => {
-                    tracing::debug!(%error, "catching up has to wait for the gateway");
+                    tracing::debug!(%error, "events: history unreachable, retrying after a reconnect");
                     if matches!(*link.borrow_and_update(), Link::Ended(_)) {
                         break None;
                     }
@@ -188,12 +188,12 @@ impl Reader {
                     let _ = tokio::time::timeout(RETRY, link.changed()).await;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the history does not help to catch up");
+                    tracing::debug!(%error, "events: history refused, reporting a gap");
                     break None;
                 }
             }
         };
-        // From here on there is no more waiting, so whoever gives up before finds it undone.
+        // From here on there is no more waiting, so a caller that is cancelled before finds it undone.
         self.behind = false;
         match missed {
             Some(envelopes) => {

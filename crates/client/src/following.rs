@@ -23,7 +23,7 @@ const MAX_BYTES: usize = 256 << 20;
 
 /// A topic's event stream. Reading it makes nobody a participant.
 ///
-/// Deliberately absent: coming back after a lost connection. Whoever reads knows the last envelope and can [follow](Client::follow) again
+/// Deliberately absent: coming back after a lost connection. The reader knows the last envelope and can [follow](Client::follow) again
 /// from there.
 pub struct Following {
     body: Incoming,
@@ -106,7 +106,7 @@ impl Following {
                     "ready" => return Some(Event::Recovered),
                     _ => {}
                 }
-                // What is no envelope is of a later version, and not for us.
+                // An event that is not an envelope is of a later version, and skipped.
                 if let Ok(envelope) = Envelope::restore(event.data) {
                     return Some(Event::Envelope(Arc::new(envelope)));
                 }

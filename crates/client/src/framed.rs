@@ -1,6 +1,6 @@
 //! The Multi-Component Protocol from the client's side: a session over framed TCP, for programs that speak nothing else.
 //!
-//! Whoever has the choice takes a [`Room`](crate::Room), which does more: this sends, receives and leaves. A lost connection is made good
+//! Prefer a [`Room`](crate::Room), which does more: this sends, receives and leaves. A lost connection is made good
 //! while the session lasts, nothing is sent twice by it, and nothing is handed out twice. Deliberately absent: calls, peers and tools as such; their
 //! JSON-RPC messages are payloads like any other.
 
@@ -128,7 +128,7 @@ impl FramedEntry {
 /// ```
 pub struct FramedSession {
     address: FramedAddress,
-    /// Whoever knows it has the session.
+    /// It is the secret of the session.
     id: Box<str>,
     line: Option<Line>,
     /// What was handed out last, which comes again where that could not be acknowledged.
@@ -220,7 +220,7 @@ impl FramedSession {
         Self { address, id: id.into(), line: None, handed_out: HashSet::new() }
     }
 
-    /// The session's id. Whoever knows it can use the session, so it is a secret.
+    /// The session's id. It is a secret: with it anybody can use the session.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -237,7 +237,7 @@ impl FramedSession {
         Ok(message_id)
     }
 
-    /// Sends bytes that are no JSON.
+    /// Sends bytes that are not JSON.
     pub async fn send_bytes(
         &mut self,
         content_type: &str,
@@ -277,7 +277,7 @@ impl FramedSession {
     async fn ask(&mut self, frame: &wire::Request, wait: Duration) -> Result<Reply, FramedError> {
         let mut tries = 0;
         loop {
-            // Taken while it is in use: whoever gives up in between leaves a line on which an answer may still come.
+            // Taken while it is in use: a cancelled request leaves a line on which an answer may still come.
             match try_once(&self.address, self.line.take(), frame, wait).await {
                 Ok((line, reply)) => {
                     self.line = Some(line);

@@ -31,13 +31,13 @@ pub trait Dial: Send + Sync + 'static {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidAddress {
-    /// It is no URL.
+    /// It is not a URL.
     #[error("`{0}` is not a URL such as http://127.0.0.1:8787")]
     Url(String),
     /// It is a URL of something else.
     #[error("`{0}` must begin with http://, https://, ws:// or wss://")]
     Scheme(String),
-    /// It is no address of a listener for frames.
+    /// It is not an address of a listener for frames.
     #[error("`{0}` is not an address such as tcp://127.0.0.1:8788 or tls://chat.example:8788")]
     Framed(String),
     /// It carries a user name or a password, which belong in a token.

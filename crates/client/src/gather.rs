@@ -23,7 +23,7 @@ pub enum Gather {
     /// When all have.
     #[default]
     All,
-    /// When more than half of those who were asked gave the same answer, or when that cannot happen any more.
+    /// When more than half of the asked participants gave the same answer, or when that cannot happen any more.
     Majority,
 }
 
@@ -33,7 +33,7 @@ pub enum Gather {
 pub struct Gathered {
     /// Who answered what, in the order of the answers.
     pub answers: Vec<(ParticipantId, ToolResult)>,
-    /// Who gave no answer, and why. Those who were cancelled because enough had answered are here too.
+    /// Who gave no answer, and why. Participants whose call was cancelled because enough had answered are here too.
     pub missing: Vec<(ParticipantId, CallError)>,
     /// The answer that was looked for: the first, or that of the majority. `None` when there is none, and always with [`Gather::All`].
     pub agreed: Option<ToolResult>,

@@ -1,4 +1,4 @@
-//! Sorting what the gateway sends: echoes and refusals to whoever published, answers and progress to whoever asked, and everything
+//! Sorting what the gateway sends: echoes and refusals to the publisher, answers and progress to the caller, and everything
 //! to the ring.
 
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ impl Connection {
         let envelope = match Envelope::restore(text) {
             Ok(envelope) => Arc::new(envelope),
             Err(refusal) => {
-                tracing::warn!(topic = %self.shared.topic, %refusal, "the gateway sent something that is no envelope");
+                tracing::warn!(topic = %self.shared.topic, %refusal, "room: received text is not an envelope, skipped");
                 return;
             }
         };
@@ -59,7 +59,7 @@ impl Connection {
         self.unheard.remove(at)
     }
 
-    /// Gives an answer, or word of how it is getting on, to whoever waits for it.
+    /// Gives an answer, or its progress, to the waiting caller.
     fn answered(&self, envelope: &Envelope) {
         if !envelope.concerns(&self.shared.id) {
             return;
@@ -92,7 +92,7 @@ impl Connection {
         }
     }
 
-    /// The gateway's word about something that was sent.
+    /// The gateway's notice about an envelope that was sent.
     fn told(&mut self, envelope: Arc<Envelope>) {
         #[derive(Deserialize)]
         struct Told {
@@ -121,7 +121,7 @@ impl Connection {
             if code == Code::NotFound {
                 return self.shared.missed();
             }
-            // Nor does anything fail by this: what waits for its echo is told of by itself.
+            // Nothing fails by this: an envelope that waits for its echo gets a notice of its own.
             if code == Code::Closing && told.details.passing {
                 let why: Arc<str> = told.message.into();
                 self.is_stalled = true;

@@ -76,7 +76,7 @@ impl ToolResult {
         Self { is_error: true, ..Self::text_only(text) }
     }
 
-    /// A result for programs, and the same as text for those who read only that.
+    /// A result for programs, and the same as text for callers that read only that.
     ///
     /// MCP wants an object here, so `value` should become one.
     pub fn structured(value: &(impl serde::Serialize + ?Sized)) -> Result<Self, serde_json::Error> {
@@ -261,7 +261,7 @@ impl PromptMessage {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Role {
-    /// The person, or whoever stands in for one.
+    /// The person, or a program in its place.
     User,
     /// The model.
     Assistant,

@@ -1,7 +1,7 @@
 //! Other participants as MCP servers.
 //!
 //! A [`Peer`] is a name and a room: making one costs nothing and sends nothing. The handshake happens at the first question, once, however
-//! many tasks ask at the same time. What was learnt is kept until the participant says that it changed, leaves, or begins anew.
+//! many tasks ask at the same time. What was learnt is kept until the participant says that it changed, leaves, or starts over.
 //! [`exchange`] makes the requests, in the era that the participant speaks.
 
 mod calling;
@@ -96,7 +96,7 @@ impl Peer {
 
     /// Every tool it offers. Kept until it says that they changed; one of MCP 2026-07-28 says with each list how long it may be kept.
     pub async fn tools(&self) -> Result<Arc<[Tool]>, CallError> {
-        // Asked even of those who named no such capability: tools are what rooms are for, and not everybody is so exact.
+        // Asked even without the capability: tools are what rooms are for, and some servers do not declare it.
         let (known, _) = self.meet().await?;
         known.tools.get(|| self.fetch(Listing::Tools)).await
     }

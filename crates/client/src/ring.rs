@@ -8,14 +8,14 @@ use tokio::sync::watch;
 
 use crate::Event;
 
-/// How much is kept. Whoever is further behind reads the history.
+/// Events kept. A listener further behind reads the history.
 const MAX_EVENTS: usize = 1024;
 const MAX_BYTES: usize = 8 << 20;
 
 /// The newest events.
 pub(crate) struct Ring {
     kept: Mutex<Kept>,
-    /// How many there were in all; changes wake whoever waits.
+    /// How many there were in all; changes wake waiting listeners.
     count: watch::Sender<u64>,
 }
 

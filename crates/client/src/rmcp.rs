@@ -44,7 +44,7 @@ pub use line::LineError;
 const MAX_CALLERS: usize = 1024;
 
 /// An rmcp server as a [`Service`]: one rmcp service for each participant that calls, made when it first does and dropped when it
-/// leaves or begins anew.
+/// leaves or starts over.
 pub struct Server<F> {
     make: F,
     sessions: Mutex<HashMap<ParticipantId, Arc<Session>>>,
@@ -66,7 +66,7 @@ where
         Self { make, sessions: Mutex::default() }
     }
 
-    /// The service for a caller. A handshake begins a new one: whoever greets twice has two clients, or lost one.
+    /// The service for a caller. A handshake starts a new one: a caller that sends two has two clients, or lost one.
     fn session(&self, request: &Request) -> Option<Arc<Session>> {
         let mut sessions = self.sessions();
         sessions.retain(|_, session| session.line.is_open());
@@ -88,7 +88,7 @@ where
         tokio::spawn(async move {
             match service.serve_with_ct(transport, end).await {
                 Ok(running) => drop(running.waiting().await),
-                Err(error) => tracing::debug!(%caller, %error, "an rmcp service did not begin"),
+                Err(error) => tracing::debug!(%caller, %error, "rmcp: service did not start, closing its session"),
             }
             line.close();
         });
@@ -175,7 +175,7 @@ impl Room {
     /// A transport on which an rmcp client talks to a participant, beginning with its own handshake.
     ///
     /// While it lives, what the participant asks of its caller (sampling, elicitation, roots) is asked of this client, unless requests
-    /// are answered by hand here. It is closed when the participant leaves or begins anew.
+    /// are answered by hand here. It is closed when the participant leaves or starts over.
     pub fn rmcp_client_transport(&self, peer: &ParticipantId) -> ClientTransport {
         let end = CancellationToken::new();
         let (line, inbox) = Line::new(self.downgrade(), peer.clone(), end.clone());
@@ -277,7 +277,7 @@ fn read<R: ServiceRole>(line: &Line, message: &RawValue) -> Option<RxJsonRpcMess
     match serde_json::from_str(message.get()) {
         Ok(message) => Some(message),
         Err(error) => {
-            tracing::debug!(peer = %line.peer(), %error, "rmcp does not understand a message");
+            tracing::debug!(peer = %line.peer(), %error, "rmcp: message not understood, refusing it");
             line.refuse(message, &error.to_string());
             None
         }

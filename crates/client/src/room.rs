@@ -143,7 +143,7 @@ impl RoomRef {
         Some(Room { inner: self.inner.upgrade()?, _stay: None, way_back: self.stay.clone() })
     }
 
-    /// Tells everybody that something has changed, as soon as that is possible. Said twice before then, it is told once.
+    /// Notifies everybody of a change, as soon as that is possible. Two calls before then make one notification.
     pub fn announce(&self, method: &'static str) {
         if let Some(room) = self.upgrade() {
             room.shared().announce(method);
@@ -254,7 +254,7 @@ impl Room {
     /// Publishes, and returns when the envelope has been stored and has its place in the room's order.
     ///
     /// A lost connection delays this, and so does a gateway that can store nothing for now ([`Link::Stalled`]), for as long as that
-    /// lasts: the envelope is sent again under the same id, and stored once. Whoever does not want to wait so long sets a time of their
+    /// lasts: the envelope is sent again under the same id, and stored once. To wait less, set a time of your
     /// own; the envelope is sent and may be stored all the same.
     ///
     /// What is published after this has returned comes behind it. Of envelopes that are under way at the same time, one that is refused

@@ -41,7 +41,7 @@ pub trait Service: Send + Sync + 'static {
         let _ = envelope;
     }
 
-    /// Hears of a join or a leave, in the room's order; it must not block. Whoever joins while it is here has begun anew.
+    /// Hears of a join or a leave, in the room's order; it must not block. A join of a participant that is here means that it starts over.
     fn presence(&self, presence: &Presence) {
         let _ = presence;
     }
@@ -106,12 +106,12 @@ impl Request {
             .map_err(|error| RpcError::invalid_params(format!("the parameters do not fit: {error}")))
     }
 
-    /// Resolves when whoever asked does not want the answer any more.
+    /// Resolves when the caller cancels.
     pub fn cancelled(&self) -> CancellationToken {
         self.cancelled.clone()
     }
 
-    /// Tells whoever asked how it is getting on, if they wanted to know.
+    /// Sends progress to the caller, if it asked for that.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         #[derive(serde::Deserialize)]
         struct Params<'a> {
@@ -205,7 +205,7 @@ impl Dispatcher {
         if let Some(presence) = envelope.presence() {
             self.service.presence(&presence);
             if presence.event == PresenceEvent::Leave {
-                // Whoever is gone wants no answer; the room would not take one either.
+                // A caller that is gone gets no answer; the room would refuse it.
                 let theirs = self.cancels.iter().filter(|((from, _), _)| *from == presence.participant.id);
                 theirs.for_each(|(_, cancel)| cancel.cancel());
             }
@@ -280,7 +280,7 @@ async fn answer(request: Request, work: impl Future<Output = Result<Box<RawValue
         outcome = attempt(work) => outcome,
     };
     if let Err(PublishError::Refused(refusal)) = publish(&request, &outcome).await {
-        tracing::debug!(%refusal, "an answer was refused");
+        tracing::debug!(%refusal, "service: answer refused by the room");
         if matches!(refusal.code, Code::TooLarge | Code::TooDeep) {
             let error = RpcError::internal(format!("the answer does not fit into the room: {}", refusal.message));
             // This one fits; when the room is gone there is nobody to tell.

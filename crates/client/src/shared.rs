@@ -180,7 +180,7 @@ impl Shared {
         self.show(Event::Gap);
     }
 
-    /// Begins anew right after an envelope.
+    /// Starts over right after an envelope.
     pub(crate) fn begin_anew(&self, after: Option<EnvelopeId>) {
         self.missed();
         *self.last.lock() = after;

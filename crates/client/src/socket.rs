@@ -1,6 +1,6 @@
 //! A WebSocket to one of the gateway's addresses: texts both ways, understood by nobody here.
 //!
-//! Deliberately absent: coming back after a lost connection. Only whoever knows the grammar knows what to say again.
+//! Deliberately absent: coming back after a lost connection. Only the owner of the grammar knows what to resend.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -75,13 +75,13 @@ impl fmt::Debug for TextSocket {
 /// Why a WebSocket could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SocketError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("{0}")]
     Address(String),
-    /// A header cannot be sent. Only its name is told.
+    /// A header cannot be sent. Only its name is reported, because its value may be a secret.
     #[error("the header `{0}` cannot be sent: its name or value is not allowed in HTTP")]
     Header(String),
-    /// Whoever is there does not make it a WebSocket.
+    /// The server does not upgrade to a WebSocket.
     #[error("it was refused with HTTP {0}")]
     Refused(u16),
     /// Nobody is there, or not for long.

@@ -1,4 +1,4 @@
-//! Server-sent events: bytes in, events out. For whoever reads event streams, of gateways or of MCP servers.
+//! Server-sent events: bytes in, events out. For event streams of gateways and of MCP servers (HTML Living Standard §9.2).
 //!
 //! Invariant: pure. No IO, no clock; how the bytes were cut into chunks changes nothing.
 
@@ -128,7 +128,7 @@ impl Decoder {
         self.has_data = false;
         if std::mem::take(&mut self.touched) {
             let name = if name.is_empty() { "message".to_owned() } else { name };
-            // Text that is no UTF-8 will be no JSON either, and is told as such.
+            // Text that is not UTF-8 is not JSON either, and is refused as such.
             let data = String::from_utf8(data).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
             self.events.push_back(Event { name, data, id: self.id.clone() });
         }

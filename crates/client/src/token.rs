@@ -1,7 +1,7 @@
 //! Where tokens come from.
 //!
 //! A token is asked for whenever a connection or a request needs one, so whatever hands them out may hand out a new one each time.
-//! Deliberately absent: verifying. Only the gateway can say whether a token is good; a provider is told when one was not.
+//! Deliberately absent: verifying. Only the gateway can say whether a token is good; a provider is notified when one was refused.
 
 mod claims;
 #[cfg(feature = "process")]

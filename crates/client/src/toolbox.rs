@@ -27,7 +27,7 @@ use crate::{Request, RoomRef, RpcError, Service};
 
 pub use call::{ToolCall, ToolError};
 
-/// A page of tools ends with whichever comes first. A message may have 1 MiB unless the gateway is told otherwise.
+/// A page of tools ends with whichever comes first. A message may have 1 MiB unless the gateway is configured otherwise.
 const PAGE_TOOLS: usize = 100;
 const PAGE_BYTES: usize = 256 << 10;
 
@@ -51,7 +51,7 @@ type MethodHandler = Arc<dyn Fn(Request) -> Answer<Box<RawValue>, RpcError> + Se
 /// // client.room(topic).offer(tools).join().await
 /// ```
 ///
-/// Tools can come and go while it is in a room; everybody is told with `notifications/tools/list_changed`:
+/// Tools can come and go while it is in a room; everybody is notified with `notifications/tools/list_changed`:
 ///
 /// ```
 /// # use salon_client::{mcp::Tool, Toolbox};
@@ -175,7 +175,7 @@ impl Toolbox {
         self
     }
 
-    /// Answers questions to the person here (`elicitation/create`), and tells those who are called that it can.
+    /// Answers questions to the person here (`elicitation/create`), and announces that in handshakes.
     #[must_use]
     pub fn on_elicitation<F, Fut>(self, ask: F) -> Self
     where
@@ -185,7 +185,7 @@ impl Toolbox {
         self.answers("elicitation", "elicitation/create", ask)
     }
 
-    /// Lets others use the model here (`sampling/createMessage`), and tells those who are called that it can.
+    /// Lets others use the model here (`sampling/createMessage`), and announces that in handshakes.
     #[must_use]
     pub fn on_sampling<F, Fut>(self, sample: F) -> Self
     where
@@ -195,7 +195,7 @@ impl Toolbox {
         self.answers("sampling", "sampling/createMessage", sample)
     }
 
-    /// Tells those who are called which directories and files they may work in (`roots/list`).
+    /// Tells callees which directories and files they may work in (`roots/list`).
     #[must_use]
     pub fn roots(self, roots: impl IntoIterator<Item = Root>) -> Self {
         let roots: Arc<[Root]> = roots.into_iter().collect();

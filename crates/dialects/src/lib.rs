@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_protocol::{
-    CloseReason, Code, Draft, Entry, EnvelopeId, McpVersion, Participant, ParticipantId, Refusal, RpcId, TopicName,
+    CloseReason, Code, Draft, Entry, EnvelopeId, FailureCause, McpVersion, Participant, ParticipantId, Refusal, RpcId,
+    TopicName,
 };
 
 pub use catalogue::{CatalogueAnswer, CatalogueQuery};
@@ -145,7 +146,7 @@ pub enum Event<O, A> {
     },
     /// The next entry of the room.
     Entry(Arc<Entry>),
-    /// A request of this peer's will not be answered: whom it asked has left, or began anew without having seen it.
+    /// A request of this peer's will not be answered.
     CallFailed {
         /// The request's envelope.
         request: EnvelopeId,
@@ -153,6 +154,8 @@ pub enum Event<O, A> {
         id: RpcId,
         /// Whom it asked.
         callee: ParticipantId,
+        /// Why nobody will answer it.
+        cause: FailureCause,
     },
     /// Entries the peer has not seen are no longer kept.
     Gap,

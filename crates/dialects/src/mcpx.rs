@@ -134,9 +134,8 @@ impl Dialect for Mcpx {
             Event::Accepted { entry, repeated, .. } if repeated && self.options.echo => self.send(Frame::Entry(entry)),
             Event::Accepted { .. } => {}
             Event::Refused { refusal, .. } => self.refuse(&refusal, now),
-            Event::CallFailed { request, callee, .. } => {
-                let message = format!("`{callee}` left before it answered this request");
-                self.tell(&Refusal::new(Code::RecipientNotFound, message).regarding(Some(request)), now);
+            Event::CallFailed { request, callee, cause, .. } => {
+                self.tell(&cause.refusal(&callee).regarding(Some(request)), now);
             }
             Event::Gap => {
                 let message = "envelopes before the next one are no longer kept, and you have not seen them";
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
     use crate::History;
     use insta::assert_snapshot;
-    use salon_protocol::{Entry, Envelope, Position, RpcId, Timestamp, TopicName};
+    use salon_protocol::{Entry, Envelope, FailureCause, Position, RpcId, Timestamp, TopicName};
 
     /// A connection of alice's, with what it says collected as text.
     struct Wire {
@@ -258,12 +257,14 @@ mod tests {
         wire.said();
         wire.dialect.handle_frame(StreamId::ONLY, Frame::Text(r#"{"id":"x"}"#.into()), wire.now);
         assert_snapshot!(wire.said(), @r#"{"protocol":"mcp-x/v0","id":"s-2","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","correlation_id":"x","payload":{"event":"error","type":"error","code":"invalid_envelope","message":"`protocol` is missing"}}"#);
-        let failed = Event::CallFailed {
+        let failed = |cause| Event::CallFailed {
             request: EnvelopeId::new("r1").expect("an id"),
             id: RpcId::Number("1".into()),
             callee: ParticipantId::new("bob").expect("an id"),
+            cause,
         };
-        assert_snapshot!(wire.on(failed), @r#"{"protocol":"mcp-x/v0","id":"s-3","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","correlation_id":"r1","payload":{"event":"error","type":"error","code":"recipient_not_found","message":"`bob` left before it answered this request"}}"#);
+        assert_snapshot!(wire.on(failed(FailureCause::CalleeLeft)), @r#"{"protocol":"mcp-x/v0","id":"s-3","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","correlation_id":"r1","payload":{"event":"error","type":"error","code":"recipient_not_found","message":"`bob` left before it answered"}}"#);
+        assert_snapshot!(wire.on(failed(FailureCause::TooManyWaiting)), @r#"{"protocol":"mcp-x/v0","id":"s-4","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","correlation_id":"r1","payload":{"event":"error","type":"error","code":"call_ended","message":"too many calls waited for an answer, so this one to `bob` was cancelled"}}"#);
     }
 
     #[test]

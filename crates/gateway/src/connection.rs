@@ -9,7 +9,7 @@ use salon_rooms::Happening;
 use tracing::Span;
 
 use crate::audit::{Audit, AuditEvent, AuditKind};
-use crate::auth::Visit;
+use crate::auth::{RevocationWatch, Visit};
 use crate::clock;
 use crate::meters::Meters;
 use crate::nodes::Nodes;
@@ -33,6 +33,8 @@ pub(crate) struct ConnectionContext {
     pub(crate) address: IpAddr,
     /// What its entries are stamped with.
     pub(crate) stamps: Arc<ConnectionStamps>,
+    /// Ends the connection when its token is revoked.
+    pub(crate) revocation: RevocationWatch,
     /// The sign-in it stands on, where it stands on one.
     pub(crate) visit: Option<Arc<Visit>>,
     /// The gateways of the log, where it can have several.
@@ -40,11 +42,32 @@ pub(crate) struct ConnectionContext {
 }
 
 impl ConnectionContext {
-    /// Waits for the end of the sign-in that the connection stands on: for ever, where it stands on none.
-    pub(crate) async fn signed_out(&self) {
-        match &self.visit {
-            Some(visit) => visit.ended().await,
-            None => std::future::pending().await,
+    /// A connection of alice's to `room:a`, with meters of its own.
+    #[cfg(test)]
+    pub(crate) fn of_alice(audit: Audit) -> Self {
+        let alice = ParticipantId::new("alice").expect("an id");
+        let grant = crate::auth::Grant::new(alice.clone(), Vec::new(), salon_protocol::Timestamp(0));
+        Self {
+            meters: Meters::new().expect("meters"),
+            audit,
+            participant: alice,
+            topic: TopicName::new("room:a").expect("a name"),
+            address: std::net::Ipv4Addr::LOCALHOST.into(),
+            stamps: ConnectionStamps::new(&grant),
+            revocation: RevocationWatch::never(&grant),
+            visit: None,
+            nodes: None,
+        }
+    }
+
+    /// Waits until the token is revoked, or the sign-in ends that the connection stands on.
+    pub(crate) fn access_ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (revoked, signed_out) = (self.revocation.ended(), self.visit.as_ref().map(|visit| visit.ended()));
+        async move {
+            match signed_out {
+                None => revoked.await,
+                Some(signed_out) => tokio::select! { () = revoked => {}, () = signed_out => {} },
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 
 use crate::audit::Audit;
-use crate::auth::{Grant, Signer, Tickets, Verifier};
+use crate::auth::{Grant, Revocations, Signer, Tickets, Verifier};
 use crate::config::Config;
 use crate::connection::{ConnectionContext, record_refusal};
 use crate::host::Library;
@@ -42,6 +42,7 @@ pub(crate) struct Gateway {
     /// For the tokens of development mode.
     pub(crate) signer: Signer,
     pub(crate) tickets: Tickets,
+    pub(crate) revocations: Arc<Revocations>,
     /// What is kept for the gateway's own page, where there is one.
     pub(crate) ui: Option<Ui>,
     /// Those that share the log, where it can be shared.
@@ -62,7 +63,7 @@ impl Gateway {
         config: Config,
         (rooms, library, nodes): (Rooms, Arc<Library>, Option<Arc<Nodes>>),
         (verifier, signer): (Verifier, Signer),
-        (tickets, ui): (Tickets, Option<Ui>),
+        (tickets, revocations, ui): (Tickets, Arc<Revocations>, Option<Ui>),
         audit: Audit,
         meters: Meters,
         shutdown: watch::Sender<bool>,
@@ -78,6 +79,7 @@ impl Gateway {
             verifier,
             signer,
             tickets,
+            revocations,
             ui,
             nodes,
             audit,
@@ -115,6 +117,7 @@ impl Gateway {
             topic: topic.clone(),
             address,
             stamps: ConnectionStamps::new(grant),
+            revocation: self.revocations.revoked_later(grant),
             visit: self.ui.as_ref().and_then(|ui| ui.visit(grant)).map(Arc::new),
             nodes: self.nodes.clone(),
         }

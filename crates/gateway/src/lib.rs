@@ -37,12 +37,12 @@ use salon_log::cluster::SingleNode;
 use salon_log::sqlite::{self, Hold, Sqlite};
 use salon_log::{Cluster, ContextStore, Health, TopicLog};
 use salon_protocol::{PresenceEvent, TopicName};
-use salon_rooms::{Rate, Rooms, Settings, Witness};
+use salon_rooms::{ByteRates, Rate, Rooms, Settings, Witness};
 use tokio::sync::watch;
 
 use audit::{Audit, AuditEvent, AuditKind};
 use auth::jwks::{Jwks, JwksError};
-use auth::{KeyFileError, LocalKey, Signer, Tickets, TokenRules, Verifier};
+use auth::{KeyFileError, LocalKey, Revocations, Signer, Tickets, TokenRules, Verifier};
 use config::{Config, ConfigError};
 use gateway::Gateway;
 use meters::Meters;
@@ -163,6 +163,10 @@ pub async fn serve(
     if let Some(ui) = &ui {
         ui.follow_sign_outs().await?;
     }
+    let revocations = Revocations::open(&config.data, cluster.clone());
+    let revocations =
+        Arc::new(revocations.map_err(|why| ServeError::Data { path: config.data.display().to_string(), why })?);
+    revocations.follow().await?;
     fit_messages(&mut config, &*log);
     let settings = settings(&config, &local, witness(audit.clone(), meters.clone()));
     let library = Arc::new(host::Library::default());
@@ -183,13 +187,13 @@ pub async fn serve(
         config,
         (rooms.clone(), library, nodes),
         (verifier.clone(), Signer::dev(&local)),
-        (Tickets::new(cluster), ui),
+        (Tickets::new(cluster), revocations, ui),
         audit.clone(),
         meters.clone(),
         stop.clone(),
     ));
     if let Ok(address) = entrances.listener.local_addr() {
-        tracing::info!(%address, "serving");
+        tracing::info!(%address, "gateway: serving");
     }
     ready();
 
@@ -213,7 +217,7 @@ pub async fn serve(
             () = shutdown => None,
             failed = health.wait_for(|health| matches!(health, Health::Stopped(_))) => {
                 failed.ok().and_then(|health| match &*health {
-                    Health::Writable | Health::Unreachable(_) => None,
+                    Health::Writable | Health::Unreachable(_) | Health::ReadOnly(_) => None,
                     Health::Stopped(reason) => Some(reason.clone()),
                 })
             }
@@ -227,7 +231,7 @@ pub async fn serve(
         () = see_off_lapsed(&rooms) => None,
         () = tend(&gateway) => None,
     };
-    tracing::info!("stopping");
+    tracing::info!("gateway: stopping");
     stop.send_replace(true);
     rooms.dismiss();
     let drained = async { tokio::join!(gateway.drain(), accepting) };
@@ -239,7 +243,7 @@ pub async fn serve(
     }
     log.close().await;
     audit.close();
-    tracing::info!("stopped");
+    tracing::info!("gateway: stopped");
     failure.map_or(Ok(()), |reason| Err(ServeError::LogStopped(reason)))
 }
 
@@ -261,7 +265,11 @@ async fn open_log(config: &Config, local: &LocalKey) -> Result<Logs, ServeError>
         let nats = Arc::new(salon_log::nats::Nats::open(options).await?);
         return Ok(Logs { log: nats.clone(), context: nats.clone(), cluster: nats, _hold: Some(hold) });
     }
-    let options = sqlite::Options { durability: config.sqlite.durability, retention: config.retention_rules() };
+    let options = sqlite::Options {
+        durability: config.sqlite.durability,
+        retention: config.retention_rules(),
+        disk_reserve: config.limits.disk_reserve as u64,
+    };
     let sqlite = Arc::new(Sqlite::open(&config.data, options)?);
     let cluster = Arc::new(SingleNode::default());
     Ok(Logs { log: sqlite.clone(), context: sqlite, cluster, _hold: None })
@@ -297,7 +305,8 @@ async fn tend(gateway: &Gateway) {
     if let Some(nodes) = &gateway.nodes {
         let sharing = gateway.ui.as_ref().map(|ui| ui.share_sign_outs(gateway.config.timings.sign_out_retry_delay));
         let sharing = OptionFuture::from(sharing);
-        tokio::join!(nodes.watch(), sharing);
+        let revocations = gateway.revocations.share_rest(gateway.config.timings.sign_out_retry_delay);
+        tokio::join!(nodes.watch(), sharing, revocations);
     }
     std::future::pending().await
 }
@@ -309,13 +318,37 @@ async fn upkeep(meters: &Meters) {
     }
 }
 
+/// How many bytes may be published. A burst takes at least one envelope of the greatest size.
+fn byte_rates(config: &Config) -> ByteRates {
+    /// How many seconds' worth a topic and the gateway take at once.
+    const BURST: usize = 8;
+    let limits = &config.limits;
+    if limits.rate == 0 {
+        return ByteRates::UNLIMITED;
+    }
+    let count = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    let rate = |per_second: usize, burst: usize| {
+        let burst = burst.max(per_second).max(limits.message);
+        Rate { per_second: count(per_second), burst: count(burst) }
+    };
+    let shared = |per_second: usize| rate(per_second, per_second.saturating_mul(BURST));
+    ByteRates {
+        participant: rate(limits.byte_rate, limits.byte_burst),
+        topic: shared(limits.topic_byte_rate),
+        gateway: shared(limits.gateway_byte_rate),
+    }
+}
+
 fn settings(config: &Config, local: &LocalKey, witness: Witness) -> Settings {
     let rate = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     Settings {
         ring: config.memory.per_room,
         rings: config.memory.total,
         rate: Rate { per_second: rate(config.limits.rate), burst: rate(config.limits.burst) },
+        byte_rates: byte_rates(config),
         participants: config.limits.participants,
+        rooms: config.limits.rooms,
+        rooms_each: config.limits.rooms_per_participant,
         grace: config.times.crash_grace,
         leaves: local.shared_name("leaves"),
         witness: Some(witness),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use salon_dialects::{Action, Dialect, Event, Frame, Introduction, Joined, StreamId};
 use salon_protocol::CloseReason;
-use salon_rooms::{Happening, Seat};
+use salon_rooms::{FailedCall, Happening, Seat};
 use tokio::time::Sleep;
 
 use crate::carriers::{Opened, Receive, Received};
@@ -72,7 +72,7 @@ pub(crate) struct Session<D: Dialect, C> {
     heard: Instant,
     expires: Instant,
     /// The end of the sign-in that the connection stands on.
-    signed_out: Option<BoxFuture<'static, ()>>,
+    access_ended: Option<BoxFuture<'static, ()>>,
     /// How the log is, where that can change.
     outage: Option<NextOutage>,
     /// Until when nothing is read, because too much of it was malformed.
@@ -119,7 +119,7 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
         }
         let next_ping = keep_alive.map_or(expires, |keep_alive| now + keep_alive.ping);
         let first_deadline = next_ping.min(expires);
-        let signed_out = connection.visit.as_ref().map(|visit| -> BoxFuture<'static, ()> { Box::pin(visit.ended()) });
+        let access_ended: Option<BoxFuture<'static, ()>> = Some(Box::pin(connection.access_ended()));
         let outage = connection.nodes.as_ref().map(|nodes| next_outage(Outage::new(nodes)));
         Self {
             seat: None,
@@ -136,7 +136,7 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
             next_ping,
             heard: now,
             expires,
-            signed_out,
+            access_ended,
             outage,
             paused: None,
             timer: Box::pin(tokio::time::sleep_until(first_deadline.into())),
@@ -159,8 +159,8 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
         for _ in 0..ROUNDS {
             let mut progress = self.act(now).anything;
             progress |= self.poll_outcomes(cx, now);
-            // Before the peer: nothing more is taken from a page whose person has signed out.
-            progress |= self.poll_sign_out(cx, now);
+            // Before the peer: nothing more is taken from one that has signed out, or whose token is revoked.
+            progress |= self.poll_access(cx, now);
             // The peer before the room: what it has to say must not wait for a quiet moment.
             progress |= self.poll_peer(cx, now);
             progress |= self.poll_room(cx, now);
@@ -258,12 +258,12 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
         }
     }
 
-    fn poll_sign_out(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
-        let Some(signed_out) = &mut self.signed_out else { return false };
-        if signed_out.as_mut().poll(cx).is_pending() {
+    fn poll_access(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let Some(access_ended) = &mut self.access_ended else { return false };
+        if access_ended.as_mut().poll(cx).is_pending() {
             return false;
         }
-        self.signed_out = None;
+        self.access_ended = None;
         self.close(CloseReason::TokenExpired, now);
         true
     }
@@ -330,7 +330,8 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
             }
             Happening::Entry(entry) => self.dialect.handle_event(Event::Entry(entry), now),
             Happening::CallFailed(call) => {
-                let event = Event::CallFailed { request: call.request, id: call.id, callee: call.callee };
+                let FailedCall { request, id, callee, cause } = call;
+                let event = Event::CallFailed { request, id, callee, cause };
                 self.dialect.handle_event(event, now);
             }
             Happening::Gap => self.dialect.handle_event(Event::Gap, now),

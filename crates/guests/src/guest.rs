@@ -43,7 +43,7 @@ pub async fn run(
     shutdown: CancellationToken,
     watch: impl Fn(Status),
 ) -> Result<(), GuestError> {
-    // What is wrong from the beginning does not mend itself; what goes wrong later may.
+    // A fault at the first start is permanent; a later one may pass.
     if let Err(why) = spec.target.check() {
         return Err(GuestError::Unusable { name: spec.name, why });
     }
@@ -65,7 +65,7 @@ pub async fn run(
         }
         let in_ = spec.backoff.delay(attempt, random());
         attempt = attempt.saturating_add(1);
-        tracing::debug!(guest = %spec.name, %why, "it is started again in {} ms", in_.as_millis());
+        tracing::debug!(guest = %spec.name, %why, "guest: restarting in {} ms", in_.as_millis());
         watch(Status::Restarting { in_, why });
         tokio::select! { biased;
             () = shutdown.cancelled() => {

@@ -42,7 +42,7 @@ pub(crate) struct Opening {
     pub(crate) revision: Revision,
 }
 
-/// What a lane is told.
+/// Commands to a lane.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// To the server.
@@ -132,7 +132,7 @@ pub(crate) async fn drive(
 /// Waits until nobody wants the lane any more. Nothing is sent on it before it has reported that it is open.
 async fn given_up(commands: &mut mpsc::Receiver<Command>) {
     while commands.recv().await.is_some() {
-        tracing::debug!("something was said to a connection that is not open yet");
+        tracing::debug!("lane: command before the connection is open, dropped");
     }
 }
 
@@ -299,7 +299,7 @@ fn told(unfit: Unfit) -> String {
     match unfit {
         Unfit::Unreadable => "its introduction is not one of MCP".into(),
         Unfit::Revision(said) => {
-            format!("it speaks MCP {said}, which is none of {}", Revision::LEGACY.map(Revision::date).join(", "))
+            format!("it speaks MCP {said}, which is not one of {}", Revision::LEGACY.map(Revision::date).join(", "))
         }
     }
 }

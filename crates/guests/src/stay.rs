@@ -75,7 +75,7 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
         outcome
     }
 
-    /// Starts the server and shakes hands with it.
+    /// Starts the server and performs the MCP handshake with it.
     async fn start(spec: &'a Arc<Spec>, watch: &'a W, known: &mut Option<Known>) -> Result<Self, String> {
         let setup = Setup { guest: spec.name.as_str().into(), watcher: spec.watcher.clone() };
         let verdict = match Known::fresh(known.as_ref()) {
@@ -152,7 +152,7 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
             return Some(Outcome::Lost { why });
         }
         let due = self.board.due();
-        // Whoever speaks faster than the room lets us answer waits where they are.
+        // Messages that come faster than the room takes answers wait in the server's pipe.
         let has_room = self.outbox.as_ref().is_none_or(Outbox::has_room);
         if let Some(outbox) = &mut self.outbox {
             outbox.send().await;
@@ -248,7 +248,7 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
         }
     }
 
-    /// Answers whoever waits, leaves, and ends the server.
+    /// Answers waiting callers, leaves, and ends the server.
     async fn end(mut self, outcome: &Outcome) {
         if matches!(outcome, Outcome::Shutdown) {
             self.board.ended(LaneId::BASE, "the guest is leaving", Instant::now());
@@ -262,7 +262,7 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
                     let _ = outbox.outcome().await;
                 }
             };
-            // Nobody can be made to listen: what is not said by now is told by our leaving.
+            // The room may not read: our leave ends the calls that were not answered by now.
             let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
             let _ = tokio::time::timeout(LEAVING, outbox.into_room().leave()).await;
         }

@@ -189,6 +189,9 @@ pub enum WriteError {
     /// The store takes nothing any more.
     #[error("the log has stopped: {0}")]
     Stopped(Arc<str>),
+    /// The store takes nothing now, because what it writes to is nearly full. Nothing was written.
+    #[error("the log is read-only: {0}")]
+    ReadOnly(Arc<str>),
     /// What the store writes to could not be reached. It may have been written all the same: the same cause again tells.
     #[error("the log cannot be reached: {0}")]
     Unavailable(Arc<str>),

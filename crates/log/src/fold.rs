@@ -10,13 +10,14 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use salon_protocol::{
-    Entry, Envelope, EnvelopeId, Message, Participant, ParticipantId, Position, PresenceEvent, RpcId,
+    Entry, Envelope, EnvelopeId, FailureCause, Message, Participant, ParticipantId, Position, PresenceEvent, RpcId,
 };
 
-use crate::{OpenRequest, Standing};
+use crate::{FailedRequest, OpenRequest, Standing};
 
-/// How many calls of one caller may wait for an answer. One more fails the oldest.
-const MAX_WAITING_OF_CALLER: usize = 1000;
+/// How many calls of one caller may wait for an answer; of more, the oldest fails. Only a backstop: rooms refuse requests at
+/// [`Fold::MAX_WAITING_OF_CALLER`]. Between the two there is room for requests that rooms of several nodes have accepted and not yet folded.
+const MAX_FOLDED_OF_CALLER: usize = 2 * Fold::MAX_WAITING_OF_CALLER;
 
 /// A request that no longer waits, because nobody will answer it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct FailedCall {
     pub id: RpcId,
     /// The participant that was to answer.
     pub callee: ParticipantId,
+    /// Why it failed.
+    pub cause: FailureCause,
 }
 
 /// What one more entry changes.
@@ -82,7 +85,20 @@ struct Call {
     callee: ParticipantId,
     id: RpcId,
     asked: u64,
-    failed: Option<u64>,
+    failed: Option<Failure>,
+}
+
+/// Where and why a call failed.
+#[derive(Debug, Clone, Copy)]
+struct Failure {
+    at: u64,
+    cause: FailureCause,
+}
+
+impl Failure {
+    fn callee_left(at: u64) -> Self {
+        Self { at, cause: FailureCause::CalleeLeft }
+    }
 }
 
 /// A call as [`Fold::call`] shows it.
@@ -123,9 +139,34 @@ pub struct Fold {
     failures: BTreeMap<(u64, u64), EnvelopeId>,
     /// The offset up to which every entry is folded.
     through: u64,
+    /// See [`Fold::bytes`].
+    bytes: usize,
+}
+
+/// What a participant or a call takes beside its texts: nodes of maps, allocations, fields.
+const BYTES_BESIDE_TEXTS: usize = 512;
+
+impl Call {
+    fn bytes(&self, request: &EnvelopeId) -> usize {
+        let (RpcId::Number(id) | RpcId::String(id)) = &self.id;
+        // The request's id is a key here, and is in the caller's list or among the failures.
+        let names = self.caller.as_str().len() + self.callee.as_str().len() + 2 * request.as_str().len();
+        BYTES_BESIDE_TEXTS + names + id.len()
+    }
+}
+
+impl Present {
+    fn bytes(&self) -> usize {
+        // The participant is a copy of what the envelope says.
+        BYTES_BESIDE_TEXTS + 2 * self.join.envelope.text().len()
+    }
 }
 
 impl Fold {
+    /// How many calls of one participant may wait for an answer before rooms refuse another. The host is exempt: every gateway limits
+    /// its own, and they all call by the same name.
+    pub const MAX_WAITING_OF_CALLER: usize = 1000;
+
     /// The fold of everything up to `standing.head`.
     pub fn restore(standing: &Standing) -> Self {
         let mut fold = Self::default();
@@ -135,14 +176,15 @@ impl Fold {
             }
         }
         for open in &standing.waiting {
-            // Standings that were stored by version 0.1 do not say which calls have failed.
+            // Standings that were stored by version 0.1 do not say which calls have failed, nor when. Its callers were notified then; by a
+            // later offset they would be notified again after every restart.
             let waits = open.callee.is_host()
                 || fold.present.get(&open.callee).is_some_and(|callee| callee.join.position.offset < open.offset);
-            let failed = (!waits).then_some(standing.head.offset);
+            let failed = (!waits).then_some(Failure::callee_left(open.offset));
             fold.insert(open.clone(), failed);
         }
-        for (at, open) in &standing.failed {
-            fold.insert(open.clone(), Some(*at));
+        for FailedRequest { at, open, cause } in &standing.failed {
+            fold.insert(open.clone(), Some(Failure { at: *at, cause: *cause }));
         }
         fold.through = standing.head.offset;
         fold
@@ -165,7 +207,7 @@ impl Fold {
         waiting.sort_unstable_by_key(|open| open.offset);
         let failed = self.failures.iter().filter_map(|((at, _), request)| {
             let call = self.calls.get(request).filter(|call| is_kept(call))?;
-            Some((*at, open((request, call))))
+            Some(FailedRequest { at: *at, open: open((request, call)), cause: call.failed?.cause })
         });
         Standing { head: Position { epoch, offset: self.through }, present, waiting, failed: failed.collect() }
     }
@@ -192,9 +234,7 @@ impl Fold {
                 let id = presence.participant.id.clone();
                 let was_present = match presence.event {
                     PresenceEvent::Join => self.join(presence.participant, entry),
-                    PresenceEvent::Leave if self.present.remove(&id).is_none() => {
-                        return Effect::Ignored(Ignored::Leave);
-                    }
+                    PresenceEvent::Leave if !self.leave(&id) => return Effect::Ignored(Ignored::Leave),
                     PresenceEvent::Leave => true,
                     PresenceEvent::Heartbeat => false,
                 };
@@ -219,27 +259,43 @@ impl Fold {
     fn join(&mut self, participant: Participant, entry: &Arc<Entry>) -> bool {
         let id = participant.id.clone();
         let present = Present { participant: Arc::new(participant), join: entry.clone() };
-        self.present.insert(id, present).is_some()
+        self.bytes += present.bytes();
+        let before = self.present.insert(id, present);
+        self.bytes -= before.as_ref().map_or(0, Present::bytes);
+        before.is_some()
+    }
+
+    /// Says whether the participant was present.
+    fn leave(&mut self, id: &ParticipantId) -> bool {
+        let before = self.present.remove(id);
+        self.bytes -= before.as_ref().map_or(0, Present::bytes);
+        before.is_some()
     }
 
     fn ask(&mut self, open: OpenRequest) -> Effect {
         let (at, caller) = (open.offset, open.caller.clone());
         // The participant that it asks may have left just before it.
-        let failed = (!self.is_present(&open.callee)).then_some(at);
+        let failed = (!self.is_present(&open.callee)).then_some(Failure::callee_left(at));
         self.insert(open, failed);
         let mut fails = failed.is_some();
-        if self.callers.get(&caller).is_some_and(|made| made.waiting > MAX_WAITING_OF_CALLER) {
+        if !caller.is_host() && self.waiting_of(&caller) > MAX_FOLDED_OF_CALLER {
             fails |= self.fail_oldest_of(&caller, at);
         }
-        if self.calls.len() - self.failures.len() > Standing::MAX_CALLS
-            && let Some(busiest) = self.callers.iter().max_by_key(|(id, made)| (made.waiting, *id)).map(|(id, _)| id)
-        {
-            fails |= self.fail_oldest_of(&busiest.clone(), at);
+        if self.calls.len() - self.failures.len() - self.waiting_of(&ParticipantId::host()) > Standing::MAX_CALLS {
+            let callers = self.callers.iter().filter(|(id, _)| !id.is_host());
+            if let Some(busiest) = callers.max_by_key(|(id, made)| (made.waiting, *id)).map(|(id, _)| id.clone()) {
+                fails |= self.fail_oldest_of(&busiest, at);
+            }
         }
         if fails { Effect::FailsCalls } else { Effect::Counts }
     }
 
-    fn insert(&mut self, open: OpenRequest, failed: Option<u64>) {
+    /// How many calls of a participant wait for an answer.
+    pub fn waiting_of(&self, caller: &ParticipantId) -> usize {
+        self.callers.get(caller).map_or(0, |made| made.waiting)
+    }
+
+    fn insert(&mut self, open: OpenRequest, failed: Option<Failure>) {
         let OpenRequest { request, caller, callee, id, offset: asked } = open;
         // An id may be used again once retention has removed the request that had it.
         self.forget(&request);
@@ -248,16 +304,18 @@ impl Fold {
             made.waiting += 1;
             made.asked.push_back(request.clone());
         }
-        self.calls.insert(request.clone(), Call { caller, callee, id, asked, failed });
-        if let Some(at) = failed {
-            self.remember_failure(request, at, asked);
+        let call = Call { caller, callee, id, asked, failed };
+        self.bytes += call.bytes(&request);
+        self.calls.insert(request.clone(), call);
+        if let Some(failure) = failed {
+            self.remember_failure(request, failure.at, asked);
         }
     }
 
     fn forget(&mut self, request: &EnvelopeId) {
-        let Some(call) = self.calls.remove(request) else { return };
+        let Some(call) = self.remove_call(request) else { return };
         match call.failed {
-            Some(at) => drop(self.failures.remove(&(at, call.asked))),
+            Some(failure) => drop(self.failures.remove(&(failure.at, call.asked))),
             None => self.stop_waiting(&call.caller, request),
         }
     }
@@ -267,8 +325,14 @@ impl Fold {
         if self.failures.len() > Standing::MAX_CALLS
             && let Some((_, oldest)) = self.failures.pop_first()
         {
-            self.calls.remove(&oldest);
+            self.remove_call(&oldest);
         }
+    }
+
+    fn remove_call(&mut self, request: &EnvelopeId) -> Option<Call> {
+        let call = self.calls.remove(request)?;
+        self.bytes -= call.bytes(request);
+        Some(call)
     }
 
     fn answer(&mut self, request: &EnvelopeId) -> Effect {
@@ -314,7 +378,7 @@ impl Fold {
 
     fn fail_oldest_of(&mut self, caller: &ParticipantId, at: u64) -> bool {
         while let Some(oldest) = self.callers.get_mut(caller).and_then(|made| made.asked.pop_front()) {
-            if self.fail(&oldest, at) {
+            if self.fail(&oldest, Failure { at, cause: FailureCause::TooManyWaiting }) {
                 return true;
             }
         }
@@ -322,19 +386,19 @@ impl Fold {
     }
 
     /// Fails a call, if it waits.
-    fn fail(&mut self, request: &EnvelopeId, at: u64) -> bool {
+    fn fail(&mut self, request: &EnvelopeId, failure: Failure) -> bool {
         let Some(call) = self.calls.get_mut(request).filter(|call| call.failed.is_none()) else { return false };
-        call.failed = Some(at);
+        call.failed = Some(failure);
         let (caller, asked) = (call.caller.clone(), call.asked);
         self.stop_waiting(&caller, request);
-        self.remember_failure(request.clone(), at, asked);
+        self.remember_failure(request.clone(), failure.at, asked);
         true
     }
 
     fn fail_calls_to(&mut self, callee: &ParticipantId, at: u64) -> Effect {
         let waiting = self.calls.iter().filter(|(_, call)| call.failed.is_none() && call.callee == *callee);
         let waiting: Vec<_> = waiting.map(|(request, _)| request.clone()).collect();
-        waiting.iter().for_each(|request| _ = self.fail(request, at));
+        waiting.iter().for_each(|request| _ = self.fail(request, Failure::callee_left(at)));
         if waiting.is_empty() { Effect::Counts } else { Effect::FailsCalls }
     }
 
@@ -345,7 +409,8 @@ impl Fold {
         }
         let failed = self.failures.range((after + 1, 0)..=(up_to, u64::MAX)).filter_map(|(_, request)| {
             let call = self.calls.get(request).filter(|call| call.caller == *caller)?;
-            Some(FailedCall { request: request.clone(), id: call.id.clone(), callee: call.callee.clone() })
+            let (id, callee, cause) = (call.id.clone(), call.callee.clone(), call.failed?.cause);
+            Some(FailedCall { request: request.clone(), id, callee, cause })
         });
         failed.collect()
     }
@@ -364,8 +429,7 @@ impl Fold {
     /// A call that waits, or has failed.
     pub fn call(&self, request: &EnvelopeId) -> Option<KnownCall<'_>> {
         let call = self.calls.get(request)?;
-        let Call { caller, callee, id, failed, .. } = call;
-        Some(KnownCall { caller, callee, id, has_failed: failed.is_some() })
+        Some(KnownCall { caller: &call.caller, callee: &call.callee, id: &call.id, has_failed: call.failed.is_some() })
     }
 
     /// Whether a waiting call of this JSON-RPC id is one that a speaker may tell `to` of: it is a party of it, or there is no such call of
@@ -416,6 +480,11 @@ impl Fold {
         self.present.len()
     }
 
+    /// How much memory it takes, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The offset up to which every entry is folded.
     pub fn through(&self) -> u64 {
         self.through
@@ -446,6 +515,12 @@ mod tests {
         entry(offset, &format!(r#""id":"r{offset}",{rest}"#))
     }
 
+    /// What [`Fold::bytes`] must be.
+    fn counted_bytes(fold: &Fold) -> usize {
+        let calls: usize = fold.calls.iter().map(|(request, call)| call.bytes(request)).sum();
+        calls + fold.present.values().map(Present::bytes).sum::<usize>()
+    }
+
     fn present(fold: &Fold) -> Vec<u64> {
         fold.standing(1, 0).present.iter().map(|entry| entry.position.offset).collect()
     }
@@ -458,9 +533,11 @@ mod tests {
         assert_eq!(present(&fold), [3]);
         fold.apply(&said(5, "join"));
         assert_eq!(present(&fold), [5], "a later one takes its place");
+        assert_eq!(fold.bytes(), counted_bytes(&fold));
         assert_eq!(fold.apply(&said(6, "leave")), Effect::Counts);
         assert_eq!(present(&fold), [0; 0]);
         assert_eq!(fold.apply(&said(7, "leave")), Effect::Ignored(Ignored::Leave));
+        assert_eq!(fold.bytes(), 0);
     }
 
     #[test]
@@ -471,22 +548,38 @@ mod tests {
         let waits =
             |fold: &Fold, offset: u64| fold.end_of(&EnvelopeId::new(format!("r{offset}")).expect("an id")).is_none();
         ask(&mut fold, "alice");
-        for _ in 0..MAX_WAITING_OF_CALLER {
+        for _ in 0..MAX_FOLDED_OF_CALLER {
             assert_eq!(ask(&mut fold, "mallory"), Effect::Counts);
         }
         assert_eq!(ask(&mut fold, "mallory"), Effect::FailsCalls, "the oldest fails, and its caller is notified");
         assert!(waits(&fold, 1) && !waits(&fold, 2) && waits(&fold, 3));
         let mallory = ParticipantId::new("mallory").expect("a name");
-        let failed: Vec<_> =
-            fold.failed_calls(&mallory, 0, fold.through()).into_iter().map(|call| call.request).collect();
-        assert_eq!(failed.iter().map(EnvelopeId::as_str).collect::<Vec<_>>(), ["r2"]);
+        let restored = Fold::restore(&fold.standing(1, 0));
+        for fold in [&fold, &restored] {
+            let failed = fold.failed_calls(&mallory, 0, fold.through());
+            let failed: Vec<_> = failed.iter().map(|call| (call.request.as_str(), call.cause)).collect();
+            assert_eq!(failed, [("r2", FailureCause::TooManyWaiting)]);
+        }
         for number in 0..20 {
-            for _ in 0..MAX_WAITING_OF_CALLER {
+            for _ in 0..Fold::MAX_WAITING_OF_CALLER {
                 ask(&mut fold, &format!("crowd-{number}"));
             }
         }
         assert_eq!(fold.standing(1, 0).waiting.len(), Standing::MAX_CALLS);
         assert_eq!(fold.standing(1, 0).failed.len(), Standing::MAX_CALLS, "the oldest failures are forgotten");
         assert!(waits(&fold, 1), "the calls of the busiest end first");
+        assert_eq!(fold.bytes(), counted_bytes(&fold));
+    }
+
+    #[test]
+    fn the_calls_of_the_host_never_fail_for_being_many() {
+        let mut fold = Fold::default();
+        fold.apply(&asked(1, "alice"));
+        let many = u64::try_from(Standing::MAX_CALLS).expect("a small number") + 1;
+        for offset in 2..=many + 1 {
+            assert_eq!(fold.apply(&asked(offset, "system:gateway")), Effect::Counts);
+        }
+        assert_eq!(fold.waiting_of(&ParticipantId::host()), Standing::MAX_CALLS + 1);
+        assert_eq!(fold.waiting_of(&ParticipantId::new("alice").expect("a name")), 1, "nor anybody else's by them");
     }
 }

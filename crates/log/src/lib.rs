@@ -23,7 +23,7 @@ use std::sync::Arc;
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
 use salon_protocol::{
-    Entry, Envelope, EnvelopeId, Message, ParticipantId, Position, RpcId, Stamp, Timestamp, TopicName,
+    Entry, Envelope, EnvelopeId, FailureCause, Message, ParticipantId, Position, RpcId, Stamp, Timestamp, TopicName,
 };
 use tokio::sync::watch;
 
@@ -156,6 +156,9 @@ pub enum AppendError {
     /// The log takes nothing any more.
     #[error("the log has stopped: {0}")]
     Stopped(Arc<str>),
+    /// The log takes nothing now, because what it writes to is nearly full. The envelope was not stored.
+    #[error("the log is read-only: {0}")]
+    ReadOnly(Arc<str>),
     /// What the log writes to could not be reached. The envelope may have been stored all the same: the same again tells.
     #[error("the log cannot be reached: {0}")]
     Unavailable(Arc<str>),
@@ -216,10 +219,21 @@ pub struct Standing {
     pub head: Position,
     /// The newest join of everyone who has not left since, oldest first.
     pub present: Vec<Arc<Entry>>,
-    /// The requests that wait for an answer, oldest first, at most [`Standing::MAX_CALLS`].
+    /// The requests that wait for an answer, oldest first, at most [`Standing::MAX_CALLS`] and those of the host.
     pub waiting: Vec<OpenRequest>,
     /// The requests that have failed, by the offset at which they did, at most [`Standing::MAX_CALLS`].
-    pub failed: Vec<(u64, OpenRequest)>,
+    pub failed: Vec<FailedRequest>,
+}
+
+/// A request that will not be answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedRequest {
+    /// The offset of the entry by which it failed.
+    pub at: u64,
+    /// The request.
+    pub open: OpenRequest,
+    /// Why it failed.
+    pub cause: FailureCause,
 }
 
 /// A request that nobody has answered, without its text, which may be long.
@@ -281,6 +295,8 @@ pub enum Health {
     Writable,
     /// Not now, for this reason.
     Unreachable(Arc<str>),
+    /// Not now, for this reason, but it can be read.
+    ReadOnly(Arc<str>),
     /// It does not, for this reason.
     Stopped(Arc<str>),
 }

@@ -194,7 +194,7 @@ impl Draft {
         Self { stamp, ..self }
     }
 
-    /// Accepts it. Only for whoever has judged it, or wrote it themselves.
+    /// Accepts it. Only for callers that have judged it, or wrote it themselves.
     pub fn trust(self) -> Envelope {
         self.envelope
     }

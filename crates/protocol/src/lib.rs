@@ -1,6 +1,6 @@
 //! The words of a room: topics, participants, envelopes, positions, refusals.
 //!
-//! Everything here is a value. Deliberately absent: sockets, clocks, randomness and async; whoever needs a time or a fresh id
+//! Everything here is a value. Deliberately absent: sockets, clocks, randomness and async; a caller that needs a time or a fresh id
 //! passes it in.
 #![warn(missing_docs)]
 
@@ -34,7 +34,7 @@ pub use participant::{McpVersion, Participant, ParticipantKind, Presence, Presen
 pub use percent::percent_decoded;
 pub use position::Position;
 pub use rate::{RateLimit, TokenBucket};
-pub use refusal::{Code, Refusal};
+pub use refusal::{Code, FailureCause, Refusal};
 pub use rpc::RpcError;
 pub use stamp::Stamp;
 pub use tally::Tally;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogLevel {
-    /// For whoever looks for a defect.
+    /// For debugging.
     Debug,
     /// What goes on.
     Info,
@@ -62,7 +62,7 @@ impl FromStr for LogLevel {
     type Err = &'static str;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|level| level.word() == word).ok_or("it is none of MCP's log levels")
+        Self::ALL.into_iter().find(|level| level.word() == word).ok_or("it is not one of MCP's log levels")
     }
 }
 

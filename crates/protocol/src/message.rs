@@ -65,7 +65,7 @@ pub enum Message {
     },
     /// Wants none.
     Notification {
-        /// What is told.
+        /// Its method.
         method: Box<str>,
     },
     /// Is an answer.

@@ -102,7 +102,7 @@ impl Participant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PresenceEvent {
-    /// It came in, or began anew without having resumed.
+    /// It came in, or started over without resuming.
     Join,
     /// It went.
     Leave,

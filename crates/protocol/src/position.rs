@@ -2,7 +2,7 @@ use std::fmt;
 
 /// Where an entry stands in its topic's log.
 ///
-/// Ordered, not dense. Positions of different epochs belong to different logs (the store was made anew) and say nothing about
+/// Ordered, not dense. Positions of different epochs belong to different logs (the store was created again) and say nothing about
 /// each other, which is why [`Position::in_order`] exists and `Ord` does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {

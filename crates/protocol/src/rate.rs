@@ -33,8 +33,13 @@ impl RateLimit {
         if !wait.is_zero() {
             return Err(wait);
         }
-        bucket.full_at = bucket.full_at.max(now).saturating_add(self.time(tokens));
+        self.owe(bucket, tokens, now);
         Ok(())
+    }
+
+    /// Takes tokens whether they are there or not. Until the missing ones are back, nothing else can be taken.
+    pub fn owe(&self, bucket: &mut TokenBucket, tokens: u32, now: Duration) {
+        bucket.full_at = bucket.full_at.max(now).saturating_add(self.time(tokens));
     }
 
     /// How long until a bucket has so many tokens; zero when it has them. Takes none.

@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::EnvelopeId;
+use crate::{EnvelopeId, ParticipantId};
 
 /// Declares every code once: its name here and its word on the wire.
 macro_rules! codes {
@@ -98,3 +98,26 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+/// Why a call failed: it will never be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailureCause {
+    /// The callee left, or started over without having seen the request.
+    CalleeLeft,
+    /// Too many calls waited for an answer, and this was the oldest of its caller.
+    TooManyWaiting,
+}
+
+impl FailureCause {
+    /// How the caller is told.
+    pub fn refusal(self, callee: &ParticipantId) -> Refusal {
+        match self {
+            Self::CalleeLeft => Refusal::new(Code::RecipientNotFound, format!("`{callee}` left before it answered")),
+            // Not `rate_limited`: clients send a request again that is refused so, and this one is stored.
+            Self::TooManyWaiting => {
+                let message = format!("too many calls waited for an answer, so this one to `{callee}` was cancelled");
+                Refusal::new(Code::CallEnded, message)
+            }
+        }
+    }
+}

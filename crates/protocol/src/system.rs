@@ -78,7 +78,7 @@ impl<'a> Welcome<'a> {
         }
     }
 
-    /// With the time between two heartbeats. Zero says that none are sent, which whoever is told nothing cannot know.
+    /// With the time between two heartbeats. Zero says that none are sent; without it a client cannot know that.
     pub fn with_heartbeat(mut self, every: Option<Duration>) -> Self {
         self.heartbeat_ms = every.map_or(0, |every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
         self
@@ -99,7 +99,7 @@ pub struct Error<'a> {
 /// What programs should know of an error beyond its code.
 #[derive(Debug, Serialize)]
 struct Details {
-    /// It passes by itself, and the connection stays; when it has passed is told.
+    /// It passes by itself, and the connection stays; a notice follows when it has passed.
     passing: bool,
 }
 

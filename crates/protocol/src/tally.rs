@@ -7,7 +7,7 @@ use std::hash::Hash;
 #[derive(Debug, Clone)]
 pub struct Tally<B> {
     voters: usize,
-    /// Those who may still vote.
+    /// Participants that may still vote.
     open: usize,
     votes: HashMap<B, usize>,
 }

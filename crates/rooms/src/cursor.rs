@@ -273,7 +273,7 @@ impl Cursor {
                 return Ok(());
             }
             Err(ReadError::Failed(reason)) => {
-                tracing::error!(topic = %self.room.topic, %reason, "a reader's page could not be read");
+                tracing::error!(topic = %self.room.topic, %reason, "cursor: page unreadable, closing the connection");
                 return Err(CloseReason::Internal);
             }
         }

@@ -73,7 +73,11 @@ impl Rooms {
                     break seen_off.err();
                 }
                 tailed = tail.next() => take_all(&room, tailed, &mut tail).await,
-                () = room.departure.notified() => see_off(&room, &mut again).await,
+                () = room.departure.notified() => {
+                    // Closed to make room for another.
+                    if room.has_ended() { return }
+                    see_off(&room, &mut again).await
+                }
                 () = at(again) => {
                     again = None;
                     see_off(&room, &mut again).await
@@ -101,6 +105,7 @@ impl Rooms {
                 }
                 _ = housekeeping.tick() => {
                     self.0.common.rates.sweep();
+                    room.solicited.sweep(room.attendance().fold());
                     if self.put_away(&room) { return }
                     Ok(())
                 }

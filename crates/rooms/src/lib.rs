@@ -12,6 +12,7 @@ mod lifecycle;
 mod limits;
 #[cfg(test)]
 mod model;
+mod open_rooms;
 mod presence;
 mod publishing;
 mod registry;
@@ -19,6 +20,7 @@ mod ring;
 mod room;
 pub mod rules;
 mod seat;
+mod solicited;
 #[cfg(test)]
 mod tests;
 mod timings;
@@ -26,7 +28,7 @@ mod timings;
 pub use batch::Batch;
 pub use bell::{Offer, Outlet};
 pub use cursor::{Cursor, Deliver, Happening, Interest};
-pub use limits::Rate;
+pub use limits::{ByteRates, Rate};
 pub use publishing::{Publishing, Submission};
 pub use registry::{Admission, Arrival, Desk, Host, Residence, Rooms, Settings, Witness};
 pub use room::{resolve, unreadable};

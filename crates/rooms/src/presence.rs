@@ -132,7 +132,7 @@ impl Room {
                 AppendError::IdConflict => self.leave_otherwise(&announced, &reason, &leave).await,
                 // Another node has stored their leave for a later join, which this node has not read.
                 AppendError::NotPresent => true,
-                AppendError::Unavailable(_) => false,
+                AppendError::Unavailable(_) | AppendError::ReadOnly(_) => false,
                 error => {
                     tracing::warn!(topic = %self.topic, participant = %id, %error, "presence: leave not stored");
                     true

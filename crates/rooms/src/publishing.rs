@@ -7,21 +7,42 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use salon_log::{AppendError, Appended, CallEnd, Fold, answered_request};
-use salon_protocol::{Code, Draft, Envelope, EnvelopeId, Message, ParticipantId, Refusal, Stamp};
+use salon_protocol::{Code, Draft, Entry, Envelope, EnvelopeId, Message, ParticipantId, Refusal, Stamp};
 
+use crate::limits::Excess;
 use crate::room::{Room, closed, unreadable, unwritable};
 use crate::rules::{self, Circumstances, Referent, Refused};
+use crate::solicited::Solicited;
 
 impl Room {
-    /// Counts a draft against its author's rate, then judges and submits it.
+    /// Charges a draft to the budgets it costs, then judges and submits it.
     pub(crate) fn publish(self: &Arc<Self>, author: &ParticipantId, draft: Draft) -> Publishing {
-        if !author.is_host()
-            && let Err(wait) = self.common.rates.take(author)
-        {
-            let id = draft.envelope().id().clone();
-            return Publishing::Limited(self.common.rates.refusal(wait).regarding(Some(id)), wait);
+        if let Err((refusal, wait)) = self.charge(author, draft.envelope()) {
+            return Publishing::Limited(refusal.regarding(Some(draft.envelope().id().clone())), wait);
         }
         self.admit(author, draft)
+    }
+
+    /// Charges an envelope to its author, or to the caller that has asked for it; and its bytes to the topic and the gateway.
+    pub(crate) fn charge(&self, author: &ParticipantId, envelope: &Envelope) -> Result<(), Excess> {
+        if author.is_host() {
+            return Ok(());
+        }
+        let bytes = envelope.text().len();
+        let caller = Solicited::is_possible(envelope)
+            .then(|| self.solicited.paid_by(author, envelope, self.attendance().fold()))
+            .flatten();
+        match caller {
+            Some(caller) => self.common.rates.owe_bytes(&caller, bytes),
+            None => self.common.rates.take(author, bytes)?,
+        }
+        self.charge_bytes(bytes)
+    }
+
+    /// Charges bytes to the topic and the gateway.
+    pub(crate) fn charge_bytes(&self, bytes: usize) -> Result<(), Excess> {
+        self.byte_budget.take(bytes)?;
+        self.common.byte_budget.take(bytes)
     }
 
     /// Judges a draft and submits it.
@@ -50,10 +71,12 @@ impl Room {
             [first, ..] if answered.is_none() => fold.is_present(first),
             _ => false,
         };
+        let calls_waiting = if author.is_host() { 0 } else { fold.waiting_of(author) };
         let concerns_others = concerns_others(fold, author, draft.envelope());
         drop(attendance);
         let stamp = draft.stamp().cloned();
-        match rules::accept(author, draft, &Circumstances { recipient_present, referent, concerns_others }) {
+        let circumstances = Circumstances { recipient_present, calls_waiting, referent, concerns_others };
+        match rules::accept(author, draft, &circumstances) {
             Ok(envelope) => Publishing::Submitted(self.submit(envelope, stamp)),
             Err(refused) if depends_on_the_moment(refused.1.code) => {
                 Publishing::LookUp(Box::pin(self.clone().retry(refused)))
@@ -71,9 +94,9 @@ impl Room {
     /// Judges an answer to a request that the fold does not know: answered before, older than what it remembers, or not folded yet.
     fn look_up(self: Arc<Self>, author: ParticipantId, draft: Draft) -> BoxFuture<'static, Result<Appended, Refusal>> {
         Box::pin(async move {
-            let request = answered_request(draft.envelope()).cloned();
-            let found = match &request {
-                Some(request) => self.log.find(&self.topic, request).await.map_err(|error| unreadable(&error))?,
+            let regarded = draft.envelope().id().clone();
+            let found = match answered_request(draft.envelope()) {
+                Some(request) => self.find(request, &regarded).await?,
                 None => None,
             };
             let referent = match found {
@@ -81,7 +104,7 @@ impl Room {
                 Some(found) => match (found.envelope.message(), found.envelope.to()) {
                     (Some(Message::Request { id, .. }), [callee]) => {
                         if !self.folded(found.position.offset).await {
-                            return Err(closed().regarding(Some(draft.envelope().id().clone())));
+                            return Err(closed().regarding(Some(regarded)));
                         }
                         let ended = self.attendance().fold().end_of(found.envelope.id());
                         Referent::Request { callee: callee.clone(), id: id.clone(), ended }
@@ -89,7 +112,8 @@ impl Room {
                     _ => Referent::NoRequest,
                 },
             };
-            let circumstances = Circumstances { recipient_present: false, referent, concerns_others: false };
+            let circumstances =
+                Circumstances { recipient_present: false, calls_waiting: 0, referent, concerns_others: false };
             let stamp = draft.stamp().cloned();
             match rules::accept(&author, draft, &circumstances) {
                 Ok(envelope) => self.submit(envelope, stamp).await,
@@ -99,11 +123,16 @@ impl Room {
         })
     }
 
+    /// Finds an envelope, in order to judge a draft, which the refusal names.
+    async fn find(&self, wanted: &EnvelopeId, draft: &EnvelopeId) -> Result<Option<Arc<Entry>>, Refusal> {
+        let found = self.log.find(&self.topic, wanted).await;
+        found.map_err(|error| unreadable(&error).regarding(Some(draft.clone())))
+    }
+
     /// What the room refuses now it may have accepted before: the same envelope again is accepted again.
     async fn retry(self: Arc<Self>, refused: Refused) -> Result<Appended, Refusal> {
         let (draft, refusal) = *refused;
-        let found = self.log.find(&self.topic, draft.envelope().id()).await.map_err(|error| unreadable(&error))?;
-        match found {
+        match self.find(draft.envelope().id(), draft.envelope().id()).await? {
             Some(found) if found.envelope.text() == draft.envelope().text() => {
                 Ok(Appended { entry: found, repeated: true })
             }
@@ -122,7 +151,7 @@ fn concerns_others(fold: &Fold, author: &ParticipantId, envelope: &Envelope) -> 
 
 /// Whether the same draft could have been accepted at another time.
 fn depends_on_the_moment(code: Code) -> bool {
-    matches!(code, Code::RecipientNotFound | Code::CorrelationMismatch)
+    matches!(code, Code::RecipientNotFound | Code::RateLimited | Code::CorrelationMismatch)
 }
 
 /// What becomes of a draft.

@@ -1,6 +1,5 @@
 //! The rooms of this node: opened when somebody comes, put away when nobody is left.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use salon_log::{Claim, Fold, Lapse, ReadError, Span, TopicLog};
 use salon_protocol::{
     CloseReason, Code, Draft, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, Refusal, TopicName,
 };
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -21,7 +20,8 @@ use crate::batch::Batch;
 use crate::bell::Bell;
 use crate::cursor::{Cursor, Deliver, Interest};
 use crate::lifecycle::Lifecycle;
-use crate::limits::{Rate, Rates};
+use crate::limits::{ByteBudget, ByteRates, Excess, Rate, Rates};
+use crate::open_rooms::OpenRooms;
 use crate::presence::Joining;
 use crate::publishing::Publishing;
 use crate::ring::Budget;
@@ -42,8 +42,14 @@ pub struct Settings {
     pub rings: usize,
     /// How often one participant may publish.
     pub rate: Rate,
+    /// How many bytes may be published.
+    pub byte_rates: ByteRates,
     /// How many may be in one room. Zero is no limit.
     pub participants: usize,
+    /// How many rooms may be open. Zero is no limit.
+    pub rooms: usize,
+    /// How many of them one participant may have opened. Zero is no limit.
+    pub rooms_each: usize,
     /// How long those whom the log says are present have to come back after a start.
     pub grace: Duration,
     /// What the ids of leaves are derived with: the same at all gateways of a log, and known to nobody else.
@@ -60,6 +66,7 @@ pub type Witness = Box<dyn Fn(&TopicName, &Batch) + Send + Sync>;
 pub(crate) struct Common {
     pub(crate) settings: Settings,
     pub(crate) rates: Rates,
+    pub(crate) byte_budget: ByteBudget,
     pub(crate) ring_budget: Arc<Budget>,
     closing: AtomicBool,
     dismissed: AtomicBool,
@@ -165,7 +172,7 @@ pub(crate) struct Inner {
     log: Arc<dyn TopicLog>,
     pub(crate) common: Arc<Common>,
     host: Host,
-    open: Mutex<HashMap<TopicName, Arc<OnceCell<Arc<Room>>>>>,
+    open: Mutex<OpenRooms>,
     tasks: Mutex<JoinSet<()>>,
     pub(crate) closing: watch::Sender<bool>,
 }
@@ -174,17 +181,19 @@ impl Rooms {
     /// No room is open yet.
     pub fn new(log: Arc<dyn TopicLog>, settings: Settings, host: Host) -> Self {
         let common = Common {
-            rates: Rates::new(settings.rate),
+            rates: Rates::new(settings.rate, settings.byte_rates.participant),
+            byte_budget: ByteBudget::of_gateway(settings.byte_rates.gateway),
             ring_budget: Arc::new(Budget::new(settings.rings)),
             closing: AtomicBool::new(false),
             dismissed: AtomicBool::new(false),
             settings,
         };
+        let open = OpenRooms::new(common.settings.rooms, common.settings.rooms_each);
         Self(Arc::new(Inner {
             log,
             common: Arc::new(common),
             host,
-            open: Mutex::default(),
+            open: Mutex::new(open),
             tasks: Mutex::default(),
             closing: watch::Sender::new(false),
         }))
@@ -201,7 +210,7 @@ impl Rooms {
         let topics = futures_util::stream::iter(self.0.log.topics().await?);
         let recovered = topics.for_each_concurrent(RECOVERED_AT_ONCE, |topic| async move {
             if let Err(error) = self.recover_one(&topic.name).await {
-                tracing::warn!(topic = %topic.name, %error, "presence recovery: room unreadable, left to whoever opens it next");
+                tracing::warn!(topic = %topic.name, %error, "presence recovery: room unreadable, repaired when it is next opened");
             }
         });
         recovered.await;
@@ -258,7 +267,7 @@ impl Rooms {
             }
             tokio::time::sleep(self.0.common.settings.timings.retry_delay).await;
         }
-        tracing::warn!(%topic, %participant, "presence: leave given up, left to the next repair of the room");
+        tracing::warn!(%topic, %participant, "presence: leave failed too often, left to the room's next repair");
     }
 
     /// Gives somebody a seat.
@@ -266,7 +275,7 @@ impl Rooms {
         if self.0.common.is_closing() {
             return Err(Refusal::new(Code::Closing, "the gateway is shutting down"));
         }
-        let visit = self.visit(topic).await.map_err(|error| unreadable(&error))?;
+        let visit = self.visit_as(topic, Some(&admission.participant.id)).await?;
         let room = visit.room().clone();
         let after = match &admission.after {
             Some(id) => Some(resolve(&*self.0.log, topic, id).await?.offset),
@@ -341,7 +350,7 @@ impl Rooms {
         after: Option<&EnvelopeId>,
         interest: Interest,
     ) -> Result<Cursor, Refusal> {
-        let visit = self.visit(topic).await.map_err(|error| unreadable(&error))?;
+        let visit = self.visit_as(topic, interest.reader.as_ref()).await?;
         let room = visit.room().clone();
         let began = match after {
             Some(id) => resolve(&*self.0.log, topic, id).await?.offset,
@@ -350,26 +359,47 @@ impl Rooms {
         Ok(Cursor::new(room, Some(visit), Bell::new(interest), began))
     }
 
-    /// Publishes without a seat. A request needs one: somebody must be there for the answer.
+    /// Publishes without a seat. A request needs one: somebody must be there for the answer. The rate is taken first, and a room is
+    /// opened only for what may enter it.
     pub async fn publish(
         &self,
         topic: &TopicName,
         author: &ParticipantId,
         draft: Draft,
     ) -> Result<Publishing, Refusal> {
+        let (id, bytes) = (draft.envelope().id().clone(), draft.envelope().text().len());
         let is_request = matches!(draft.envelope().message(), Some(Message::Request { .. }));
-        let visit = self.visit(topic).await.map_err(|error| unreadable(&error))?;
-        if is_request && !visit.room().attendance().fold().is_present(author) {
-            let message = "a request wants an answer, and its sender is not in the room to get it; join first";
-            let id = draft.envelope().id().clone();
-            return Err(Refusal::new(Code::Forbidden, message).regarding(Some(id)));
+        let limited = |(refusal, wait): Excess| Publishing::Limited(refusal.regarding(Some(id.clone())), wait);
+        if let Some(visit) = self.visit_open(topic) {
+            let room = visit.room();
+            if let Err(excess) = room.charge(author, draft.envelope()) {
+                return Ok(limited(excess));
+            }
+            if is_request && !room.attendance().fold().is_present(author) {
+                return Err(not_here().regarding(Some(id)));
+            }
+            return Ok(room.admit(author, draft));
         }
-        Ok(visit.room().publish(author, draft))
+        if let Err(excess) = self.0.common.rates.take(author, bytes) {
+            return Ok(limited(excess));
+        }
+        let regarding = |refusal: Refusal| refusal.regarding(Some(id.clone()));
+        if is_request {
+            let standing = self.0.log.standing(topic).await.map_err(|error| regarding(unreadable(&error)))?;
+            if !Fold::restore(&standing).is_present(author) {
+                return Err(regarding(not_here()));
+            }
+        }
+        let visit = self.visit_as(topic, Some(author)).await.map_err(regarding)?;
+        if let Err(excess) = visit.room().charge_bytes(bytes) {
+            return Ok(limited(excess));
+        }
+        Ok(visit.room().admit(author, draft))
     }
 
     /// Counts a message that was refused before it came to a room; says how long to wait when there were too many.
     pub fn count_refused(&self, author: &ParticipantId) -> Result<(), Duration> {
-        self.0.common.rates.take(author)
+        self.0.common.rates.take_message(author)
     }
 
     /// What somebody is told who is to wait so long.
@@ -379,7 +409,7 @@ impl Rooms {
 
     /// Who is in a room.
     pub async fn roster(&self, topic: &TopicName) -> Result<Vec<Arc<Participant>>, Refusal> {
-        let room = self.open().get(topic).and_then(|cell| cell.get().cloned());
+        let room = self.open().room(topic);
         // Asking who is in a room does not open it.
         match room {
             Some(room) => Ok(room.attendance().fold().roster().cloned().collect()),
@@ -393,8 +423,7 @@ impl Rooms {
     /// How many participants are present, in how many rooms.
     pub fn census(&self) -> (usize, usize) {
         let open = self.open();
-        let rooms = open.values().filter_map(|cell| cell.get());
-        rooms.fold((0, 0), |(people, rooms), room| (people + room.attendance().fold().population(), rooms + 1))
+        open.rooms().fold((0, 0), |(people, rooms), room| (people + room.attendance().fold().population(), rooms + 1))
     }
 
     /// Puts all rooms away, after their readers were dismissed and have gone. Whoever was connected until then stays present, and has a
@@ -409,13 +438,13 @@ impl Rooms {
     pub fn dismiss(&self) {
         self.0.common.closing.store(true, Ordering::Release);
         self.0.common.dismissed.store(true, Ordering::SeqCst);
-        let rooms: Vec<_> = self.open().values().filter_map(|cell| cell.get().cloned()).collect();
+        let rooms: Vec<_> = self.open().rooms().cloned().collect();
         for room in rooms {
             room.advance(Lifecycle::Ending(CloseReason::Shutdown));
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<TopicName, Arc<OnceCell<Arc<Room>>>>> {
+    fn open(&self) -> MutexGuard<'_, OpenRooms> {
         self.0.open.lock()
     }
 
@@ -429,20 +458,42 @@ impl Rooms {
         self.open().len()
     }
 
-    /// Finds a room, or opens it.
+    /// A room that is open already.
+    fn visit_open(&self, topic: &TopicName) -> Option<Visit> {
+        let open = self.open();
+        open.room(topic).filter(|room| !room.has_ended()).map(Visit::new)
+    }
+
+    /// Finds a room, or opens it for the gateway itself.
     async fn visit(&self, topic: &TopicName) -> Result<Visit, ReadError> {
+        match self.open_room(topic, None).await {
+            Ok(visit) => Ok(visit),
+            Err(OpenError::Unreadable(error)) => Err(error),
+            Err(OpenError::Full(refusal)) => Err(ReadError::Failed(refusal.message.into())),
+        }
+    }
+
+    /// Finds a room, or opens it for a participant, which counts as its opener.
+    async fn visit_as(&self, topic: &TopicName, opener: Option<&ParticipantId>) -> Result<Visit, Refusal> {
+        self.open_room(topic, opener).await.map_err(|error| match error {
+            OpenError::Unreadable(error) => unreadable(&error),
+            OpenError::Full(refusal) => refusal,
+        })
+    }
+
+    async fn open_room(&self, topic: &TopicName, opener: Option<&ParticipantId>) -> Result<Visit, OpenError> {
         loop {
-            let cell = self.open().entry(topic.clone()).or_default().clone();
+            let cell = self.open().find_or_list(topic, opener).map_err(OpenError::Full)?;
             let opened = cell.get_or_try_init(|| self.begin(topic)).await.cloned();
             let mut open = self.open();
-            let is_listed = open.get(topic).is_some_and(|listed| Arc::ptr_eq(listed, &cell));
+            let is_listed = open.is_listed(topic, &cell);
             match opened {
                 Err(error) => {
                     // Taken only under this lock: with no other holder, nobody else is about to open it.
                     if is_listed && Arc::strong_count(&cell) == 2 {
                         open.remove(topic);
                     }
-                    return Err(error);
+                    return Err(OpenError::Unreadable(error));
                 }
                 // It ended just now, and its task has not come to remove it yet.
                 Ok(room) if room.has_ended() => {
@@ -476,17 +527,23 @@ impl Rooms {
     }
 
     pub(crate) fn forget(&self, room: &Arc<Room>) {
-        self.open().retain(|_, cell| cell.get().is_none_or(|open| !Arc::ptr_eq(open, room)));
+        self.open().forget(room);
     }
 
-    /// Forgets a room that nobody uses.
+    /// Closes a room that nobody uses.
     pub(crate) fn put_away(&self, room: &Arc<Room>) -> bool {
-        let mut open = self.open();
-        let idle = room.is_idle();
-        if idle {
-            room.advance(Lifecycle::Ended(CloseReason::Shutdown));
-            open.remove(&room.topic);
-        }
-        idle
+        self.open().put_away(room)
     }
+}
+
+/// Why a room is not opened.
+enum OpenError {
+    Unreadable(ReadError),
+    /// Too many are open.
+    Full(Refusal),
+}
+
+/// What the sender of a request is told that nobody could answer.
+fn not_here() -> Refusal {
+    Refusal::new(Code::Forbidden, "a request wants an answer, and its sender is not in the room to get it; join first")
 }

@@ -17,12 +17,17 @@ use crate::attendance::Attendance;
 use crate::batch::Batch;
 use crate::bell::Bell;
 use crate::lifecycle::Lifecycle;
+use crate::limits::ByteBudget;
 use crate::presence::Appending;
 use crate::registry::Common;
 use crate::ring::Ring;
+use crate::solicited::Solicited;
 
 /// What is said while the log is out of reach.
 const UNREACHABLE: &str = "the gateway cannot reach its log now; try again, or another gateway";
+
+/// What is said while the disk of the log is nearly full.
+const READ_ONLY: &str = "the gateway stores nothing now, because its disk is nearly full; reading goes on";
 
 /// How many readers are told of something before other tasks may run.
 const BELLS_AT_ONCE: usize = 128;
@@ -45,6 +50,8 @@ pub(crate) struct Room {
     listeners: Mutex<Listeners>,
     pub(crate) departure: Notify,
     visits: AtomicUsize,
+    pub(crate) solicited: Solicited,
+    pub(crate) byte_budget: ByteBudget,
     /// Joins that nobody waits for and of which it is not known yet whether they are stored.
     pub(crate) announcements: Mutex<Vec<(ParticipantId, EnvelopeId, Appending)>>,
 }
@@ -64,6 +71,8 @@ impl Room {
             log,
             attendance: Mutex::new(Attendance::restore(standing, common.settings.timings)),
             ring: RwLock::new(Ring::new(head, common.settings.ring, common.ring_budget.clone())),
+            byte_budget: ByteBudget::of_topic(common.settings.byte_rates.topic),
+            solicited: Solicited::new(),
             common,
             next_batch: AtomicU64::new(0),
             folded: watch::Sender::new(head),
@@ -214,7 +223,7 @@ pub fn unreadable(error: &ReadError) -> Refusal {
     if let ReadError::Unavailable(_) = error {
         return Refusal::new(Code::Closing, UNREACHABLE);
     }
-    tracing::error!(%error, "the log could not be read");
+    tracing::error!(%error, "room: store unreadable, request refused");
     Refusal::new(Code::Internal, "the gateway's log could not be read")
 }
 
@@ -232,8 +241,9 @@ pub(crate) fn unwritable(error: &AppendError) -> Refusal {
         }
         AppendError::Stopped(_) => Refusal::new(Code::Closing, "the gateway cannot store messages any more"),
         AppendError::Unavailable(_) => Refusal::new(Code::Closing, UNREACHABLE),
+        AppendError::ReadOnly(_) => Refusal::new(Code::Closing, READ_ONLY),
         AppendError::Refused(_) | AppendError::NotPresent => {
-            tracing::error!(%error, "a message could not be stored");
+            tracing::error!(%error, "room: message not stored, refused");
             Refusal::new(Code::Internal, "the gateway's log does not take this message")
         }
         AppendError::TooManyTopics(limit) => Refusal::new(

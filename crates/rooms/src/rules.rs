@@ -1,7 +1,7 @@
 //! Room rules: decides whether a draft may enter a topic.
 //! Invariant: pure. No clock, no log, no wire format.
 
-use salon_log::CallEnd;
+use salon_log::{CallEnd, Fold};
 use salon_protocol::{CHAT_METHOD, Code, Draft, Envelope, EnvelopeId, Kind, Message, ParticipantId, Refusal, RpcId};
 
 /// What the room knows that bears on a draft.
@@ -9,6 +9,8 @@ use salon_protocol::{CHAT_METHOD, Code, Draft, Envelope, EnvelopeId, Kind, Messa
 pub struct Circumstances {
     /// Whether the first participant the draft names is here.
     pub recipient_present: bool,
+    /// How many calls of the draft's author wait for an answer. Only requests need it; the host is exempt, and has none.
+    pub calls_waiting: usize,
     /// What the draft's `correlation_id` names. Only responses need it.
     pub referent: Referent,
     /// Whether the draft cancels a call, or tells of its progress, that waits for an answer and that its author is no party of.
@@ -84,6 +86,11 @@ fn judge_request(envelope: &Envelope, circumstances: &Circumstances) -> Result<(
     if !circumstances.recipient_present {
         return Err(Refusal::new(Code::RecipientNotFound, format!("`{callee}` is not in this room")));
     }
+    if circumstances.calls_waiting >= Fold::MAX_WAITING_OF_CALLER {
+        let limit = Fold::MAX_WAITING_OF_CALLER;
+        let message = format!("{limit} calls of yours wait for an answer in this room already, which is the limit");
+        return Err(Refusal::new(Code::RateLimited, message));
+    }
     Ok(())
 }
 
@@ -119,7 +126,7 @@ pub(crate) fn call_ended(request: &EnvelopeId, end: CallEnd) -> Refusal {
             Refusal::new(Code::CorrelationMismatch, format!("the request `{request}` was already answered"))
         }
         CallEnd::Failed => {
-            let message = format!("the call `{request}` has failed, and its caller was told so: you had left the room");
+            let message = format!("the call `{request}` had failed before this answer, and its caller was told so");
             Refusal::new(Code::CallEnded, message)
         }
     }
@@ -131,7 +138,8 @@ mod tests {
     use insta::assert_snapshot;
     use salon_protocol::Limits;
 
-    /// Judges `author → to payload [re correlation]`, in a room with bob, where alice asked bob `r1` with the id 7.
+    /// Judges `author → to payload [re correlation]`, in a room with bob, where alice asked bob `r1` with the id 7, and as many calls of
+    /// busy's wait as may.
     fn judge(author: &str, envelope: &str) -> String {
         let mut parts = envelope.splitn(4, ' ');
         let mut part = || parts.next().expect("from, to, correlation and payload");
@@ -150,6 +158,7 @@ mod tests {
             ended,
         };
         let circumstances = Circumstances {
+            calls_waiting: if author == "busy" { Fold::MAX_WAITING_OF_CALLER } else { 999 },
             recipient_present: draft.envelope().to().first().is_some_and(|id| id.as_str() == "bob"),
             referent: match draft.envelope().correlation().map(|id| id.as_str().to_owned()).as_deref() {
                 Some("r1") => request(None),
@@ -178,6 +187,12 @@ mod tests {
     }
 
     #[test]
+    fn only_so_many_calls_wait() {
+        assert_snapshot!(judge("busy", &format!("busy bob - {CALL}")), @"rate_limited: 1000 calls of yours wait for an answer in this room already, which is the limit [e1]");
+        assert_snapshot!(judge("busy", r#"busy bob - {"jsonrpc":"2.0","method":"notifications/x"}"#), @"accepted");
+    }
+
+    #[test]
     fn nobody_speaks_for_another() {
         assert_snapshot!(judge("mallory", &format!("alice bob - {CALL}")), @r#"from_mismatch: `from` must be "mallory", the participant this connection belongs to [e1]"#);
         assert_snapshot!(judge("alice", r#"alice * - {"event":"join"}"#), @r#"reserved_kind: only the gateway sends `presence` and `system`; `kind` must be "mcp" [e1]"#);
@@ -191,7 +206,7 @@ mod tests {
         assert_snapshot!(judge("bob", &format!("bob alice chat {ANSWER}")), @"correlation_mismatch: `chat` is not a request, so it cannot be answered [e1]");
         assert_snapshot!(judge("carol", &format!("carol alice r1 {ANSWER}")), @"correlation_mismatch: the request `r1` was addressed to `bob` [e1]");
         assert_snapshot!(judge("bob", &format!("bob alice r0 {ANSWER}")), @"correlation_mismatch: the request `r0` was already answered [e1]");
-        assert_snapshot!(judge("bob", &format!("bob alice rx {ANSWER}")), @"call_ended: the call `rx` has failed, and its caller was told so: you had left the room [e1]");
+        assert_snapshot!(judge("bob", &format!("bob alice rx {ANSWER}")), @"call_ended: the call `rx` had failed before this answer, and its caller was told so [e1]");
         assert_snapshot!(judge("bob", r#"bob alice r1 {"jsonrpc":"2.0","id":"7","result":1}"#), @r#"correlation_mismatch: the request `r1` has the JSON-RPC id 7, not "7" [e1]"#);
         assert_snapshot!(judge("bob", r#"bob alice r1 {"jsonrpc":"2.0","id":7.0,"error":{}}"#), @"correlation_mismatch: the request `r1` has the JSON-RPC id 7, not 7.0 [e1]");
     }

@@ -55,7 +55,7 @@ impl Seat {
 
     /// Counts a message that never became a draft; says how long to wait when there were too many.
     pub fn count_malformed(&self) -> Result<(), Duration> {
-        self.place.room.common.rates.take(&self.place.participant.id)
+        self.place.room.common.rates.take_message(&self.place.participant.id)
     }
 
     /// See [`Cursor::poll_next`].

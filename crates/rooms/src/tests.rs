@@ -18,7 +18,11 @@ use salon_protocol::{
 };
 use tokio::sync::{Semaphore, watch};
 
-use crate::{Admission, Arrival, Cursor, Deliver, Happening, Interest, Rate, Rooms, Seat, Settings, Timings};
+use crate::{
+    Admission, Arrival, ByteRates, Cursor, Deliver, Happening, Interest, Rate, Rooms, Seat, Settings, Timings,
+};
+
+mod quotas;
 
 /// A real log that a test can hold up, and have fail.
 struct Faulty {
@@ -27,7 +31,7 @@ struct Faulty {
     tails: Arc<Semaphore>,
     appends: Arc<Semaphore>,
     finds: Arc<Semaphore>,
-    /// Whether appends and standings are out of reach.
+    /// Whether appends, searches and standings are out of reach.
     is_unreachable: AtomicBool,
     /// Ends every tail with an error.
     broken: watch::Sender<bool>,
@@ -51,7 +55,11 @@ impl Faulty {
     }
 
     fn rooms(self: &Arc<Self>) -> Rooms {
-        Rooms::new(self.clone(), settings(), Box::new(|_| Box::pin(std::future::pending())))
+        self.rooms_with(settings())
+    }
+
+    fn rooms_with(self: &Arc<Self>, settings: Settings) -> Rooms {
+        Rooms::new(self.clone(), settings, Box::new(|_| Box::pin(std::future::pending())))
     }
 
     fn outage<T: Send + 'static>(&self, error: T) -> Option<BoxFuture<'static, T>> {
@@ -121,6 +129,9 @@ impl TopicLog for Faulty {
         Box::pin(stream::select(late, stream::once(failure)))
     }
     fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Arc<Entry>>, ReadError>> {
+        if let Some(refused) = self.outage(Err(ReadError::Unavailable("the test says so".into()))) {
+            return refused;
+        }
         let (find, permits) = (self.log.find(topic, id), self.finds.clone());
         Box::pin(async move {
             permit(permits).await;
@@ -178,7 +189,10 @@ fn settings() -> Settings {
         ring: 1 << 20,
         rings: 1 << 20,
         rate: Rate::default(),
+        byte_rates: ByteRates::UNLIMITED,
         participants: 0,
+        rooms: 0,
+        rooms_each: 0,
         grace: Duration::from_secs(45),
         leaves: [7; 16],
         witness: None,
@@ -512,6 +526,50 @@ async fn an_answer_to_a_call_that_has_failed_is_refused() {
     bob.publish(draft("e1", "bob", r#""to":[]"#, r#""method":"notifications/x""#)).outcome().await.expect("stored");
     let heard = until(&mut alice, "what he says next", brings("e1")).await;
     assert!(!heard.iter().any(brings("a1")), "the call has ended twice");
+    drop((alice, bob));
+    close(rooms, log).await;
+}
+
+/// One more is refused and no earlier one is cancelled for it; whoever sends a stored one again is told that it is stored.
+#[tokio::test]
+async fn a_participant_with_a_thousand_calls_waiting_is_refused_another() {
+    let log = Faulty::new();
+    let unlimited = Settings { rate: Rate { per_second: 0, burst: 0 }, ..settings() };
+    let rooms = Rooms::new(log.clone(), unlimited, Box::new(|_| Box::pin(std::future::pending())));
+    let (bob, mut alice) = (enter(&rooms, "bob").await.seat, enter(&rooms, "alice").await.seat);
+    let calls: Vec<_> = (1..=1000).map(|number| alice.publish(asks(&format!("r{number}")))).collect();
+    for call in calls {
+        call.outcome().await.expect("stored");
+    }
+    until(&mut alice, "the last request", brings("r1000")).await;
+    let refusal = alice.publish(asks("r1001")).outcome().await.expect_err("as many wait as may");
+    assert_eq!(
+        refusal.to_string(),
+        "rate_limited: 1000 calls of yours wait for an answer in this room already, which is the limit"
+    );
+    assert_eq!(refusal.regarding.expect("an id").as_str(), "r1001");
+    let repeated = alice.publish(asks("r1")).outcome().await.map(|appended| appended.repeated);
+    assert_eq!(repeated, Ok(true));
+    bob.publish(answers("a1", "r1")).outcome().await.expect("the oldest call still waits");
+    until(&mut alice, "the answer", brings("a1")).await;
+    alice.publish(asks("r1001")).outcome().await.expect("an answer has made room");
+    drop((alice, bob));
+    close(rooms, log).await;
+}
+
+#[tokio::test]
+async fn a_refusal_names_its_draft_when_the_log_cannot_be_read() {
+    let log = Faulty::new();
+    let rooms = log.rooms();
+    let (bob, alice) = (enter(&rooms, "bob").await.seat, enter(&rooms, "alice").await.seat);
+    log.is_unreachable.store(true, Ordering::SeqCst);
+    // Both must be looked up: a request that is not known, and a recipient who is not there.
+    let nobody = draft("r1", "alice", r#""to":["carol"]"#, r#""id":1,"method":"tools/list""#);
+    for (publishing, id) in [(bob.publish(answers("a1", "r0")), "a1"), (alice.publish(nobody), "r1")] {
+        let refusal = publishing.outcome().await.expect_err("the log is out of reach");
+        assert_eq!((refusal.code, refusal.regarding.as_ref().map(EnvelopeId::as_str)), (Code::Closing, Some(id)));
+    }
+    log.is_unreachable.store(false, Ordering::SeqCst);
     drop((alice, bob));
     close(rooms, log).await;
 }

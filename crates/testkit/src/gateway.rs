@@ -83,7 +83,7 @@ impl Options {
         Ok(Self { config, given: BTreeMap::new() })
     }
 
-    /// Gives a setting by its key, as docs/configuration.md has it; a list grows. Also what is no setting: `history-off`, a topic;
+    /// Gives a setting by its key, as docs/configuration.md has it; a list grows. Also two that are not settings: `history-off`, a topic;
     /// some [timings](Timings), in milliseconds.
     pub fn set(mut self, key: &str, value: &str) -> Result<Self, Failure> {
         let config = &mut self.config;
@@ -197,7 +197,7 @@ impl Gateway {
     pub async fn rival(&self) -> Result<Result<(), Failure>, Failure> {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let (_, _, _, stop, serving) = serve(free, free, self.config.clone()).await?;
-        // It is told to stop at once: one that could start would end well.
+        // It gets the stop at once: one that could start would end well.
         Ok(end(stop, serving).await)
     }
 

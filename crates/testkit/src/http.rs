@@ -101,7 +101,7 @@ impl Call {
         }
         let request = request
             .body(Full::new(Bytes::from(self.body.clone())))
-            .map_err(|e| format!("{} {} is no request: {e}", self.method, self.path))?;
+            .map_err(|e| format!("{} {} is not a request: {e}", self.method, self.path))?;
         sender.send_request(request).await.map_err(|e| format!("{} {}: {e}", self.method, self.path))
     }
 }
@@ -183,7 +183,7 @@ impl EventStream {
         within("the next event of the stream", self.next_unbounded()).await
     }
 
-    /// As [`EventStream::next`], for whoever keeps a deadline of their own.
+    /// As [`EventStream::next`], without a deadline.
     pub(crate) async fn next_unbounded(&mut self) -> Option<ServerSent> {
         loop {
             while let Some(event) = self.take_event() {

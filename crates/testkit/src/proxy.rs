@@ -1,4 +1,4 @@
-//! A way to a server that can be held up: what passes it waits, in both directions, and goes on when it may. Nobody is told, as when a
+//! A way to a server that can be held up: what passes it waits, in both directions, and goes on when it may. Neither side is notified, as when a
 //! cable is pulled or a process is stopped.
 
 use std::net::SocketAddr;
@@ -64,7 +64,7 @@ async fn serve(listener: TcpListener, port: u16, open: Arc<watch::Sender<bool>>)
         passing.spawn(async move {
             let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { return };
             let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-            // One that has closed is told to the other by dropping both.
+            // When one side closes, dropping both closes the other.
             tokio::select! {
                 () = pass(from_client, to_server, open.clone()) => {}
                 () = pass(from_server, to_client, open) => {}

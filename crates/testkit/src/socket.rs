@@ -53,7 +53,7 @@ impl Socket {
         within(&what, Self::connect_unbounded(address, call)).await?
     }
 
-    /// As [`Socket::connect`], for whoever keeps a deadline of their own.
+    /// As [`Socket::connect`], without a deadline.
     pub(crate) async fn connect_unbounded(address: SocketAddr, call: Call) -> Result<Result<Self, Answer>, Failure> {
         Self::upgraded(upgrade(call).open(address).await?).await
     }
@@ -125,7 +125,7 @@ impl Socket {
         within("the next frame", self.next_unbounded()).await
     }
 
-    /// As [`Socket::next`], for whoever keeps a deadline of their own.
+    /// As [`Socket::next`], without a deadline.
     pub async fn next_unbounded(&mut self) -> Event {
         loop {
             let came = self.stream.next().await;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use salon_dialects::{Action, Dialect, Event, Form, Frame, History, Joined, Stamps, StreamId, Ticket};
 use salon_mcp::listing::{Item, Listing, read_page};
 use salon_protocol::{
-    CloseReason, Code, Compose, Draft, Entry, Envelope, EnvelopeId, Kind, Limits, McpVersion, Message, Participant,
-    ParticipantId, Position, Refusal, RpcId, Stamp, Timestamp, TopicName,
+    CloseReason, Code, Compose, Draft, Entry, Envelope, EnvelopeId, FailureCause, Kind, Limits, McpVersion, Message,
+    Participant, ParticipantId, Position, Refusal, RpcId, Stamp, Timestamp, TopicName,
 };
 use serde_json::value::RawValue;
 
@@ -202,7 +202,8 @@ impl<R: Rules> Room<R> {
     fn loses(&mut self) {
         let event = match self.open.pop() {
             Some((request, callee)) => {
-                Event::CallFailed { id: RpcId::String(request.as_str().into()), request, callee }
+                let (id, cause) = (RpcId::String(request.as_str().into()), FailureCause::CalleeLeft);
+                Event::CallFailed { id, request, callee, cause }
             }
             None => Event::Gap,
         };

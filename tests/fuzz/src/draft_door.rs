@@ -37,7 +37,7 @@ fn hear_server(bytes: &[u8]) {
     let mut asked = HashSet::new();
     for (what, text) in pieces(bytes) {
         let Ok(value) = serde_json::from_str::<&RawValue>(text) else {
-            assert_eq!(translator.from_server(text), [text.into()], "what is no JSON passes as it is");
+            assert_eq!(translator.from_server(text), [text.into()], "text that is not JSON passes as it is");
             continue;
         };
         introduces(value);

@@ -9,8 +9,8 @@ use salon_dialects::framed::{
 };
 use salon_dialects::{Action, Dialect, Event, Frame, History, Joined, Stamps, StreamId, Ticket};
 use salon_protocol::{
-    CloseReason, Code, Draft, Entry, Envelope, EnvelopeId, Limits, Participant, ParticipantId, Position, Refusal,
-    RpcId, Timestamp, TopicName,
+    CloseReason, Code, Draft, Entry, Envelope, EnvelopeId, FailureCause, Limits, Participant, ParticipantId, Position,
+    Refusal, RpcId, Timestamp, TopicName,
 };
 
 const LIMITS: Limits = Limits { message: 2048, depth: 16, recipients: 4 };
@@ -205,7 +205,8 @@ impl Door {
         let Ok(request) = EnvelopeId::new(text) else { return };
         let callee = ParticipantId::new("bob").expect("a name");
         if !self.ended {
-            self.dialect.handle_event(Event::CallFailed { request, id: RpcId::String(text.into()), callee }, now);
+            let (id, cause) = (RpcId::String(text.into()), FailureCause::CalleeLeft);
+            self.dialect.handle_event(Event::CallFailed { request, id, callee, cause }, now);
             self.dialect.handle_event(Event::Gap, now);
             self.collect();
         }
@@ -254,7 +255,7 @@ impl Door {
     }
 }
 
-/// An answer can be read by whoever it is for.
+/// Its recipient can read an answer.
 fn answer(frame: &[u8]) {
     let (header, body) = split(frame).expect("an answer is a frame");
     let header: serde_json::Value = serde_json::from_slice(header).expect("its header is JSON");

@@ -1,4 +1,4 @@
-//! The token verifier, on any text, and on any claims under a good signature: those come from whoever holds a key.
+//! The token verifier, on any text, and on any claims under a good signature: those come from the holder of a key.
 
 use std::sync::LazyLock;
 

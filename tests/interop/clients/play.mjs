@@ -34,7 +34,7 @@ export function roots() {
   return { roots: [ROOT] };
 }
 
-/** Notifications in the order in which they came, for whoever waits for one. */
+/** Notifications in the order in which they came, for a step that waits for one. */
 export class Heard {
   #all = [];
   #waiting = [];
@@ -292,7 +292,7 @@ async function news(client, call) {
   client.heard.forget();
   await call("touch", { uri: WATCHED });
   if (client.era === "legacy") {
-    // What is told later has come, so what was told before would have.
+    // A later notification has come, so an earlier one would have.
     await appeared(false);
     assert.equal(client.heard.count(updated), 0);
   } else {

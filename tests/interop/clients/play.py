@@ -71,7 +71,7 @@ class Asked:
 
 
 class Heard:
-    """Notifications in the order in which they came, for whoever waits for one."""
+    """Notifications in the order in which they came, for a step that waits for one."""
 
     def __init__(self):
         self.all = []
@@ -322,7 +322,7 @@ async def news(client, call, heard):
     heard.all.clear()
     await call("touch", {"uri": WATCHED})
     if client.era == "legacy":
-        # What is told later has come, so what was told before would have.
+        # A later notification has come, so an earlier one would have.
         await appears(False)
         same(heard.count(updated), 0)
     else:

@@ -37,7 +37,7 @@ pub(crate) async fn all(installed: Installed) -> Result<(), Failure> {
     stage.close().await
 }
 
-/// A participant whose model is whoever the last word of the prompt names: their `echo` is the answer.
+/// A participant whose model is the participant that the last word of the prompt names: its `echo` is the answer.
 fn passing_on() -> Toolbox {
     Toolbox::new("broker").on_sampling(|conversation, request| async move {
         let prompt = conversation.messages.last().map(|message| message.content.clone());

@@ -89,7 +89,7 @@ fn required() -> bool {
     std::env::var_os("SALON_INTEROP").is_some_and(|value| value == "required")
 }
 
-#[expect(clippy::print_stderr, reason = "whoever runs the tests must know which are left out")]
+#[expect(clippy::print_stderr, reason = "the person who runs the tests must know which are left out")]
 fn tell(missing: &str) {
     eprintln!("ignored: {missing}");
 }

@@ -137,7 +137,7 @@ impl Origin {
     }
 }
 
-/// The Node server listens where it is told a port, on every interface; a script that is loaded first keeps it on loopback.
+/// The Node server listens at a given port, on every interface; a script that is loaded first keeps it on loopback.
 fn on_loopback(command: &[String], transport: &str) -> Vec<String> {
     let script = ours("loopback.cjs").to_string_lossy().into_owned();
     vec![command[0].clone(), "--require".into(), script, command[1].clone(), transport.into()]

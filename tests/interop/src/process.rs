@@ -65,7 +65,7 @@ pub(crate) fn below(root: u32, mark: &str) -> Result<Vec<u32>, Failure> {
     }
     let server = |&id: &u32| {
         let line = command_line(id);
-        // Whoever starts a server has its command line in its own.
+        // The starter of a server has the server's command line in its own.
         line.contains(mark) && !line.contains("salon ")
     };
     Ok(family.into_iter().skip(1).filter(server).collect())

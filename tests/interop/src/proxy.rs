@@ -1,7 +1,7 @@
 //! A way to the gateway for programs that cannot be told of a token: what they send goes on with it, what comes back comes as it is.
 //!
 //! Only the head of a request is looked at, and a connection carries one request. So everything passes while it happens, in both
-//! directions, and `Host` and `Origin` are those of whoever asked.
+//! directions, and `Host` and `Origin` are those of the client.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

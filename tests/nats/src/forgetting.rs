@@ -1,4 +1,4 @@
-//! Topics on NATS of which nothing is kept: when they are forgotten, and what becomes of whoever comes meanwhile, or later.
+//! Topics on NATS of which nothing is kept: when they are forgotten, and what happens to a participant that comes meanwhile, or later.
 //!
 //! Every node looks after retention by itself when it starts and once a minute. So those that are to keep something keep it for an hour,
 //! and nothing is kept by one that is there for nothing else.
@@ -27,7 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         nothing_is_left_of_a_topic_that_is_over_on_three_servers,
         what_is_forgotten_makes_room,
         what_comes_before_a_topic_is_shut_is_kept,
-        what_comes_while_a_topic_is_shut_makes_it_anew,
+        an_append_to_a_closed_topic_creates_it_again,
         what_is_open_is_not_deleted,
         what_could_not_be_deleted_is_opened_by_who_shut_it,
         a_topic_that_was_left_shut_is_opened_again,
@@ -228,7 +228,7 @@ async fn what_comes_before_a_topic_is_shut_is_kept() {
     appended_before("STREAM.UPDATE.salon-room-").await;
 }
 
-async fn what_comes_while_a_topic_is_shut_makes_it_anew() {
+async fn an_append_to_a_closed_topic_creates_it_again() {
     appended_before("STREAM.DELETE.salon-room-").await;
 }
 

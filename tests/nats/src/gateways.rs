@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         everybody_reads_one_order_and_a_newer_connection_replaces_an_older_one_elsewhere,
         a_ticket_of_one_gateway_opens_the_other_once,
         the_tickets_of_a_sign_in_open_every_gateway_and_end_with_it,
+        a_token_revoked_at_one_gateway_is_revoked_at_all,
         without_nats_nothing_is_accepted_and_afterwards_everything_goes_on,
         what_the_host_was_asked_at_a_gateway_that_is_gone_is_answered_at_another,
     ]
@@ -76,7 +77,7 @@ fn chat(from: &str, id: &str) -> String {
         .to_string()
 }
 
-/// The next chat lines, by their ids. What is told of no message, as that NATS is out of reach, is passed over.
+/// The next chat lines, by their ids. Notices without a message, such as an outage, are skipped.
 async fn lines(socket: &mut Socket, count: usize) -> Vec<String> {
     let mut found = Vec::new();
     let is_refusal = |came: &Value| came["payload"]["event"] == "error" && came["correlation_id"].is_string();
@@ -208,6 +209,27 @@ async fn the_tickets_of_a_sign_in_open_every_gateway_and_end_with_it() {
     assert!(matches!(closed, Event::Closed(4401, _)), "{closed:?}");
     let refused = enter(&one, &kept).await;
     assert_eq!(refused.err().map(|answer| answer.status), Some(401), "a ticket outlasted its sign-in");
+    one.stop().await.expect("stopped");
+    two.stop().await.expect("stopped");
+}
+
+async fn a_token_revoked_at_one_gateway_is_revoked_at_all() {
+    let servers = Servers::one().await.expect("a NATS server");
+    let (one, two) = two(&servers).await;
+    let mut admin = Token::new("admin");
+    admin.claim("permissions", "revoke").expect("a claim");
+    let admin = one.token(&admin).expect("a token");
+    let mut there = connect(&two, "bob", "").await;
+    let call =
+        Call::new("POST", "/v0/auth/revocations").bearer(&admin).body(json!({ "participant": "bob" }).to_string());
+    assert_eq!(call.send(one.address()).await.expect("an answer").status, 201);
+    let closed = loop {
+        match there.next().await.expect("a frame") {
+            Event::Text(_) => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(closed, Event::Closed(4401, _)), "{closed:?}");
     one.stop().await.expect("stopped");
     two.stop().await.expect("stopped");
 }

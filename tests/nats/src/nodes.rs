@@ -73,7 +73,7 @@ async fn nodes_that_begin_a_topic_together_are_all_taken() {
         let begun = nodes.iter().enumerate().map(|(at, node)| {
             let topic = topic.clone();
             async move {
-                // A node has patience before it says that NATS cannot be reached, and on a machine that is slow enough it says so.
+                // A node waits before it reports NATS as unreachable, and on a slow machine it does report it.
                 let begun = Instant::now();
                 loop {
                     let _ = node.standing(&topic).await;
@@ -103,7 +103,7 @@ async fn a_place_is_one_nodes_unless_it_is_shared() {
     roster(&two, &["alice"]).await;
     assert!(two.is_elsewhere(&room(), &who("alice")));
     let (newer, mut kept) = claim(&two, "alice", Claim::Exclusive).await;
-    within("the older holder to hear of it", lost).await.expect("in time").expect("it is told");
+    within("the older holder to be notified", lost).await.expect("in time").expect("a notification");
     drop(older);
     roster(&one, &["alice"]).await;
     assert!(kept.try_recv().is_err(), "the newer holder lost its place to the older one's drop");
@@ -114,12 +114,12 @@ async fn a_place_is_one_nodes_unless_it_is_shared() {
     let (shared_too, lost_too) = claim(&two, "bob", Claim::Shared).await;
     assert!(two.is_elsewhere(&room(), &who("bob")), "the other node holds it too");
     drop(shared_too);
-    assert!(lost_too.await.is_err(), "whoever let go was told that it lost");
+    assert!(lost_too.await.is_err(), "a released claim was reported as lost");
     roster(&one, &["bob"]).await;
     roster(&two, &["bob"]).await;
-    assert!(beside.try_recv().is_err(), "whoever shares lost its place to another who does");
+    assert!(beside.try_recv().is_err(), "a shared claim was lost to another shared one");
     let (_alone, _) = claim(&two, "bob", Claim::Exclusive).await;
-    within("whoever shared to hear of it", beside).await.expect("in time").expect("it is told");
+    within("the shared holder to be notified", beside).await.expect("in time").expect("a notification");
     drop(shared);
     one.close().await;
     two.close().await;

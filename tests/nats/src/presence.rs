@@ -10,7 +10,7 @@ use libtest_mimic::Trial;
 use salon_log::nats::Nats;
 use salon_log::{Claim, Health, Lapse, ReadError, Tail, Tailed, TopicLog};
 use salon_protocol::{CloseReason, Participant, Presence, PresenceEvent};
-use salon_rooms::{Admission, Arrival, Deliver, Rate, Rooms, Settings, Timings};
+use salon_rooms::{Admission, Arrival, ByteRates, Deliver, Rate, Rooms, Settings, Timings};
 use salon_testkit::nats::{Servers, frame};
 use salon_testkit::nats_trials;
 use salon_testkit::proxy::Proxy;
@@ -23,11 +23,11 @@ use crate::ways::{Unanswered, lossy_way, way};
 
 pub(crate) fn trials() -> Vec<Trial> {
     nats_trials![
-        whoever_sits_nowhere_is_seen_off,
+        an_orphaned_participant_is_removed,
         whom_a_node_left_behind_is_seen_off_when_it_is_gone,
         a_planned_stop_hands_places_over,
         a_shared_place_lapses_when_the_last_of_its_nodes_is_gone,
-        a_node_that_was_cut_off_yields_to_whoever_lives,
+        a_node_that_was_cut_off_yields_to_living_nodes,
         a_place_that_was_claimed_in_vain_is_let_go_of,
         a_claim_that_is_late_is_let_go_of,
     ]
@@ -37,13 +37,16 @@ async fn node(url: &str) -> Arc<Nats> {
     Arc::new(Nats::open(at(url)).await.expect("a node"))
 }
 
-/// Rooms on a node, where whoever is not back at once has gone.
+/// Rooms on a node, where a participant that is not back at once has left.
 fn rooms(log: &Arc<Nats>) -> Rooms {
     let settings = Settings {
         ring: 1 << 20,
         rings: 1 << 20,
         rate: Rate::default(),
+        byte_rates: ByteRates::UNLIMITED,
         participants: 0,
+        rooms: 0,
+        rooms_each: 0,
         grace: Duration::ZERO,
         leaves: [7; 16],
         witness: None,
@@ -104,7 +107,7 @@ async fn is_gone(log: &Nats, count: u64) {
 
 /// A place that another node took for a moment, and let go of without saying so in the log: its client hung up while it was let in, or
 /// had a shared place on both and left both at once.
-async fn whoever_sits_nowhere_is_seen_off() {
+async fn an_orphaned_participant_is_removed() {
     let servers = Servers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers.url()).await, node(&servers.url()).await);
     let mut heard = Heard::from_now(&one).await;
@@ -117,7 +120,7 @@ async fn whoever_sits_nowhere_is_seen_off() {
     let ended = within("her seat to end", std::future::poll_fn(|cx| alice.seat.poll_rest(cx))).await;
     assert_eq!(ended, Ok(CloseReason::Replaced));
     drop(alice);
-    // Once the room has seen off somebody who left after her, it has seen that she sits elsewhere.
+    // Once the room has removed a participant that left after her, it has seen that she is seated elsewhere.
     let carol = enter(&rooms, "carol").await;
     drop(carol);
     assert_eq!(heard.next_of("carol").await, PresenceEvent::Join);
@@ -148,7 +151,7 @@ async fn whom_a_node_left_behind_is_seen_off_when_it_is_gone() {
     one.close().await;
 }
 
-/// Whoever was connected to a gateway that is stopped and comes back to another in time has neither left nor joined.
+/// A participant of a gateway that is stopped, back at another in time, has neither left nor joined.
 async fn a_planned_stop_hands_places_over() {
     let servers = Servers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers.url()).await, node(&servers.url()).await);
@@ -200,7 +203,7 @@ async fn a_shared_place_lapses_when_the_last_of_its_nodes_is_gone() {
 
 /// A node that was cut off for longer than a lease does not take back what others have taken meanwhile, and declares nobody dead by
 /// what it remembers.
-async fn a_node_that_was_cut_off_yields_to_whoever_lives() {
+async fn a_node_that_was_cut_off_yields_to_living_nodes() {
     let servers = Servers::one().await.expect("a NATS server");
     let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
     let (cut_off, other) = (node(&proxy.url()).await, node(&servers.url()).await);
@@ -263,7 +266,7 @@ async fn a_place_that_was_claimed_in_vain_is_let_go_of() {
     other.close().await;
 }
 
-/// A claim that comes to the server only after whoever claimed was told that it does not.
+/// A claim that comes to the server only after the claimant was told that it failed.
 async fn a_claim_that_is_late_is_let_go_of() {
     let servers = Servers::one().await.expect("a NATS server");
     let (held, is_due) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));

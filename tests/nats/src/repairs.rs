@@ -66,7 +66,7 @@ async fn what_was_lost_is_not_put_behind_what_followed_it() {
     let sixth = sixth.map(|appended| appended.entry);
     assert!(matches!(&sixth, Err(AppendError::Unavailable(why)) if why.contains("change places")), "{sixth:?}");
     assert_eq!(kept(&log).await, ["e5", "e7"]);
-    // Whoever says it again says it now.
+    // A retry is sent now.
     log.append(&room(), line("e6")).await.expect("stored");
     assert_eq!(kept(&log).await, ["e5", "e7", "e6"]);
     log.close().await;
@@ -114,7 +114,7 @@ async fn a_topic_that_is_made_here_is_followed_from_then_on() {
             log.append(&topic(&format!("room:{n}")), line(id)).await.expect("stored");
         }
     }
-    // One may begin anew on a machine that has much else to do.
+    // One may start over on a busy machine.
     let made = made.load(Ordering::Relaxed);
     assert!((TOPICS..TOPICS + TOPICS / 2).contains(&made), "{TOPICS} topics were followed {made} times");
     log.close().await;
@@ -137,7 +137,7 @@ async fn what_is_gone_is_a_gap_and_not_a_hole() {
     while !within("a pong", frame(&mut answers)).await.expect("in time").expect("a frame").0.starts_with("PONG") {}
     log.append(&room(), line("last")).await.expect("stored");
     let newest = log.read(&room(), Span::Newest, 2).await.expect("a read");
-    assert_eq!(ids(&newest), ["e39", "last"], "what is no entry ends no page");
+    assert_eq!(ids(&newest), ["e39", "last"], "a message that is not an entry ends no page");
     let thirty_eighth = Position { offset: first.offset + 38, ..first };
     let after = log.read(&room(), Span::After(thirty_eighth), 2).await.expect("a read");
     assert_eq!(ids(&after), ["e39", "last"]);
@@ -452,7 +452,7 @@ async fn parts_that_nobody_needs_are_removed() {
         let kept = servers.ask("STREAM.INFO.KV_salon-standing", &filter).await.expect("an answer");
         let subjects: Vec<_> = kept["state"]["subjects"].as_object().expect("subjects").keys().cloned().collect();
         assert!(!subjects.contains(&stray), "one that nobody names is still there: {subjects:?}");
-        // Between the topic and the number of the part stands whose it is. Those of whoever was too late go with the next.
+        // Between the topic and the number of the part stands whose it is. Parts of a node that was too late go with the next.
         let marks: HashSet<_> = subjects.iter().filter_map(|subject| subject.split('.').nth(3)).collect();
         assert!(!marks.is_empty(), "it was not cut: {subjects:?}");
         assert!(marks.len() == 1 || trimming.len() > 1, "{subjects:?}");
@@ -483,7 +483,7 @@ async fn what_nats_does_not_take_is_not_out_of_reach() {
 /// A node that is behind when another one's retention removes what it has not had yet: it comes at once, with a hole in it that the
 /// server's counting does not show.
 async fn a_hole_in_what_comes_at_once_is_a_gap() {
-    // On one thread, where whoever follows looks only when all of it has been read.
+    // On one thread, where the follower looks only when all of it has been read.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let played = tokio::task::spawn_blocking(move || runtime.block_on(a_hole_comes_at_once()));
     played.await.expect("no panic");
@@ -581,7 +581,7 @@ async fn a_hole_comes_at_once() {
         }
     }
     let standing = behind.standing(&room()).await.expect("a standing");
-    assert_eq!(standing.present.len(), 1, "whoever came in the hole is not present");
+    assert_eq!(standing.present.len(), 1, "a participant that came in the hole is not present");
     one.close().await;
     behind.close().await;
 }

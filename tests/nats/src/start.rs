@@ -24,7 +24,7 @@ use crate::props::{at, ids, line, options, room};
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = nats_trials![
         a_server_is_known_by_its_certificate,
-        a_certificate_is_shown_to_whoever_asks,
+        a_certificate_is_shown_to_servers_that_ask,
         a_credentials_file_is_shown,
         a_user_and_password_of_the_url_are_shown,
         a_token_of_the_url_is_shown,
@@ -150,7 +150,7 @@ async fn a_server_is_known_by_its_certificate() {
     insta::assert_snapshot!(told(absent, &files).await, @"`DIR/absent.pem` cannot be used: No such file or directory (os error 2)");
 }
 
-async fn a_certificate_is_shown_to_whoever_asks() {
+async fn a_certificate_is_shown_to_servers_that_ask() {
     let files = Files::new();
     let (ours, other) = (Authority::new(&files, "ours"), Authority::new(&files, "other"));
     let more = tls(&files.certificate("server", &ours), Some(&ours));
@@ -177,7 +177,7 @@ async fn a_certificate_is_shown_to_whoever_asks() {
     insta::assert_snapshot!(told(with(Some(absent)), &files).await, @"`DIR/absent.key` cannot be used: No such file or directory (os error 2)");
 }
 
-/// What an operator, an account and a user are told about each other.
+/// What an operator, an account and a user know of each other.
 fn signed(by: &KeyPair, subject: &str, name: &str, nats: Value) -> String {
     let mut claims = json!({ "jti": name, "iat": 1_700_000_000, "iss": by.public_key(), "sub": subject, "name": name });
     claims["nats"] = nats;

@@ -165,7 +165,7 @@ fn not_json() -> Vec<Bad> {
         ("id twice", good.replacen('{', r#"{"id":"bad","#, 1)),
         ("a key twice, once escaped", good.replacen('{', r#"{"\u0069d":"other","#, 1)),
     ];
-    // Whether an id can be read from what is no JSON is chance.
+    // Whether an id can be read from invalid JSON is chance.
     texts.into_iter().map(|(name, text)| bad(name, text, &["invalid_json"], Regarding::Either)).collect()
 }
 

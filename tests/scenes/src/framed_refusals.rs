@@ -191,7 +191,7 @@ fn headers() -> Vec<Refused> {
         frame(header.to_string().as_bytes(), b"{}")
     };
     vec![
-        refused("a header that is no JSON", frame(b"SEND hello", b"{}"), 400, "invalid_json", Then::GoesOn),
+        refused("a header that is not JSON", frame(b"SEND hello", b"{}"), 400, "invalid_json", Then::GoesOn),
         refused("a header that is no text", frame(b"\xff\xfe{}", b"{}"), 400, "invalid_json", Then::GoesOn),
         refused(
             "a header that is cut off",
@@ -229,7 +229,7 @@ fn headers() -> Vec<Refused> {
             Then::GoesOn,
         ),
         refused(
-            "a time that is none",
+            "an invalid time",
             of(|header| header["timestamp"] = "yesterday".into()),
             400,
             "invalid_envelope",
@@ -304,7 +304,7 @@ fn check(reply: &Reply, status: u64, code: &str, told: &str) -> Result<(), Failu
     Err(format!("expected {status} {code} with {told:?}, came {} {}", reply.header, reply.body))
 }
 
-/// What goes wrong on one connection is told there, and its session goes on.
+/// An error on one connection is answered there, and its session goes on.
 async fn refuse(door: &mut Door, refused: Refused) -> Result<(), Failure> {
     let (mut line, session) = door.connect("alice", "room:alpha").await?;
     let bytes = replace(&refused.bytes, b"$SESSION", session.as_bytes());
@@ -362,7 +362,7 @@ fn entering() -> Vec<Entering> {
         entering("no token", 401, "unauthorized", |_| {
             Ok(json!({"clientInfo": {"id": "alice"}, "topic": "room:alpha"}))
         }),
-        entering("a token that is none", 401, "unauthorized", |_| {
+        entering("an invalid token", 401, "unauthorized", |_| {
             Ok(json!({"clientInfo": {"id": "alice"}, "topic": "room:alpha", "token": "open sesame"}))
         }),
         entering("a token that is over", 401, "unauthorized", |gateway| {
@@ -381,7 +381,7 @@ fn entering() -> Vec<Entering> {
         entering("no room, where there are several", 400, "invalid_parameters", |gateway| {
             Ok(json!({"clientInfo": {"id": "alice"}, "token": token(gateway, &[("topics", "room:alpha,room:beta")])?}))
         }),
-        entering("a room that is none", 400, "invalid_parameters", |gateway| {
+        entering("an invalid room", 400, "invalid_parameters", |gateway| {
             Ok(json!({"clientInfo": {"id": "alice"}, "topic": "room alpha", "token": token(gateway, &[])?}))
         }),
         entering("nobody", 400, "invalid_parameters", |gateway| {

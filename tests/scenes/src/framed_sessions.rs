@@ -42,7 +42,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Those who hang up first are not waited for.
+    /// Clients that hang up first are not waited for.
     async fn end(self) -> Result<(), Failure> {
         let Self { gateway, bob, line, .. } = self;
         drop((bob, line));

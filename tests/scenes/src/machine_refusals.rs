@@ -1,5 +1,5 @@
 //! What the door of the Machine Context Protocol refuses, over a WebSocket and over HTTP: each as an error message of the protocol, with its code and
-//! the message it is about, and over HTTP with the status that fits. Whoever is refused can go on, and the room has heard nothing.
+//! the message it is about, and over HTTP with the status that fits. A refused client can go on, and nothing has reached the room.
 
 use libtest_mimic::Trial;
 use salon_testkit::http::{Answer, Call};
@@ -60,7 +60,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
     all
 }
 
-/// What is refused counts against the rate like what is published, by whoever sends it over HTTP.
+/// A refused message counts against the rate like a published one, over HTTP too.
 async fn too_often(engine: Engine) -> Result<(), Failure> {
     let options = Options::new(engine).set("limits.rate", "1")?.set("limits.burst", "4")?;
     let gateway = Gateway::start(options).await?;
@@ -92,7 +92,7 @@ async fn too_often(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-/// Whoever had too much refused is not read for a while: not even a good message, of which it is then not told which one it was.
+/// A client with too many refusals is not read for a while: not even a good message, whose refusal then does not name it.
 async fn paused(gateway: &Gateway, token: &str, who: &str, wrong: &str) -> Result<(), Failure> {
     let post = async |body: &str| {
         let call = Call::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
@@ -110,7 +110,7 @@ async fn paused(gateway: &Gateway, token: &str, who: &str, wrong: &str) -> Resul
     }
 }
 
-/// A stream that reconnects by itself while a WebSocket has its place is refused, and is no message that counts.
+/// A stream that reconnects by itself while a WebSocket has its place is refused, and does not count as a message.
 async fn streams(engine: Engine) -> Result<(), Failure> {
     let options = Options::new(engine).set("limits.rate", "1")?.set("limits.burst", "4")?;
     let gateway = Gateway::start(options).await?;
@@ -181,8 +181,8 @@ fn texts() -> Vec<Refused> {
         refused("two messages", format!("{whole}{whole}"), "invalid_json", 400).nameless(),
         refused("a list", format!("[{whole}]"), "invalid_envelope", 400).nameless(),
         refused("no header", r#"{"payload":{}}"#, "invalid_envelope", 400).nameless(),
-        refused("a header that is none", r#"{"header":"m1"}"#, "invalid_envelope", 400).nameless(),
-        refused("a payload that is none", with("[]"), "invalid_envelope", 400),
+        refused("a header that is not an object", r#"{"header":"m1"}"#, "invalid_envelope", 400).nameless(),
+        refused("a payload that is not an object", with("[]"), "invalid_envelope", 400),
         refused("a key that stands twice", with(r#"{"a":1,"a":2}"#), "invalid_json", 400),
         refused("half a character", with(r#"{"a":"\ud800"}"#), "invalid_json", 400),
         refused("too deep", with(&format!(r#"{{"a":{deep}}}"#)), "too_deep", 400),
@@ -203,9 +203,9 @@ fn headers() -> Vec<Refused> {
         refused("no messageId", with("messageId", Value::Null), odd, 400).nameless(),
         refused("a messageId that is a number", with("messageId", json!(1)), odd, 400).nameless(),
         refused("no timestamp", with("timestamp", Value::Null), odd, 400),
-        refused("a timestamp that is none", with("timestamp", json!("yesterday")), odd, 400),
+        refused("an invalid timestamp", with("timestamp", json!("yesterday")), odd, 400),
         refused("no messageType", with("messageType", Value::Null), odd, 400),
-        refused("a messageType that is none", with("messageType", json!("shout")), odd, 400),
+        refused("an unknown messageType", with("messageType", json!("shout")), odd, 400),
         refused("nobody to tell", with("destination", Value::Null), "recipient_required", 400),
         refused("a destination that names nobody", with("destination", json!("b ob")), odd, 400),
     ];
@@ -257,10 +257,10 @@ fn calls() -> Vec<Refused> {
             403,
         )
         .by_callee(),
-        refused("a tool of the gateway's that is none", call("system:gateway", json!({"id": "x"})), "not_found", 404),
+        refused("an unknown tool of the gateway", call("system:gateway", json!({"id": "x"})), "not_found", 404),
         refused("a registration without capabilities", register(json!({"id": "t"})), wrong, 400),
         refused(
-            "a registration with a schema that is none",
+            "a registration with an invalid schema",
             register(json!({"id": "t", "capabilities": [{"name": "c", "parameters": {"type": "thing"}}]})),
             wrong,
             400,
@@ -278,7 +278,7 @@ fn seals() -> Vec<Refused> {
     let value = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     let odd = "invalid_parameters";
     vec![
-        refused("a seal that is none", sealed(json!("yes")), odd, 400),
+        refused("an invalid seal", sealed(json!("yes")), odd, 400),
         refused("a seal without a value", sealed(json!({"alg": "HS256", "keyId": "t-1"})), odd, 400),
         refused("a seal of another kind", sealed(json!({"alg": "none", "keyId": "t-1", "value": value})), odd, 400),
         refused(

@@ -79,7 +79,7 @@ impl Stage {
         Ok(Self { gateway, robot, strong, weak })
     }
 
-    /// The robot is asked, and not before anything else was: whoever was refused did not get so far.
+    /// The robot is asked, and not before anything else was: a refused caller did not get so far.
     async fn is_asked(&mut self) -> Result<String, Failure> {
         loop {
             let came = read(&next(&mut self.robot).await?)?;
@@ -186,7 +186,7 @@ async fn two_sessions(engine: Engine) -> Result<(), Failure> {
     }
     let own = self::arm(&heard)?;
     is_forbidden(&stage.call(&stage.weak, &weak, &arm).await?)?;
-    // Whoever only reads, or is refused, changes nothing.
+    // A client that only reads, or is refused, changes nothing.
     let follow = Call::new("GET", format!("/v0/topics/{TOPIC}/stream")).bearer(&stage.weak);
     let reader = EventStream::open(stage.gateway.address(), &follow).await?.map_err(|answer| format!("{answer:?}"))?;
     strong.text(call_of(&own).to_string()).await?;
@@ -380,7 +380,7 @@ async fn stranger(engine: Engine) -> Result<(), Failure> {
         Event::Closed(1009, _) => {}
         other => return Err(format!("expected a close with 1009, came {other:?}")),
     }
-    // Whoever is known may say more.
+    // A known client may send more.
     let mut bob = crate::room::join(&gateway, "bob").await?;
     let mut known = machine(&gateway, None).await?;
     known.text(first(60 * 1024)).await?;

@@ -98,7 +98,7 @@ fn posts() -> Vec<Refused> {
     let large = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, "x".repeat(LIMIT));
     vec![
         refused(
-            "a POST that is no JSON by its type",
+            "a POST whose type is not JSON",
             (Alice, "POST", room),
             &[("Content-Type", "text/plain")],
             LIST,
@@ -107,7 +107,7 @@ fn posts() -> Vec<Refused> {
         ),
         refused("a POST of no type", (Alice, "POST", room), &[], "", 415, Form::Rpc(-32000)),
         refused("a POST over the limit", (Alice, "POST", room), &[], &large, 413, Form::Rpc(-32000)),
-        refused("a POST that is no JSON", (Alice, "POST", room), &[], "{", 400, Form::Rpc(-32700)),
+        refused("a POST that is not JSON", (Alice, "POST", room), &[], "{", 400, Form::Rpc(-32700)),
         refused("a message without a session", (Alice, "POST", room), &[], LIST, 400, Form::Rpc(-32000)),
         refused("a message of no such session", (Alice, "POST", room), &[UNKNOWN], LIST, 404, Form::Rpc(-32001)),
         refused(
@@ -119,7 +119,7 @@ fn posts() -> Vec<Refused> {
             Form::Rpc(-32001),
         ),
         refused(
-            "a message in a revision that is none",
+            "a message in an unknown revision",
             (Alice, "POST", room),
             &[UNKNOWN, ("MCP-Protocol-Version", "2025-02-31")],
             LIST,
@@ -137,7 +137,7 @@ fn posts() -> Vec<Refused> {
         ),
         refused("an initialize without a topic", (As::Both, "POST", "/sse"), &[], INITIALIZE, 400, Form::Rpc(-32000)),
         refused(
-            "an initialize in a topic that is none",
+            "an initialize in an invalid topic",
             (Alice, "POST", "/mcp/room%20alpha"),
             &[],
             INITIALIZE,
@@ -145,7 +145,7 @@ fn posts() -> Vec<Refused> {
             Form::Rpc(-32000),
         ),
         refused(
-            "an initialize with a participant that is none",
+            "an initialize with an invalid participant",
             (Alice, "POST", "/mcp/room:alpha/a%20b"),
             &[],
             INITIALIZE,
@@ -196,7 +196,7 @@ fn streams() -> Vec<Refused> {
         )
         .saying("allow", "POST"),
         refused(
-            "a stream in a revision that is none",
+            "a stream in an unknown revision",
             (Alice, "GET", room),
             &[EVENTS, ("MCP-Protocol-Version", "latest")],
             "",
@@ -282,7 +282,7 @@ fn strangers() -> Vec<Refused> {
             Form::Problem("unauthorized"),
         ),
         refused(
-            "a token that is none",
+            "an invalid token",
             (As::Nobody, "POST", room),
             &[("Authorization", "Bearer x.y.z")],
             INITIALIZE,

@@ -32,7 +32,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
             ("ends with its token", Logs::SqliteOnly, |engine| Box::pin(token_ends(engine))),
             ("ends with the gateway", Logs::Every, |engine| Box::pin(shutdown(engine))),
             ("has no seat in a full room", Logs::Every, |engine| Box::pin(full_room(engine))),
-            ("is counted where it is told no", Logs::SqliteOnly, |engine| Box::pin(counted(engine))),
+            ("is counted where it is refused", Logs::SqliteOnly, |engine| Box::pin(counted(engine))),
             ("ends when its client has vanished", Logs::SqliteOnly, |engine| Box::pin(vanishes(engine))),
             ("may try again while participants come back", Logs::SqliteOnly, |engine| Box::pin(tries_again(engine))),
             ("sees what a server added in silence", Logs::SqliteOnly, |engine| Box::pin(revalidates(engine))),
@@ -146,7 +146,7 @@ async fn begins_and_ends(engine: Engine) -> Result<(), Failure> {
     let stream = alice.listen(ROOM).await?;
     let pong = expect(200, alice.post(ROOM, &ping(1)).await?)?;
     if read(&pong.body)? != json!({ "jsonrpc": "2.0", "id": 1, "result": {} }) {
-        return Err(format!("that is no answer to a ping: {pong:?}"));
+        return Err(format!("not an answer to a ping: {pong:?}"));
     }
     expect(204, alice.delete().await?)?;
     ends(stream).await?;
@@ -192,7 +192,7 @@ async fn stateless(engine: Engine) -> Result<(), Failure> {
         let call = call.header("Mcp-Method", "server/discover").body(discover());
         let answer = expect(200, call.send(gateway.address()).await?)?;
         if answer.header("mcp-session-id").is_some() || read(&answer.body)?["result"]["resultType"] != "complete" {
-            return Err(format!("that is no answer of the stateless revision: {answer:?}"));
+            return Err(format!("not an answer of the stateless revision: {answer:?}"));
         }
     }
     let seen = presence(&mut bob).await?;
@@ -469,7 +469,7 @@ async fn shutdown(engine: Engine) -> Result<(), Failure> {
     let gateway = Gateway::start(Options::new(engine)).await?;
     let alice = Client::initialized(&gateway, "alice").await?;
     let stream = alice.listen(ROOM).await?;
-    // One that has not introduced itself is told as well.
+    // A client without a handshake is refused as well.
     let call = Call::new("GET", ROOM).bearer(&alice.token);
     let connected = Socket::connect(gateway.address(), call).await?;
     let mut socket = connected.map_err(|answer| format!("expected a WebSocket, came {answer:?}"))?;

@@ -1,4 +1,4 @@
-//! What a refused MCP client is told (RFC 6750), and where it is pointed to (RFC 9728).
+//! The challenge to a refused MCP client (RFC 6750), and the metadata it points to (RFC 9728).
 
 use libtest_mimic::Trial;
 use salon_testkit::http::Call;

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::server::{Shared, TestServer};
 
 /// Serves at `address` until the process ends. Any path will do; the URL it prints has `/mcp`.
-#[expect(clippy::print_stdout, reason = "whoever started it reads the address there")]
+#[expect(clippy::print_stdout, reason = "its starter reads the address there")]
 pub(crate) async fn serve(address: SocketAddr, shared: Arc<Shared>) -> Result<()> {
     let listener = TcpListener::bind(address).await?;
     println!("http://{}/mcp", listener.local_addr()?);

@@ -97,7 +97,7 @@ pub(crate) async fn call(server: &TestServer, name: &str, arguments: JsonObject,
     }
 }
 
-/// Reports that it has begun before it takes any time, so that whoever sees the first progress knows that the call runs.
+/// Reports that it has begun before it takes any time, so that a test that sees the first progress knows that the call runs.
 async fn slow(server: &TestServer, Slow { ms, steps }: Slow, context: &Context) -> ToolResult {
     let (steps, total) = (steps.max(1), f64::from(steps.max(1)));
     server.progress(context, 0.0, total, "begun").await;

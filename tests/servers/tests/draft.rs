@@ -178,7 +178,7 @@ async fn takes_part(wire: Wire) {
     let refused = stage.ask("tools/call", &json!({ "name": "need" })).await;
     assert_eq!(refused["error"], json!({ "code": -32602, "message": "Missing required parameter 'city'" }));
 
-    // Changes are told in MCP's words, and what has changed can be used.
+    // Changes are announced by MCP's notifications, and the changed items can be used.
     let grown = stage.ask("tools/call", &json!({ "name": "grow" })).await;
     assert_eq!(grown["result"]["content"][0]["text"], "true");
     loop {
@@ -219,7 +219,7 @@ async fn a_server_behind_a_websocket_takes_part() {
     takes_part(Wire::WebSocket).await;
 }
 
-/// Progress is told under the caller's token, and a call that is taken back is taken back from the server.
+/// Progress carries the caller's token, and a cancelled call is cancelled at the server.
 async fn gets_on(wire: Wire) {
     let mut stage = Stage::new(wire, false).await;
     stage.here().await;

@@ -171,7 +171,7 @@ export class Calls {
   }
 }
 
-/** What is named by whoever tells of it, to whom (empty: to everybody). @param {string} teller @param {string} other @param {string} about @param {unknown} by */
+/** The request that a notification is about, by its sender and recipient (empty: everybody). @param {string} teller @param {string} other @param {string} about @param {unknown} by */
 function keyOf(teller, other, about, by) {
   return JSON.stringify([about, teller, other, by]);
 }

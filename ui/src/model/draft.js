@@ -319,7 +319,7 @@ function readObject(shape, draft, pointer, taking) {
  * @param {Shape} shape
  * @param {string} text
  * @returns {Draft} that makes the same value, or one with more in it that the person then sees
- * @throws {Error} where the text is no JSON, or says what the fields cannot
+ * @throws {Error} where the text is not JSON, or has values that the fields cannot show
  */
 export function draftFromText(shape, text) {
   const value = text.trim() === '' ? {} : parseExact(text);

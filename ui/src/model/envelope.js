@@ -8,7 +8,7 @@ export const GATEWAY = 'system:gateway';
 export const CHAT = 'notifications/chat/message';
 
 /**
- * An envelope, or null where the text is none.
+ * An envelope, or null where the text is not one.
  * @param {string} raw @param {{topic: string, heard?: number}} where
  * @returns {Envelope|null}
  */
@@ -36,7 +36,7 @@ export function readEnvelope(raw, { topic, heard }) {
 }
 
 /**
- * The envelopes of a list within a JSON text, each with its own bytes; what is no envelope is left out.
+ * The envelopes of a list within a JSON text, each with its own bytes; other items are left out.
  * @param {string} raw a JSON object @param {string[]} path the names that lead to the list @param {string} topic
  * @returns {Envelope[]}
  */
@@ -62,7 +62,7 @@ export function messageType(envelope) {
   return 'result' in payload || 'error' in payload ? 'response' : null;
 }
 
-/** A chat message's text, or null where the envelope is none. @param {Envelope} envelope @returns {string|null} */
+/** A chat message's text, or null for another envelope. @param {Envelope} envelope @returns {string|null} */
 export function chatText(envelope) {
   if (envelope.kind !== 'mcp' || envelope.payload?.method !== CHAT) return null;
   const text = envelope.payload.params?.text;

@@ -1,4 +1,4 @@
-// Where a link leads, for those who read only its text. Pure.
+// Where a link leads, for readers who see only its text. Pure.
 
 import { clean } from './names.js';
 

@@ -6,19 +6,19 @@ import { clean, isolated, likeness } from './names.js';
 /** @typedef {import('./types.js').Person} Person */
 /** @typedef {import('./types.js').Envelope} Envelope */
 
-/** How many of those who left are remembered. */
+/** How many participants that left are remembered. */
 const MAX_ABSENT = 2000;
 
 /** @typedef {Map<string, Person>} People */
 
-/** Names that stand for the gateway, for whoever reads, or for nobody; whoever else bears one is told apart by the id. */
+/** Names that stand for the gateway, for the reader, or for nobody; a participant with such a name is shown with its id. */
 const RESERVED = new Set(['gateway', 'system', 'salon', 'you', 'everybody'].map(likeness));
 
 /** @typedef {{of: Map<string, string>, bearers: Map<string, Set<string>>}} Likenesses of: each id's name; bearers: whose id or name it is */
 /** @type {WeakMap<People, Likenesses>} kept up by whatever changes a name here */
 const likenesses = new WeakMap();
 
-/** Those present according to the welcome; whoever is not named has gone. @param {People} people @param {any} list */
+/** The participants present according to the welcome; the others have left. @param {People} people @param {any} list */
 export function welcomed(people, list) {
   for (const person of people.values()) person.present = person.id === GATEWAY;
   if (!Array.isArray(list)) return;

@@ -6,7 +6,7 @@ import { oneLine } from './threads.js';
 
 /** @typedef {import('./types.js').Call} Call */
 
-/** Whether something is put to whoever is called, rather than done by it. @param {Call} call */
+/** Whether the call asks the callee something, rather than having it do something. @param {Call} call */
 export function isQuestion(call) {
   return call.method === 'elicitation/create' || call.method === 'sampling/createMessage' || call.tool === 'ask_human';
 }

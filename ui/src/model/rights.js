@@ -3,7 +3,7 @@ import { Watched } from './watched.js';
 /**
  * Which tools the person lets the page call without asking again, in one room. What the person allows here is kept in the
  * browser's storage for them and this room; what the gateway's configuration allows comes with the session. What a tool says of
- * itself (its annotations) plays no part: it comes from whoever offers the tool.
+ * itself (its annotations) plays no part: it comes from the tool's owner.
  */
 
 /** @typedef {{participant: string, tool: string}} Allowed */

@@ -55,13 +55,13 @@ export class RoomModel extends Watched {
     this.pairing = new Calls();
     /** @type {Map<string, Item>} the row that an envelope is in */
     this.rows = new Map();
-    /** @type {Map<string, Envelope>} by what was refused; not in any history, so kept for folding anew */
+    /** @type {Map<string, Envelope>} by what was refused; not in any history, so kept for the next full fold */
     this.refusals = new Map();
     /** @type {Set<string>} envelopes before which something is missing */
     this.gaps = new Set();
     this.gapPending = false;
     this.chars = 0;
-    /** How often everything was folded anew; between that, `items` only grows at its end. */
+    /** Number of full folds; between them `items` only grows at its end. */
     this.folds = 0;
     this.lastDay = '';
   }
@@ -194,7 +194,7 @@ export class RoomModel extends Watched {
 
   trim() {
     const most = this.attending ? MAX_KEPT : MAX_LOADED;
-    // Folding anew costs something, so not for every single envelope.
+    // A full fold costs something, so not for every single envelope.
     if (this.envelopes.size <= most * 1.1 && this.chars <= MAX_CHARS * 1.1) return;
     for (const [id, envelope] of this.envelopes) {
       if (this.envelopes.size <= most && this.chars <= MAX_CHARS) break;

@@ -43,7 +43,7 @@ export function threadsOf(room) {
 }
 
 /**
- * How many replies there are, and replies to replies. Whoever replies in a circle is counted once.
+ * How many replies there are, and replies to replies. A reply in a circle is counted once.
  * @param {Threads} threads
  * @param {string} id
  * @returns {number}

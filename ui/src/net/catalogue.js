@@ -2,7 +2,7 @@ import { Watched } from '../model/watched.js';
 
 /**
  * What the others in a room offer: their tools, resources, templates and prompts, read page by page when somebody looks,
- * and again when their owner says that they have changed or has joined anew.
+ * and again when their owner says that they have changed or has joined again.
  */
 
 /** @typedef {import('../model/types.js').Handler} Handler */

@@ -37,7 +37,7 @@ const FIRST_WAIT = 500;
 /** How long to hold back what the gateway cannot store at the moment, unless it says before that it can again. */
 const WAIT_OUT = 1000;
 const LONGEST_WAIT = 30_000;
-/** A connection that lasted this long was a good one: waiting begins anew. */
+/** A connection that lasted this long was a good one: the delay starts over. */
 const GOOD = 5000;
 
 /** What close codes mean to a person. Whether one is signed out for good, the next ticket tells. */
@@ -161,7 +161,7 @@ export class Connection extends Watched {
   }
 
   /**
-   * Sends no more, or not again, what was handed to `send` and has no echo yet: whoever was told that it has failed must not find it
+   * Sends no more, or not again, what was handed to `send` and has no echo yet: a message that was reported as failed must not be
    * carried out later.
    * @param {string} id @returns {boolean} whether it may have arrived
    */
@@ -276,7 +276,7 @@ export class Connection extends Watched {
     this.socket?.send(waiting.text);
   }
 
-  /** Something can be stored now. Whoever hears of it may send something, which comes behind what waits. */
+  /** Something can be stored now. A listener may send something, which comes after what waits. */
   goOn() {
     this.set({ name: 'live' });
     this.sendAgain();

@@ -120,7 +120,7 @@ export class Peer {
   }
 
   /**
-   * Asks somebody, after shaking hands if that has not been done since it joined.
+   * Sends a request, after the MCP handshake where there was none since the participant joined.
    * Rejects with `RpcError`, `Refused`, or the signal's reason.
    * @param {string} to @param {string} method @param {any} [params] @param {How} [how]
    * @returns {Promise<any>} the result

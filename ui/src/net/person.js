@@ -1,6 +1,6 @@
 /**
  * The person as a participant: an MCP server that others can call. Questions to the person wait here until they answer, decline, or
- * whoever asked takes the question back. Also what the page offers as a client: sampling and elicitation, both answered by hand.
+ * the asker cancels the question. Also what the page offers as a client: sampling and elicitation, both answered by hand.
  */
 
 import { stringifyExact } from '../model/exact.js';

@@ -17,7 +17,7 @@ export class HttpProblem extends Error {
   }
 }
 
-/** The gateway's HTTP endpoints, for whoever the cookie says. Their addresses are below the page's own, which a proxy may have moved. */
+/** The gateway's HTTP endpoints, for the participant of the cookie. Their addresses are below the page's own, which a proxy may have moved. */
 export class Gateway {
   /** @param {typeof fetch} [get] */
   constructor(get = (input, init) => fetch(input, init)) {

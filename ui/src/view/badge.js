@@ -4,7 +4,7 @@ import { clip, count } from '../model/text.js';
 import { useRevision, useSalon } from '../app.js';
 import { AskIcon } from './icons.js';
 
-/** How many notes that came together are told one by one; the others are only counted. */
+/** How many notes that came together are shown one by one; the others are only counted. */
 const MAX_TOLD = 3;
 
 /**
@@ -21,7 +21,7 @@ export function AskBadge(props) {
   useEffect(() => {
     if (!newest || newest.id <= told.id) return;
     const text = `${fullName(room.people, newest.from)} asks you something.`;
-    // Where the question is in sight already, those who see need no message over it.
+    // Where the question is in sight already, no message over it is needed.
     const seen = salon.panel?.panel === 'asks' || (salon.panel?.panel === 'peer' && salon.panel.id === newest.from);
     if (!seen) salon.say(text, 'info', 'asks');
     setTold({ id: newest.id, text: seen ? text : '' });

@@ -278,7 +278,7 @@ function List(props) {
   <//>`;
 }
 
-/** The list is drawn anew first. @param {string[]} ids the first that can take the focus gets it */
+/** The list is redrawn first. @param {string[]} ids the first that can take the focus gets it */
 function focusSoon(...ids) {
   requestAnimationFrame(() => requestAnimationFrame(() => {
     for (const id of ids) {

@@ -51,7 +51,7 @@ export function SchemaForm(props) {
   }, [tries]);
 
   const outcome = useMemo(() => (text === null ? collect(shape, draft) : readText(schema, text)), [shape, draft, text]);
-  // Nobody is told of mistakes before they have said that they are ready; from then on at once.
+  // Mistakes are shown once the person has tried to send, and from then on at once.
   const errors = unfit ? new Map([['', unfit]]) : tries > 0 ? outcome.errors : NO_ERRORS;
   const send = (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -94,7 +94,7 @@ export function SchemaForm(props) {
         : empty ? html`<p class="aside">There is nothing to fill in.</p>`
         : html`<${Field} shape=${shape} draft=${draft} id=${id} pointer="" path=${[]} errors=${errors} name="value"
             onChange=${change} />`}
-      <p class="form-errors" role="alert">${errors.size > 0 && !unfit && `Not sent: ${count(errors.size, 'thing')} to mend above.`}</p>
+      <p class="form-errors" role="alert">${errors.size > 0 && !unfit && `Not sent: ${count(errors.size, 'thing')} to fix above.`}</p>
       <div class="form-buttons">
         <button type="submit" class="primary" aria-disabled=${busy ? 'true' : undefined}>${submit}</button>
         ${children}

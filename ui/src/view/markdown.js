@@ -34,7 +34,7 @@ function block(node) {
     case 'paragraph':
       return h('p', null, node.children.map(inline));
     case 'heading':
-      // Below the page's own headings, and still a heading for those who jump from one to the next.
+      // Below the page's own headings, and still a heading for screen readers.
       return h(`h${Math.min(6, node.level + 2)}`, null, node.children.map(inline));
     case 'fence':
       return html`<pre tabindex="0" aria-label=${node.lang ? `code, ${node.lang}` : 'code'}><code>${node.text}</code></pre>`;

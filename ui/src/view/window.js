@@ -32,7 +32,7 @@ export function useWindow(scale) {
     /** @param {number} to */
     move(to) {
       const { most, span } = now();
-      // Whoever arrives at the end goes on with it.
+      // A reader at the end follows it.
       set({ from: to, span, follow: to >= Math.min(most, latest.current.end + 0.1 * span) - span });
     },
     /** @param {number} by how far, as a part of what is seen */

@@ -26,7 +26,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         let mut find = |message: String| findings.push(Finding::at(PAGE, index + 1, message));
         let (Some(level), Some(shown)) = (cells.get(1), cells.last()) else { continue };
         if !LEVELS.contains(level) {
-            find(format!("`{level}` is none of {}", LEVELS.join(", ")));
+            find(format!("`{level}` is not one of {}", LEVELS.join(", ")));
             continue;
         }
         statements += 1;
@@ -46,7 +46,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The cells of a table's row; `None` for a line that is none, a heading or a rule.
+/// The cells of a table's row; `None` for a heading, a rule and any other line.
 fn row(line: &str) -> Option<Vec<&str>> {
     let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
     let cells: Vec<&str> = inner.split('|').map(str::trim).collect();
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(judge("MUST", "`log::rules::holds`"), "there is no test `log::rules::holds`");
         assert_eq!(
             judge("must", "`holds`"),
-            "`must` is none of MUST, MUST NOT, SHOULD, SHOULD NOT, MAY, states\ndocs/conformance.md: it has no statement at all"
+            "`must` is not one of MUST, MUST NOT, SHOULD, SHOULD NOT, MAY, states\ndocs/conformance.md: it has no statement at all"
         );
     }
 }

@@ -106,7 +106,7 @@ pub(crate) fn run(verbose: bool) -> Result<(), String> {
         return Ok(());
     }
     let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
-    Err(format!("{}\ntidy: {} to mend", lines.join("\n"), findings.len()))
+    Err(format!("{}\ntidy: {} to fix", lines.join("\n"), findings.len()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The minimum Rust version of what is published: not below that of any dependency.
 //!
-//! A package that promises less than its dependencies need fails for those who believe it. Dev-dependencies do not count: nobody who
+//! A package that promises less than its dependencies need fails for its users. Dev-dependencies do not count: nobody who
 //! depends on a package builds them.
 
 use std::collections::{BTreeMap, BTreeSet};

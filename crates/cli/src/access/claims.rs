@@ -15,6 +15,8 @@ pub(crate) struct Claims {
     pub(crate) expires: Option<Timestamp>,
     /// From when on it is valid.
     pub(crate) begins: Option<Timestamp>,
+    /// Its own id (`jti`).
+    pub(crate) id: Option<String>,
 }
 
 impl Claims {
@@ -38,7 +40,8 @@ impl Claims {
         // Audiences of other services may stand beside the topics.
         let topics = topics.iter().filter_map(|topic| topic.parse().ok()).collect();
         let [expires, begins] = [token.expires(), token.begins()].map(|time| time.map(Timestamp::from_system));
-        Ok(Self { participant, topics, expires, begins })
+        let id = claim(&claims, "jti")?;
+        Ok(Self { participant, topics, expires, begins, id })
     }
 
     /// Whether it opens a topic.

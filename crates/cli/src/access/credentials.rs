@@ -81,7 +81,7 @@ impl Credentials {
         let wrong = |error: toml::de::Error| {
             let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
             let line = line.map(|line| format!(" (line {line})")).unwrap_or_default();
-            anyhow!("`{at}` is not as `salon login` writes it{line}\n\nhint: mend or delete it, and run `salon login`")
+            anyhow!("`{at}` is not as `salon login` writes it{line}\n\nhint: fix or delete it, and run `salon login`")
         };
         let FileText { latest, gateways } = toml::from_str(&text).map_err(wrong)?;
         let gateways = gateways.into_iter().map(|(url, login)| (url, login.into())).collect();

@@ -21,19 +21,22 @@ const TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub(super) struct LocalTokens {
     signer: Signer,
     who: ParticipantId,
+    permissions: Vec<String>,
 }
 
 impl LocalTokens {
-    pub(super) fn new(key: &LocalKey, who: ParticipantId) -> Self {
-        Self { signer: Signer::new(key), who }
+    pub(super) fn new(key: &LocalKey, who: ParticipantId, permissions: &[&str]) -> Self {
+        let permissions = permissions.iter().map(ToString::to_string).collect();
+        Self { signer: Signer::new(key), who, permissions }
     }
 
     fn make(&self) -> Result<Token, TokenError> {
         let now = clock::now();
         let ttl = u64::try_from(TTL.as_millis()).expect("a week fits");
-        // Whoever holds the key may enter everywhere.
+        // The holder of the key may enter everywhere.
         let everywhere = vec![TopicPattern::Prefix("".into())];
-        let grant = Grant::new(self.who.clone(), everywhere, Timestamp(now.0.saturating_add(ttl)));
+        let mut grant = Grant::new(self.who.clone(), everywhere, Timestamp(now.0.saturating_add(ttl)));
+        grant.permissions.clone_from(&self.permissions);
         self.signer.sign(&grant, now).map(Token::from).map_err(TokenError::provider)
     }
 }

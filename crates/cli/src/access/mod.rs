@@ -121,17 +121,22 @@ pub(crate) struct Reach {
 impl Access {
     /// A client for the gateway with the credentials for it. Says on stderr, if that is a terminal, when the token is made here.
     pub(crate) fn reach(&self) -> anyhow::Result<Reach> {
+        self.reach_with(&[])
+    }
+
+    /// The same with permissions that a token made here has.
+    pub(crate) fn reach_with(&self, permissions: &[&str]) -> anyhow::Result<Reach> {
         let stored = Credentials::read()?;
         let place = self.place_among(&stored)?;
         let ca = self.certificate(&place, &stored)?;
         let gateway = gateway(&place, ca.as_deref())?;
-        let tokens = self.tokens_among(&place, &stored)?;
+        let tokens = self.tokens_among(&place, &stored, permissions)?;
         if !place.is_secure() && !place.is_loopback() {
             note(format_args!(
                 "warning: the token goes to `{place}` without encryption, and everybody on the way can read it; use `https://`"
             ));
         }
-        // Whoever said who to be need not be told, nor does a script.
+        // A user who gave an id need not be told it, nor does a script.
         if let (Source::LocalKey(_), None, Some(who)) = (&tokens.source, &self.identity, self.local_identity())
             && std::io::stderr().is_terminal()
         {
@@ -179,13 +184,18 @@ impl Access {
     }
 
     /// What hands out tokens for the gateway.
-    pub(crate) fn tokens_among(&self, place: &Place, stored: &Credentials) -> anyhow::Result<Tokens> {
+    pub(crate) fn tokens_among(
+        &self,
+        place: &Place,
+        stored: &Credentials,
+        permissions: &[&str],
+    ) -> anyhow::Result<Tokens> {
         let given = self.given()?.or_else(|| Some((Source::Login, stored.of(place)?.token.clone()?)));
         if let Some((source, token)) = given {
             return Ok(Tokens { source, provider: token.provider() });
         }
         if !place.is_loopback() {
-            let hint = format!("ask whoever runs it for a token, then run `salon login {place}` or set `SALON_TOKEN`");
+            let hint = format!("ask its operator for a token, then run `salon login {place}` or set `SALON_TOKEN`");
             bail!("there is no token for `{place}`\n\nhint: {hint}")
         }
         let here = self.here()?;
@@ -200,7 +210,8 @@ impl Access {
         let who = self
             .local_identity()
             .ok_or_else(|| anyhow!("it is not known who you are\n\nhint: say it with `--as ID`, or set `USER`"))?;
-        Ok(Tokens { source: Source::LocalKey(here.data), provider: Box::new(LocalTokens::new(&key, who)) })
+        let tokens = LocalTokens::new(&key, who, permissions);
+        Ok(Tokens { source: Source::LocalKey(here.data), provider: Box::new(tokens) })
     }
 
     /// The token that flags or variables name.

@@ -80,7 +80,7 @@ pub(crate) fn restore(args: RestoreArgs) -> Result<(), Trouble> {
     commands::run(cancellable(move |cancelled| restore::run(&args, &mut PercentLine::new(cancelled))))
 }
 
-/// Runs work on a thread, which is told by a flag when somebody wants it to end.
+/// Runs work on a thread, which ends when a flag is set.
 async fn cancellable(work: impl FnOnce(&AtomicBool) -> Result<(), Trouble> + Send + 'static) -> Result<(), Trouble> {
     let stop = Stop::on_signals(|| note(format_args!("stopped at once, as asked twice")))?;
     let cancelled = Arc::new(AtomicBool::new(false));

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use salon_gateway::auth::{KEY_FILE, SIGN_OUTS_FILE};
+use salon_gateway::auth::{KEY_FILE, REVOCATIONS_FILE, SIGN_OUTS_FILE};
 use salon_gateway::config::AUDIT_FILE;
 use salon_log::sqlite::{self, DATABASE, Hold, OpenError, UNFINISHED_RESTORE};
 
@@ -27,8 +27,16 @@ const STAGING: &str = "restore-staging";
 /// What makes a directory one that holds data. The audit trail does not: it is never replaced.
 ///
 /// SQLite would roll a journal that an old log left back into the new one.
-const REPLACED: &[&str] =
-    &[DATABASE, "log.db-wal", "log.db-shm", "log.db-journal", KEY_FILE, SIGN_OUTS_FILE, UNFINISHED_RESTORE];
+const REPLACED: &[&str] = &[
+    DATABASE,
+    "log.db-wal",
+    "log.db-shm",
+    "log.db-journal",
+    KEY_FILE,
+    SIGN_OUTS_FILE,
+    REVOCATIONS_FILE,
+    UNFINISHED_RESTORE,
+];
 
 /// What the names of directories with replaced data begin with.
 const REPLACED_PREFIX: &str = "replaced-";
@@ -137,8 +145,10 @@ impl Staging {
     ) -> anyhow::Result<Option<PathBuf>> {
         let owner = fs::metadata(data)?;
         let mut names: Vec<&str> = manifest.files.iter().map(|file| &*file.name).collect();
-        if self.keep_sign_outs(data, present)? && !names.contains(&SIGN_OUTS_FILE) {
-            names.push(SIGN_OUTS_FILE);
+        for name in [SIGN_OUTS_FILE, REVOCATIONS_FILE] {
+            if self.keep_lines(name, data, present)? && !names.contains(&name) {
+                names.push(name);
+            }
         }
         for name in &names {
             let path = self.0.join(name);
@@ -163,12 +173,12 @@ impl Staging {
         Ok(replaced)
     }
 
-    /// Adds the sign-outs of the old data to those of the backup, or the cookies that were signed out since would be valid again. Hands out
+    /// Adds the sign-outs or revocations of the old data to those of the backup, or what was ended since would be valid again. Hands out
     /// whether there were any.
     ///
     /// The gateway merges the lines when it starts, and drops those that have expired. They are kept even if the old key is another one:
     /// at worst, somebody has to sign in again.
-    fn keep_sign_outs(&self, data: &Path, present: &[&str]) -> io::Result<bool> {
+    fn keep_lines(&self, name: &str, data: &Path, present: &[&str]) -> io::Result<bool> {
         let mut places = vec![data.to_owned()];
         // An interrupted restore may have moved the old file away, and its own staging is gone.
         if present.contains(&UNFINISHED_RESTORE) {
@@ -180,12 +190,12 @@ impl Staging {
             }
         }
         // The gateway never makes a symbolic link there. Root must not copy the target of one to a file of the gateway's user.
-        let files = places.into_iter().map(|place| place.join(SIGN_OUTS_FILE));
+        let files = places.into_iter().map(|place| place.join(name));
         let files: Vec<_> = files.filter(|path| fs::symlink_metadata(path).is_ok_and(|file| file.is_file())).collect();
         if files.is_empty() {
             return Ok(false);
         }
-        let staged = self.0.join(SIGN_OUTS_FILE);
+        let staged = self.0.join(name);
         let mut staged = OpenOptions::new().append(true).create(true).mode(0o600).open(staged)?;
         for file in files {
             // The last line before may be there in part.

@@ -36,7 +36,7 @@ pub(crate) struct Look<'a> {
     pub(crate) now: Now,
     pub(crate) zone: Zone,
     pub(crate) questions: &'a [Question],
-    /// How wide the longest id of those who are here is.
+    /// Width of the longest id in the room.
     pub(crate) longest_name: usize,
 }
 
@@ -87,7 +87,7 @@ impl Look<'_> {
         }
     }
 
-    /// Whether two comings or goings in a row are told in one line: a crowd that comes is one event to people.
+    /// Whether two joins or leaves in a row share a line: a crowd that comes is one event to people.
     pub(crate) fn is_together(&self, one: &Item, other: &Item) -> bool {
         match (&one.body, &other.body) {
             (Body::Presence { joined, .. }, Body::Presence { joined: other_joined, .. }) => {
@@ -97,7 +97,7 @@ impl Look<'_> {
         }
     }
 
-    /// Those who came, or went, together.
+    /// Participants that came, or left, together.
     pub(crate) fn presence<'a>(&self, mut group: impl Iterator<Item = &'a Item>) -> Vec<Line<'static>> {
         let mut names = Vec::new();
         let mut first = None;

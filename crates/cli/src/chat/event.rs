@@ -1,4 +1,4 @@
-//! What reaches the model, and what it wants done. Whoever runs it turns the one into the other.
+//! Inputs of the model, and effects that it asks its driver for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) struct Civil {
 /// How times become days and minutes: the time zone.
 pub(crate) type Zone = fn(Timestamp) -> Civil;
 
-/// Ties the outcome of something to the wish for it.
+/// Ties the outcome of an effect to the request for it.
 pub(crate) type Ticket = u64;
 
 #[derive(Debug)]
@@ -80,7 +80,7 @@ pub(crate) enum Connection {
 pub(crate) enum Ending {
     /// With an answer, which is in the log.
     Answered,
-    /// By the person's wish.
+    /// On the person's request.
     Cancelled,
     /// Without an answer.
     Failed(String),
@@ -147,7 +147,7 @@ pub(crate) enum Effect {
     Forget(EnvelopeId),
     /// Call the person's attention.
     Bell,
-    /// Draw everything anew.
+    /// Redraw everything.
     Redraw,
     Quit,
 }

@@ -62,7 +62,7 @@ pub(crate) struct Call {
     pub(crate) from: ParticipantId,
     pub(crate) to: ParticipantId,
     pub(crate) rpc: RpcId,
-    /// The token its progress is told by, as JSON.
+    /// Its progress token, as JSON.
     pub(crate) token: Option<String>,
     /// The tool, or the method where no tool is called.
     pub(crate) what: String,

@@ -8,7 +8,7 @@ use super::event::{Effect, Now};
 use super::model::Model;
 use super::transcript::Older;
 
-/// What the second Ctrl-C is told by the first.
+/// Shown after the first Ctrl-C.
 const LEAVING: &str = "Ctrl-C again leaves";
 
 impl Model {
@@ -90,7 +90,7 @@ impl Model {
             return;
         }
         let line = self.composer.take();
-        // Whoever speaks is in the present.
+        // A person who writes sees the newest messages.
         self.marker = None;
         self.move_to(None);
         match commands::parse(&line) {

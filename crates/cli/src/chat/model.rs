@@ -14,7 +14,7 @@ use super::layout::{Anchor, Pending, Sheet};
 use super::theme::Theme;
 use super::transcript::{MAX_ITEMS, Older, Transcript};
 
-/// How many questions wait for the person at once; whoever asks more is told so.
+/// How many questions wait for the person at once; a participant that asks more is refused.
 pub(crate) const MAX_QUESTIONS: usize = 16;
 
 /// How many participants' tools are remembered.
@@ -219,7 +219,7 @@ impl Model {
         self.next_ticket
     }
 
-    /// Shows what went wrong with a line, and gives it back to be mended.
+    /// Shows what went wrong with a line, and gives it back to be corrected.
     pub(super) fn complain(&mut self, line: &str, why: &str, now: Now) {
         self.transcript.note(now.wall, Tone::Bad, &format!("{line}\n{why}"));
         if self.composer.is_empty() {
@@ -331,7 +331,7 @@ impl Model {
                 }
                 let first = self.transcript.items().front().map(|item| item.key);
                 self.transcript.prepend(before, &page.envelopes, page.more);
-                // Whoever looked at the top goes on looking at what they saw there, with more above it.
+                // A view of the top stays where it is, with more above it.
                 let grown = first > self.transcript.items().front().map(|item| item.key);
                 if let (Some((i64::MIN, _)), Some(first), true) = (self.anchor, first, grown) {
                     self.anchor = Some((first, 0));
@@ -381,7 +381,7 @@ impl Model {
         self.take_outgoing(ticket);
         let Some(at) = self.running.iter().position(|running| running.ticket == ticket) else { return };
         let running = self.running.remove(at);
-        // What is in the transcript says where it stands; the rest is told under it.
+        // An item in the transcript shows its own state; the rest is noted under it.
         let shown = running.envelope.filter(|envelope| self.transcript.get(envelope).is_some());
         match (ending, shown) {
             (Ending::Answered, _) => {}

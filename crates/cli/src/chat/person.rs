@@ -23,7 +23,7 @@ pub(super) struct Person {
     tell: mpsc::Sender<Heard>,
 }
 
-/// Takes the question back when whoever asked no longer wants to know.
+/// Removes the question when its asker cancels it.
 struct Waiting<'a> {
     person: &'a Person,
     id: EnvelopeId,

@@ -26,7 +26,7 @@ use crate::clock;
 use crate::commands::outcome::Asking;
 use crate::trouble::Trouble;
 
-/// How much may wait to be looked at. Whoever brings more waits too.
+/// Inputs that may wait for the loop; senders of more wait as well.
 const WAITING: usize = 256;
 
 /// How much is looked at before the screen is drawn again.

@@ -367,7 +367,7 @@ fn a_call_is_checked_before_it_is_made() {
     assert!(room.screen().contains("/call rover move x=far (asking what it offers)"), "{}", room.screen());
     room.rover_offers();
     assert_eq!(room.wanted(), "");
-    assert_eq!(room.model.composer.text(), "/call rover move x=far", "it is given back to be mended");
+    assert_eq!(room.model.composer.text(), "/call rover move x=far", "it is given back to be corrected");
     room.control('u');
     room.enters("/call nobody move");
     room.control('u');
@@ -476,7 +476,7 @@ impl History {
         Self((1..=lines).map(|n| room.make("bob", "", None, &chat(&format!("line {n}")))).collect())
     }
 
-    /// Answers every wish for a page until there is none.
+    /// Answers every request for a page.
     fn serve(&self, room: &mut Room) -> usize {
         let mut served = 0;
         while let Some(at) = room.wanted.iter().position(|effect| matches!(effect, Effect::Load { .. })) {

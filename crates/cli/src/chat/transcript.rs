@@ -2,7 +2,7 @@
 //!
 //! Invariants: a window of bounded length onto the topic's log, contiguous, in the log's order. What falls out of it at the old end is
 //! loaded again when it is wanted; when it grows at the old end beyond its bound, the new end is cut off and the window is
-//! [detached](Transcript::is_detached) from the present until it is begun anew.
+//! [detached](Transcript::is_detached) from the present until it starts over.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -92,7 +92,7 @@ impl Transcript {
         self.items.iter().any(busy)
     }
 
-    /// Empties it, to begin anew at the present.
+    /// Empties it, to start over at the newest message.
     pub(crate) fn reset(&mut self) {
         self.items.clear();
         self.known.clear();

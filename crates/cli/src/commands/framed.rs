@@ -1,7 +1,7 @@
 //! `salon framed`: the Multi-Component Protocol from a shell.
 //!
 //! Each command is a connection of its own to a session that lasts between them, for a minute: `connect` prints the session's id, and the
-//! others take it. Deliberately absent: staying connected. Whoever wants that has [`salon_client::FramedSession`].
+//! others take it. Deliberately absent: staying connected. [`salon_client::FramedSession`] does that.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -182,7 +182,7 @@ async fn send(args: SendArgs) -> Result<(), Trouble> {
         Some(content_type) => session.send_bytes(content_type, &bytes, to).await,
         None => {
             let text = String::from_utf8(bytes);
-            let text = text.map_err(|_| Trouble::usage(anyhow!("what is no text needs `--content-type`")))?;
+            let text = text.map_err(|_| Trouble::usage(anyhow!("a body that is not text needs `--content-type`")))?;
             let text = text.trim_end_matches(['\n', '\r']);
             let json = Some(text).filter(|_| !args.text).and_then(|text| serde_json::from_str::<&RawValue>(text).ok());
             match json {
@@ -217,7 +217,7 @@ async fn receive(args: ReceiveArgs) -> Result<(), Trouble> {
             return Ok(());
         }
         for message in &messages {
-            // Whoever has closed stdout has not seen it, and it must come again.
+            // A closed stdout has not shown it, so it must be delivered again.
             out(format_args!("{}", shown(message))).map_err(|_| Trouble::Told(1))?;
         }
         wait = Duration::ZERO;

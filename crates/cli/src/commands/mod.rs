@@ -9,6 +9,7 @@ pub(crate) mod framed;
 pub(crate) mod history;
 pub(crate) mod login;
 pub(crate) mod outcome;
+pub(crate) mod revoke;
 pub(crate) mod say;
 mod table;
 pub(crate) mod tail;

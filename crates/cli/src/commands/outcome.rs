@@ -108,7 +108,7 @@ pub(crate) fn other_scheme(place: &Place, error: &RestError) -> Option<String> {
     };
     let other = match place.is_secure() {
         true if said.contains("InvalidContentType") => "http",
-        // What TLS answers to what is no TLS, read as HTTP.
+        // The answer of a TLS server to plain HTTP, read as HTTP.
         false if said.contains("invalid HTTP version") => "https",
         _ => return None,
     };

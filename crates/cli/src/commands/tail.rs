@@ -81,7 +81,7 @@ async fn tail(args: TailArgs) -> Result<(), Trouble> {
     let asking = Asking { place: &place, topic: Some(&args.topic) };
     let follower = Follower { client: &client, args: &args };
     let mut screen = Screen::new(&args);
-    // Nobody reads any more, which is no error.
+    // The reader of stdout is gone, which is not an error.
     follower.run(&mut screen).await.map_err(|error| asking.trouble(&error))
 }
 
@@ -187,7 +187,7 @@ impl Follower<'_> {
                         read = screen.show(&envelope, Some(screen.began.elapsed()));
                     }
                 }
-                // What a later version of the library tells is no message.
+                // An event of a later version of the library is not a message.
                 Some(_) => {}
                 None => {
                     stream = self.come_back(&mut from, &mut returns, opened.elapsed()).await?;
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(wait(1), 0.0);
         let waits = [wait(0), wait(29), wait(0)];
         assert!(waits[0] > 0.2 && waits[1] > 1.5 * waits[0] && waits[2] > 1.5 * waits[1], "{waits:?}");
-        // After a good one everything begins anew.
+        // A connection that worked resets the attempts.
         assert_eq!((wait(30), wait(0)), (0.0, waits[0]));
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct ToolsArgs {
     #[arg(long, short)]
     long: bool,
     /// Print one object: `{"topic", "participants": [{"id", "tools": […]}]}`, with `error` in place of `tools` for
-    /// whoever did not answer
+    /// participants that did not answer
     #[arg(long, conflicts_with = "long")]
     json: bool,
     /// How long to wait for an answer

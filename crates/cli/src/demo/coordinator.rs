@@ -1,4 +1,4 @@
-//! The agent that plans: it meets everybody, sends the rover from spot to spot, and listens to whoever speaks to it.
+//! The agent that plans: it meets everybody, sends the rover from spot to spot, and answers participants that speak to it.
 
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ impl Coordinator {
                 () = sleep_until(until) => None,
             };
             let Some(heard) = heard else { return };
-            // Whoever was to be asked may just have left; the room goes on.
+            // The callee may just have left; the room goes on.
             let _ = self.react(heard).await;
         }
     }

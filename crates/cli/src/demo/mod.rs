@@ -42,7 +42,7 @@ const CALC: &str = "calc";
 const COORDINATOR: &str = "coordinator";
 const CAST: [&str; 3] = [ROVER, CALC, COORDINATOR];
 
-/// How long tokens are good for: longer than any demo. They are worth nothing without this gateway.
+/// How long tokens are good for: longer than any demo. They are invalid without this gateway.
 const TOKEN_TIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// How long a leave may take to be seen.
@@ -137,7 +137,7 @@ async fn play(
     stop: Stop,
 ) -> anyhow::Result<()> {
     let pace = if once { Pace::BRISK } else { Pace::CALM };
-    // A word that nobody says by the way: who is named is told so.
+    // A word that does not occur by chance: a participant that is named is addressed.
     let visitor = Tokens::grant("visitor", "Visitor", ParticipantKind::Human)?;
     let token = tokens.0.sign(&visitor, clock::now())?;
     let audience =
@@ -148,7 +148,7 @@ async fn play(
     let sent = watch::Sender::new(0);
     let desk = coordinator::tools(sent.subscribe());
     let (room, events) = tokens.seat(address, COORDINATOR, "Coordinator", ParticipantKind::Agent, desk).await?;
-    // Whoever is told how to join in finds everybody there.
+    // A person who follows these instructions finds everybody there.
     let opening = if once {
         format!("One round of {TOPIC} on {address}.\n")
     } else {

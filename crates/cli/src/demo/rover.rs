@@ -83,7 +83,7 @@ impl Rover {
             call.progress(walked.into(), Some(steps.into()), Some(&format!("at {at}"))).await;
         }
         let Body { at, battery } = *self.body();
-        // Said before the answer, so that whoever hears the answer has heard this.
+        // Published before the answer, so that a participant that reads the answer has read this.
         if steps > 0 && battery < LOW {
             call.room().say(&format!("Battery at {battery} %. Could somebody charge me?")).await?;
         }

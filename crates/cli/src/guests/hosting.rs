@@ -1,6 +1,6 @@
 //! The guests of a running gateway: each a task of its own, in a room over a connection made of memory.
 //!
-//! Invariant: what happens to one guest happens to no other. One that cannot be started is told and left out until the next SIGHUP;
+//! Invariant: what happens to one guest happens to no other. One that cannot be started is reported and left out until the next SIGHUP;
 //! one whose terms did not change is not touched by it.
 
 use std::collections::BTreeMap;
@@ -79,17 +79,19 @@ impl Hosting {
         }
         let ending = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(ENDING, ending).await.is_err() {
-            tracing::warn!("some guests did not end in time and were cut off");
+            tracing::warn!("guests: shutdown deadline passed, killing the guests that are left");
         }
     }
 
     fn reload(&mut self) {
         match self.sources.read(&self.answers) {
             Ok(plan) => {
-                tracing::info!(guests = plan.guests.len(), "the guests are read again");
+                tracing::info!(guests = plan.guests.len(), "guests: configuration reloaded");
                 self.follow(plan);
             }
-            Err(error) => tracing::error!("the guests stay as they are: {error:#}"),
+            Err(error) => {
+                tracing::error!("guests: configuration unreadable, keeping the guests as they are: {error:#}")
+            }
         }
     }
 
@@ -100,7 +102,7 @@ impl Hosting {
         }
         for (key, hosted) in &mut self.guests {
             if !plan.guests.iter().any(|planned| planned.key == *key) {
-                tracing::info!(guest = %key.id, topic = %key.topic, "the guest is to leave");
+                tracing::info!(guest = %key.id, topic = %key.topic, "guest: removed from the configuration, leaving");
                 hosted.next = None;
                 hosted.leave.cancel();
             }
@@ -109,8 +111,12 @@ impl Hosting {
             let terms = match ready {
                 Ok(terms) => terms,
                 Err(error) => {
-                    let kept = if self.guests.contains_key(&key) { "stays as it was" } else { "is left out" };
-                    tracing::error!(guest = %key.id, topic = %key.topic, "the guest {kept}: {error:#}");
+                    let kept = if self.guests.contains_key(&key) {
+                        "configuration invalid, keeping it as it was"
+                    } else {
+                        "configuration invalid, left out"
+                    };
+                    tracing::error!(guest = %key.id, topic = %key.topic, "guest: {kept}: {error:#}");
                     continue;
                 }
             };
@@ -118,7 +124,7 @@ impl Hosting {
                 None => self.start(key, terms),
                 Some(hosted) if hosted.terms == terms && !hosted.leave.is_cancelled() => {}
                 Some(hosted) => {
-                    tracing::info!(guest = %key.id, topic = %key.topic, "the guest begins anew");
+                    tracing::info!(guest = %key.id, topic = %key.topic, "guest: configuration changed, restarting");
                     hosted.next = Some(terms);
                     hosted.leave.cancel();
                 }
@@ -150,7 +156,7 @@ impl Hosting {
             return;
         };
         if let Some(why) = trouble {
-            tracing::error!(guest = %key.id, topic = %key.topic, "the guest is gone until SIGHUP: {why}");
+            tracing::error!(guest = %key.id, topic = %key.topic, "guest: ended, not restarted before SIGHUP: {why}");
         }
         if let Some(Hosted { next: Some(terms), .. }) = self.guests.remove(&key) {
             self.start(key, terms);
@@ -160,16 +166,16 @@ impl Hosting {
 
 fn tell(Key { topic, id }: &Key, expose: salon_guests::Expose, status: &Status) {
     match status {
-        Status::Starting => tracing::debug!(guest = %id, %topic, "the guest is being started"),
+        Status::Starting => tracing::debug!(guest = %id, %topic, "guest: starting"),
         Status::Here { server, tools } => {
             let server = safe::line(server);
-            tracing::info!(guest = %id, %topic, "`{id}` ({server}) is in {topic} and offers {} to everyone there", offers(*tools, expose));
+            tracing::info!(guest = %id, %topic, "guest: `{id}` ({server}) is in {topic} and offers {} to everyone there", offers(*tools, expose));
         }
         Status::Restarting { in_, why } => {
             let why = safe::line(why);
-            tracing::warn!(guest = %id, %topic, "{why}; starting it again in {:.1} s", in_.as_secs_f64());
+            tracing::warn!(guest = %id, %topic, "guest: {why}; restarting in {:.1} s", in_.as_secs_f64());
         }
-        Status::Ended => tracing::info!(guest = %id, %topic, "the guest has left"),
+        Status::Ended => tracing::info!(guest = %id, %topic, "guest: left"),
     }
 }
 

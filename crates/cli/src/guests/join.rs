@@ -136,7 +136,7 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
     if let Some((flag, _)) = astray.iter().find(|(_, given)| *given && args.url.is_none()) {
         return Err(Trouble::usage(anyhow!("`{flag}` goes with `--url`, not with a command")));
     }
-    // A mistake is told at once, and once.
+    // A mistake is reported at once, and once.
     args.target().check().map_err(Trouble::usage)?;
     lines::start();
     let stop = Stop::on_signals(|| note(format_args!("stopped at once, as asked twice")))?;
@@ -148,7 +148,7 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
             "topic `{topic}` is not open to this token\n\nhint: run `salon token --topic {topic} --id {id}`"
         )));
     }
-    // A mistake in the address is told at once; a gateway that goes away later is waited for.
+    // A mistake in the address is reported at once; a gateway that goes away later is waited for.
     let asking = Asking { place: &place, topic: Some(topic) };
     client.health().await.map_err(|error| asking.trouble(&error))?;
 

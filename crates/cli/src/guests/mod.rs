@@ -1,6 +1,6 @@
 //! Guests from the command line: `salon join`, `salon import`, and those that `salon serve` hosts itself.
 //!
-//! What a guest is and does is `salon-guests`'; here is where they come from, and what a person is told.
+//! What a guest is and does is `salon-guests`'; here is where they come from, and what is printed.
 
 mod ask;
 pub(crate) mod hosting;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use salon_guests::upstream::{WATCHER_GRACE, Watcher, watch};
 
-/// The word that makes this program watch over a guest's child. For itself alone, so it is no command that people are told of.
+/// The word that makes this program watch over a guest's child. For this program alone, so it is not in the help.
 const WATCH: &str = "watch-child";
 
 /// Runs as a watcher, if that is what this process was started for. To be called before anything else.
@@ -23,7 +23,7 @@ pub(crate) fn watching() -> Option<ExitCode> {
     (args.next()? == WATCH).then(|| watch(args, WATCHER_GRACE))
 }
 
-/// How to start a watcher, so that no child outlives us whichever way we end. Without knowing where this program is there is none.
+/// How to start a watcher, so that no child outlives us whichever way we end. `None` when the path of this program is unknown.
 fn watcher() -> Option<Watcher> {
     let program = std::env::current_exe().ok()?;
     Some(Watcher { program, args: vec![OsString::from(WATCH)] })

@@ -41,7 +41,7 @@ enum Link {
     Ready,
 }
 
-/// The client's `initialize`, to be said again to every new session.
+/// The client's `initialize`, resent to every new session.
 #[derive(Debug)]
 struct Hello {
     text: String,
@@ -191,7 +191,7 @@ impl Bridge {
         }
     }
 
-    /// There will be no gateway any more: whoever waits is told why.
+    /// There will be no gateway any more: waiting requests fail with the reason.
     pub(super) fn give_up(&mut self, why: &str) {
         let error = RpcError::new(GONE, why);
         let waiting: Vec<_> = self.waiting.drain(..).collect();
@@ -202,7 +202,7 @@ impl Bridge {
         }
     }
 
-    /// Answers whoever has waited long enough for the gateway to come back.
+    /// Fails requests that have waited too long for the gateway to come back.
     pub(super) fn expire(&mut self, now: Instant) {
         while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.until <= now) {
             self.waiting_bytes -= waiting.text.len();
@@ -338,13 +338,13 @@ impl Bridge {
                 _ => {}
             }
         }
-        // A message is a line, whoever wrote it.
+        // A message is a line, whichever side wrote it.
         let line = if text.contains(['\n', '\r']) { json::compact(text) } else { text.to_owned() };
         self.to_client.push_back(line);
         Ok(())
     }
 
-    /// The new session has taken the client's `initialize`: it is told the rest of what the old one knew.
+    /// The new session has taken the client's `initialize`: subscriptions and the log level of the old one follow.
     fn taken_back(&mut self, answer: &str) {
         self.to_gateway.extend(self.hello.as_ref().and_then(|hello| hello.initialized.clone()));
         let standing: Vec<_> = self.level.iter().chain(self.subscriptions.values()).cloned().collect();
@@ -401,7 +401,7 @@ impl Bridge {
         let message = format!("the message has {bytes} bytes; this gateway takes at most {limit}");
         let error = RpcError::new(INVALID_REQUEST, message);
         heads.requests().for_each(|id| self.fail(id, &error));
-        // Whoever asked the client must not wait for an answer that cannot be sent.
+        // The asker must not wait for an answer that cannot be sent.
         for id in heads.responses() {
             if self.asked.close(id) && self.link == Link::Ready {
                 self.to_gateway.push_back(failure(&id.to_raw(), &error).get().to_owned());

@@ -47,7 +47,7 @@ struct Way {
     needs_token: bool,
 }
 
-/// What a client is told, by a command or by a URL.
+/// The configuration of a client, with a command or a URL.
 pub(super) fn print(
     client: McpClient,
     by_url: bool,
@@ -108,7 +108,7 @@ impl Way {
             Some((_, Stored::File(path))) => flag("--token-file", absolute(&path)),
             Some((_, Stored::Command(command))) => flag("--token-command", command),
             Some((_, Stored::Token(_))) => {}
-            None => match access.tokens_among(&place, &stored).map(|tokens| tokens.source) {
+            None => match access.tokens_among(&place, &stored, &[]).map(|tokens| tokens.source) {
                 Ok(Source::LocalKey(data)) if absolute(&data) != usual_data() => flag("--data", absolute(&data)),
                 Ok(Source::Login) => notes.push(format!(
                     "the token for it is the one that `salon login` keeps; if that is not for `{id}`, give one with `--token-file`"

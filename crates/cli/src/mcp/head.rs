@@ -52,7 +52,7 @@ fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error
 }
 
 impl Heads {
-    /// Reads a text; `None` when it is no JSON.
+    /// Reads a text; `None` when it is not JSON.
     pub(super) fn read(text: &str) -> Option<Self> {
         let whole: &RawValue = serde_json::from_str(text).ok()?;
         Some(match serde_json::from_str::<Vec<&RawValue>>(whole.get()) {

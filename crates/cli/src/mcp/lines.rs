@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 /// The longest line that is read. What is longer is passed over, so that memory has a bound.
 pub(super) const MAX_LINE: usize = 64 << 20;
 
-/// How many lines wait between a thread and whoever uses them.
+/// Lines that may wait between the thread and their reader.
 const BACKLOG: usize = 16;
 
 /// A line that was read, without its end.
@@ -44,7 +44,7 @@ pub(super) fn output() -> io::Result<(mpsc::Sender<String>, oneshot::Receiver<()
                 break;
             }
         }
-        // Closed first: whoever hears that it is done finds nobody to write for.
+        // Closed first: a writer that sees the end finds no reader.
         drop(lines);
         let _ = done.send(());
     })?;

@@ -30,7 +30,7 @@ const SUBPROTOCOL: &str = "mcp";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A client that starts servers by a command is told this one:
+Configuration of a client that starts servers by a command:
   salon mcp room:alpha --as claude
 
 What to paste into a client:

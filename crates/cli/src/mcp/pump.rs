@@ -171,7 +171,7 @@ impl Pump {
     }
 
     fn lose(&mut self, why: &str) {
-        // What follows in a close reason is advice for whoever has the connection, and taken here.
+        // The rest of a close reason is advice for the owner of the connection, which is this code.
         let why = why.split(';').next().unwrap_or(why);
         if self.opened.elapsed() >= STEADY {
             self.attempt = 0;

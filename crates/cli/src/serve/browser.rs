@@ -14,10 +14,10 @@ use crate::access::user;
 use crate::trouble::Trouble;
 use crate::{clock, out};
 
-/// How long whoever follows the link may stay.
+/// How long the browser that follows the link stays signed in.
 const STAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// A link that signs a browser in as this user, for every topic: whoever starts a gateway may enter everywhere.
+/// A link that signs a browser in as this user, for every topic: the user who starts a gateway may enter everywhere.
 pub(super) fn link(config: &Config, address: SocketAddr, links: &Links) -> Result<String, Trouble> {
     if !config.ui.enabled {
         return Err(Trouble::usage(anyhow!(

@@ -1,4 +1,4 @@
-//! `salon serve`: settings in, a gateway out, and a person who is told what goes on.
+//! `salon serve`: settings in, a gateway out, and lines for the person who runs it.
 
 mod args;
 mod browser;
@@ -85,7 +85,7 @@ async fn serve(config: Config, args: &ServeArgs, plan: Plan, answers: Answers) -
         match LocalKey::load_or_create(&keys) {
             Ok(key) => Hosting::new(args.sources(), answers, inside, &key).run(plan, hangup, stop.asked()).await,
             Err(error) => {
-                tracing::error!("there are no guests: {error}");
+                tracing::error!("guests: not started: {error}");
                 stop.asked().await;
             }
         }
@@ -139,7 +139,7 @@ fn explain(error: ServeError, data: &str) -> Trouble {
         ServeError::LogStopped(_) => Trouble::hinted(
             error,
             format_args!(
-                "nothing unstored was acknowledged; mend what holds `{data}` (is the disk full?) and start again"
+                "every acknowledged message is stored; check the disk of `{data}` (is it full?) and start again"
             ),
         ),
         #[cfg(feature = "nats")]

@@ -95,7 +95,7 @@ impl Transcript {
         let params = reading::members(envelope.params().unwrap_or("{}"));
         let reading::Asked { what, details } = reading::asked(method, &params);
         let space = if details.is_empty() { "" } else { " " };
-        let line = format!("{}{}{space}{}", self.way(envelope, "→"), self.shown(&what), self.shown(&details));
+        let line = format!("{}{}{space}{}", self.way(envelope, "→"), self.printable(&what), self.printable(&details));
         self.open.ask(envelope.id().clone(), Open { what, asked: when.since });
         line
     }
@@ -105,9 +105,9 @@ impl Transcript {
         let reading::Answered { worked, says } = reading::answered(envelope);
         let mark = if worked { self.tone(Tone::Good, "✓") } else { self.tone(Tone::Bad, "✗") };
         let what = open.as_ref().map_or("answer", |open| &open.what);
-        let mut line = format!("{}{mark} {}", self.way(envelope, "→"), self.shown(what));
+        let mut line = format!("{}{mark} {}", self.way(envelope, "→"), self.printable(what));
         if !says.is_empty() {
-            let _ = write!(line, ": {}", self.shown(&says));
+            let _ = write!(line, ": {}", self.printable(&says));
         }
         if let (Some(now), Some(asked)) = (when.since, open.and_then(|open| open.asked)) {
             let took = format!(" ({} ms)", now.saturating_sub(asked).as_millis());
@@ -133,7 +133,7 @@ impl Transcript {
             }
             None => method.strip_prefix("notifications/").unwrap_or(method).to_owned(),
         };
-        format!("{}{}", self.way(envelope, "…"), self.tone(Tone::Dim, &self.shown(&text)))
+        format!("{}{}", self.way(envelope, "…"), self.tone(Tone::Dim, &self.printable(&text)))
     }
 
     /// Who speaks to whom, padded.
@@ -165,7 +165,7 @@ impl Transcript {
         self.paint(&format!("1;{}", COLOURS[place % COLOURS.len()]), id.as_str())
     }
 
-    fn shown(&self, text: &str) -> String {
+    fn printable(&self, text: &str) -> String {
         safe::clipped(text, self.most.1)
     }
 

@@ -153,7 +153,7 @@ fn block(content: &Value) -> String {
     }
 }
 
-/// Reads a progress notification; `None` when it is none.
+/// Reads a progress notification; `None` for another message.
 pub(crate) fn reached(envelope: &Envelope) -> Option<Reached> {
     #[derive(Deserialize)]
     struct Params {

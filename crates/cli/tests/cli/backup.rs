@@ -135,13 +135,16 @@ fn a_backup_holds_all_that_a_data_directory_has_and_is_private() {
         let told = home.told("backup --verify b.tar").await;
         let (first, rest) = told.split_once(", made ").expect("a time");
         assert_eq!(first, "The backup is complete: 1 topic, 3 entries, 0 context keys");
-        assert!(rest.contains("It holds `log.db`, `auth.key`, `signed-out.jsonl`, `audit.log`.\nexit: 0"), "{rest}");
+        assert!(
+            rest.contains("It holds `log.db`, `auth.key`, `signed-out.jsonl`, `revoked.jsonl`, `audit.log`.\nexit: 0"),
+            "{rest}"
+        );
 
         let ran = home.salon("restore b.tar --data new").await;
         assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
         let new = home.path().join("new");
         assert_eq!(mode(&new), 0o700);
-        assert_eq!(names(&new), ["audit.log", "auth.key", "log.db", "log.lock", "signed-out.jsonl"]);
+        assert_eq!(names(&new), ["audit.log", "auth.key", "log.db", "log.lock", "revoked.jsonl", "signed-out.jsonl"]);
         for name in names(&new) {
             assert_eq!(mode(&new.join(&name)), 0o600, "{name}");
         }
@@ -352,7 +355,7 @@ fn data_that_is_there_is_replaced_only_when_told_and_kept_aside() {
         say(running.address, &token, "later").await;
         stop(running).await;
         assert_snapshot!(home.told("restore b.tar").await, @"
-        error: `HOME/.local/share/salon` holds data: `log.db`, `auth.key`, `signed-out.jsonl`
+        error: `HOME/.local/share/salon` holds data: `log.db`, `auth.key`, `signed-out.jsonl`, `revoked.jsonl`
 
         hint: choose another directory with `--data`, or replace what is there with `--force`
         exit: 1

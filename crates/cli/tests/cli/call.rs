@@ -121,7 +121,7 @@ fn what_does_not_fit_is_not_sent() {
         let (_robot, _) = stage.robot().await;
         let call = async |arguments: &[&str]| stage.told(&[&["call", TOPIC, "robot"], arguments].concat()).await;
         assert_snapshot!(call(&["move", "x=far", "y=1"]).await, @"
-        error: `x` must be an integer, and `far` is none
+        error: `x` must be an integer, not `far`
 
         hint: `salon tools room:alpha robot --long` shows the arguments
         exit: 2
@@ -152,7 +152,7 @@ fn what_does_not_fit_is_not_sent() {
         exit: 2
         "#);
         assert_snapshot!(call(&["move", "--arguments", "{"]).await, @r#"
-        error: the arguments are no JSON: EOF while parsing an object at line 1 column 1
+        error: the arguments are not JSON: EOF while parsing an object at line 1 column 1
 
         hint: it looks like `{"x": 1}`
         exit: 2
@@ -200,7 +200,7 @@ fn a_callee_that_leaves_is_told_at_once() {
         assert_eq!(within("the call", working.recv()).await, Ok(Some(Working::Begun)));
         robot.leave().await;
         assert_snapshot!(stage.normal(calling.end().await), @"
-        error: `robot` left before it answered this request
+        error: `robot` left before it answered
 
         hint: `salon who room:alpha` shows who is there
         exit: 3

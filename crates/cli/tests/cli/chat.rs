@@ -267,7 +267,7 @@ fn help_of_chat() {
 }
 
 #[test]
-fn whoever_is_not_let_in_is_told_in_the_ordinary_way() {
+fn a_refused_entry_is_reported_in_the_ordinary_way() {
     let home = Home::new();
     let told = run(home.told("chat room:alpha --token x"));
     assert_snapshot!(told, @r"

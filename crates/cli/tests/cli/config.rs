@@ -33,7 +33,7 @@ fn a_good_configuration_is_told_and_nothing_is_made() {
 }
 
 #[test]
-fn the_file_is_found_and_outweighed() {
+fn the_file_is_found_and_overridden() {
     let file = "data = \"d\"\n[retention]\nage = \"12h\"\ncount = 5\n[limits]\nmessage = 0\n[http]\norigins = [\"https://a.example\"]\n";
     insta::assert_snapshot!(check(file, "--limits-participants 7 --http-hosts b.example --sqlite-durability os --audit-enabled=false --dev"), @"
     The configuration is good. This would be served:
@@ -58,10 +58,10 @@ fn the_file_is_found_and_outweighed() {
     home.write("salon.toml", "listen = \"127.0.0.1:1\"\n");
     let mut command = home.command(BINARY);
     command.args(["serve", "--check"]).env("SALON_LISTEN", "127.0.0.1:2");
-    assert!(run(finish(command)).stdout.contains("127.0.0.1:2"), "a variable outweighs the file");
+    assert!(run(finish(command)).stdout.contains("127.0.0.1:2"), "a variable overrides the file");
     let mut command = home.command(BINARY);
     command.args(["serve", "--check", "--listen", "127.0.0.1:3"]).env("SALON_LISTEN", "127.0.0.1:2");
-    assert!(run(finish(command)).stdout.contains("127.0.0.1:3"), "a flag outweighs a variable");
+    assert!(run(finish(command)).stdout.contains("127.0.0.1:3"), "a flag overrides a variable");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn a_bad_variable_is_told_by_its_own_name() {
     );
     assert_eq!(bad(("SALON_DEV", "perhaps"), "").as_deref(), Some("SALON_DEV"));
     assert_eq!(bad(("SALON_HTTP_HOSTS", "a b"), "").as_deref(), Some("SALON_HTTP_HOSTS"));
-    // What was typed is told as it was typed, whatever the variable says.
+    // An error repeats the flag as typed, whatever the variable says.
     assert_eq!(bad(("SALON_LIMITS_MESSAGE", "1"), "--limits-message big").as_deref(), Some("--limits-message <SIZE>"));
     assert_eq!(bad(("SALON_LIMITS_MESSAGE", "1"), "--limits-message=big").as_deref(), Some("--limits-message <SIZE>"));
     assert_eq!(bad(("SALON_HTTP_HOSTS", "a"), "--http-hosts a:b").as_deref(), Some("--http-hosts <NAME>"));

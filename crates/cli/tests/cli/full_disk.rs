@@ -86,7 +86,7 @@ fn what_cannot_be_kept_is_refused_and_the_gateway_stops() {
         assert!(!echoed.is_empty(), "some were kept");
         let (closed, refusals) = errors.split_last().expect("something came");
         assert!([1001, 1011].map(Value::from).contains(&closed["closed"]), "{closed}");
-        assert!(!refusals.is_empty(), "it is told before it is closed");
+        assert!(!refusals.is_empty(), "a refusal comes before the close");
         assert!(refusals.iter().all(|refusal| refusal["payload"]["code"] == "closing"), "{refusals:?}");
 
         let ran = running.end().await;

@@ -234,7 +234,7 @@ fn a_gateway_hosts_the_guests_of_its_file_and_one_that_fails_harms_nobody() {
     run(async {
         let texts = [
             "`good` (tiny 1) is in room:lab and offers 3 tools",
-            "the guest is gone until SIGHUP: `absent` cannot be brought in: cannot start `no-such-program`: there is no such program",
+            "guest: ended, not restarted before SIGHUP: `absent` cannot be brought in: cannot start `no-such-program`: there is no such program",
             "the variable `NOT_SET` is not set",
         ];
         let mut gateway = serve(&home, "", &texts).await;
@@ -245,7 +245,11 @@ fn a_gateway_hosts_the_guests_of_its_file_and_one_that_fails_harms_nobody() {
         // A file that is broken changes nothing.
         file("[topics.\"room:lab\".guests.new]\ncomand = \"python3\"\n");
         gateway.signal(Signal::HUP);
-        gateway.complained("the guests stay as they are: salon.toml:6: unknown key `comand`").await;
+        gateway
+            .complained(
+                "guests: configuration unreadable, keeping the guests as they are: salon.toml:6: unknown key `comand`",
+            )
+            .await;
         assert_eq!(call(&home, here, "good count").await, "3");
 
         // What is new comes, what is gone leaves, and what stayed the same is not touched.
@@ -255,7 +259,7 @@ fn a_gateway_hosts_the_guests_of_its_file_and_one_that_fails_harms_nobody() {
         assert_eq!(call(&home, here, "new count").await, "1");
         assert_eq!(call(&home, here, "good count").await, "4");
 
-        // What changed begins anew.
+        // A changed guest restarts.
         file(
             "[topics.\"room:lab\".guests.new]\ncommand = \"python3\"\nargs = [\"tiny.py\"]\nexpose = [\"tools\"]\nname = \"Renewed\"\n",
         );
@@ -267,7 +271,7 @@ fn a_gateway_hosts_the_guests_of_its_file_and_one_that_fails_harms_nobody() {
         gateway.signal(Signal::TERM);
         let ran = gateway.end().await;
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        let (left, stopping) = (ran.stderr.find("the guest has left"), ran.stderr.find("stopping"));
+        let (left, stopping) = (ran.stderr.find("guest: left"), ran.stderr.find("stopping"));
         assert!(left.is_some() && left < stopping, "guests end before the gateway drains: {}", ran.stderr);
     });
 }

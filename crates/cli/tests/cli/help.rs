@@ -32,7 +32,7 @@ fn help_of_demo() {
 
 #[test]
 fn help_of_the_everyday_commands() {
-    for command in ["say", "call", "tools", "who", "topics", "history", "tail", "login", "logout", "doctor"] {
+    for command in ["say", "call", "tools", "who", "topics", "history", "tail", "login", "logout", "doctor", "revoke"] {
         insta::assert_snapshot!(format!("help_of_{command}"), told(&format!("{command} --help")));
     }
 }

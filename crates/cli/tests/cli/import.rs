@@ -223,7 +223,7 @@ fn what_is_written_is_for_its_owner_alone() {
     ");
     assert_eq!(mode(), 0o600);
 
-    // One that was there keeps its mode, and whoever else can read it is spoken of.
+    // One that was there keeps its mode, and a warning says who else can read it.
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("a mode");
     insta::assert_snapshot!(run(home.told("import mine.json --yes --topic room:other")), @"
     mine.json (a file)

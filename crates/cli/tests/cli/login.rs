@@ -93,7 +93,7 @@ fn a_token_is_kept_for_its_gateway() {
         assert_snapshot!(told, @"
         error: `HOME/.config/salon/credentials.toml` is not as `salon login` writes it (line 1)
 
-        hint: mend or delete it, and run `salon login`
+        hint: fix or delete it, and run `salon login`
         exit: 2
         ");
     });
@@ -160,7 +160,7 @@ fn only_a_token_that_works_is_kept() {
 }
 
 #[test]
-fn flags_outweigh_variables_and_variables_what_is_kept() {
+fn flags_override_variables_and_variables_stored_logins() {
     run(async {
         let stage = Stage::new().await;
         let kept = stage.token("kept", "");
@@ -251,7 +251,7 @@ fn without_credentials_there_is_a_hint() {
         assert_snapshot!(home.told("who room:alpha --gateway https://chat.example").await, @"
         error: there is no token for `https://chat.example`
 
-        hint: ask whoever runs it for a token, then run `salon login https://chat.example` or set `SALON_TOKEN`
+        hint: ask its operator for a token, then run `salon login https://chat.example` or set `SALON_TOKEN`
         exit: 2
         ");
         assert_snapshot!(home.told("who room:alpha --gateway https://alice:secret@chat.example").await, @"

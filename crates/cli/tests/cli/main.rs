@@ -20,6 +20,7 @@ mod mcp;
 mod mcp_config;
 mod mcp_room;
 mod records;
+mod revoke;
 mod salon;
 mod serve;
 mod stage;

@@ -98,14 +98,14 @@ impl Session {
     }
 
     async fn hears(&mut self) -> String {
-        // Those who wait are pinged, so the whole of it has the deadline.
+        // Waiting clients are pinged, so the whole of it has the deadline.
         let hearing = async {
             loop {
                 match self.socket.next().await {
                     Some(Ok(Frame::Text(text))) => return text.as_str().to_owned(),
                     Some(Ok(Frame::Ping(_) | Frame::Pong(_))) => {}
                     Some(Ok(Frame::Close(_))) => {
-                        // The goodbye in return is written by whoever reads on.
+                        // The reader writes the Close frame in return.
                         let _ = self.socket.flush().await;
                         return "(closed)".into();
                     }

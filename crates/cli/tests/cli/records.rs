@@ -73,7 +73,7 @@ fn what_happens_is_counted_and_kept_and_secrets_are_not() {
         assert!(metric(&metrics, "salon_append_seconds_count") >= 1.0);
         assert!(metrics.contains("salon_delivery_seconds_bucket") && metrics.contains("salon_reader_lag"), "{metrics}");
         let proxied = Call::new("GET", "/metrics").header("X-Forwarded-For", "192.0.2.1").send(running.address).await;
-        assert_eq!(proxied.expect("an answer").status, 401, "whoever comes through a proxy is not local");
+        assert_eq!(proxied.expect("an answer").status, 401, "a client behind a proxy is not local");
 
         let mut bob = enter(running.address, &home.token(TOPIC, "bob").await).await;
         next(&mut bob).await;

@@ -53,7 +53,7 @@ fn log_lines_as_json_are_all_json() {
         let mut command = home.command(BINARY);
         command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
         let mut running = Running::spawn(command);
-        let told = running.complained("\"serving\"").await;
+        let told = running.complained("\"gateway: serving\"").await;
         running.signal(Signal::TERM);
         let ran = running.end().await;
         assert_eq!((ran.code, &*ran.stdout), (Some(0), ""));
@@ -137,7 +137,7 @@ fn a_start_warns_of_what_is_open_and_what_is_misspelt() {
         command.args(["serve", "--listen", "127.0.0.1:0", "--data", "data", "--log-format", "json"]);
         command.env("SALON_LISTN", "127.0.0.1:1");
         let mut running = Running::spawn(command);
-        let told = running.complained("\"serving\"").await;
+        let told = running.complained("\"gateway: serving\"").await;
         let warned = told.lines().filter_map(|line| {
             let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
             (line["level"] == "WARN").then(|| line["message"].as_str().unwrap_or_default().to_owned())

@@ -104,7 +104,7 @@ impl Stage {
         within("the room to be entered", entering.join()).await.expect("in time").expect("let in")
     }
 
-    /// A robot in the room. What happens to its `hang` is told.
+    /// A robot in the room. It reports what happens to its `hang`.
     pub(crate) async fn robot(&self) -> (Room, mpsc::Receiver<Working>) {
         let (tell, told) = mpsc::channel(8);
         (self.enter("robot", ParticipantKind::Robot, tools(tell)).await, told)

@@ -127,7 +127,7 @@ fn a_tail_survives_a_restart_and_misses_nothing() {
         stage.gateway.restart().await.expect("it comes back");
         stage.say("bob", "after").await;
         let lines = tail.until("after").await;
-        assert_eq!(lines.len(), 1, "nothing is told twice: {lines:?}");
+        assert_eq!(lines.len(), 1, "nothing is printed twice: {lines:?}");
         let envelope: Value = serde_json::from_str(&lines[0]).expect("an envelope a line");
         assert_eq!(envelope["payload"]["params"]["text"], "after");
         tail.signal(Signal::TERM);
@@ -171,7 +171,7 @@ fn a_tail_shows_what_was_asked_for() {
 }
 
 #[test]
-fn whoever_reads_no_further_hears_no_complaint() {
+fn a_closed_stdout_is_no_error() {
     run(async {
         let stage = Stage::new().await;
         for n in 0..5 {

@@ -275,10 +275,10 @@ fn a_cookie_opens_nothing_else_and_is_no_token() {
             assert_eq!(answer.status, 401, "a token is no cookie");
         }
         let mut other = Browser::new(running.address);
-        assert_eq!(other.sign_in(json!({ "token": value })).await.status, 401, "nor does a cookie sign in anew");
+        assert_eq!(other.sign_in(json!({ "token": value })).await.status, 401, "nor does a cookie sign in again");
         assert_eq!(Browser { cookie: Some(format!("{name}={value}x")), ..other }.get("/v0/session").await.status, 401);
         let both = browser.call("GET", "/v0/topics").bearer("not.a.token");
-        assert_eq!(browser.send(both).await.status, 401, "a header outweighs a cookie");
+        assert_eq!(browser.send(both).await.status, 401, "a header overrides a cookie");
     });
 }
 
@@ -428,8 +428,8 @@ fn a_session_outlasts_a_restart_and_so_does_its_end() {
         assert_eq!((out.status, &*out.body), (204, ""));
         let set = out.header("set-cookie").expect("the cookie is cleared");
         assert!(set.contains("=; Path=/; Max-Age=0; HttpOnly"), "{set}");
-        assert_eq!(leaves.get("/v0/session").await.status, 401, "a cookie that was kept is worth nothing");
-        assert_eq!(leaves.sign_out().await.status, 204, "whoever is out already may say so again");
+        assert_eq!(leaves.get("/v0/session").await.status, 401, "a cookie that was kept is invalid");
+        assert_eq!(leaves.sign_out().await.status, 204, "a second sign-out is allowed");
         assert_eq!(Browser::new(running.address).sign_out().await.status, 204);
         running.signal(Signal::TERM);
         assert_eq!(running.end().await.code, Some(0));
@@ -505,7 +505,7 @@ fn answers_to_pages_say_all_that_they_vary_with() {
 }
 
 #[test]
-fn whoever_guesses_is_slowed_down() {
+fn guessing_is_slowed_down() {
     let home = Home::new();
     run(async {
         let running = home.serve("").await;

@@ -37,7 +37,7 @@ async fn a_gateway_is_killed() {
     scene(async |stage| {
         stage.kill(1).await?;
         stage.works(&[0, 2]).await?;
-        // Whoever does not come back has left once the lease is over.
+        // A participant that does not come back has left once the lease is over.
         stage.sees(0, "visitor-1", false).await?;
         stage.start(1).await
     })
@@ -73,7 +73,7 @@ async fn a_gateway_is_cut_off_from_nats() {
         stage.ready(1, 503).await?;
         stage.refuses(1).await?;
         stage.works(&[0, 2]).await?;
-        // For longer than a lease: to the others, whoever is only there has left.
+        // For longer than a lease: to the others, participants that are only there have left.
         stage.sees(0, "visitor-1", false).await?;
         stage.rejoin(1);
         stage.ready(1, 200).await?;
@@ -110,7 +110,7 @@ async fn the_gateways_are_restarted_one_after_the_other() {
 async fn a_gateway_stands_still() {
     scene(async |stage| {
         stage.pause(1).await?;
-        // For longer than a lease: to the others, whoever is only there has left.
+        // For longer than a lease: to the others, participants that are only there have left.
         stage.sees(0, "visitor-1", false).await?;
         stage.resume(1).await?;
         stage.works(&[0, 1, 2]).await?;
@@ -129,7 +129,7 @@ async fn nats_is_away_for_longer_than_a_lease() {
         }
         stage.refuses_for_long(0).await?;
         stage.servers.revive_all().await?;
-        // No gateway was gone, so whoever was there is.
+        // No gateway was gone, so every participant is still there.
         for gateway in 0..3 {
             stage.ready(gateway, 200).await?;
         }

@@ -21,7 +21,7 @@ pub enum Content {
     Audio(Media),
     /// A resource, with what is in it.
     Resource(Embedded),
-    /// A resource, to be read by whoever wants to.
+    /// A resource, by its URI.
     ResourceLink(Resource),
     /// Something this library does not know, as it was written.
     Other(Box<RawValue>),

@@ -38,7 +38,7 @@ impl CallTool {
         Self { peer, name, arguments: arguments_of(arguments), options, at_most: AT_MOST, on_progress: None }
     }
 
-    /// How long to wait without hearing anything: 60 s unless said otherwise. Every report of progress begins it anew.
+    /// How long to wait without an answer or progress: 60 s by default. Every progress notification restarts it.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
         self

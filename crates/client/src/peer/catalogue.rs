@@ -23,7 +23,7 @@ pub(super) struct FetchedList<T> {
     until: Option<Instant>,
 }
 
-/// A list, kept until it changes or its time is over. Those who want it at the same time share one reading.
+/// A list, kept until it changes or its time is over. Concurrent callers share one reading.
 #[derive(Debug)]
 pub(super) struct CachedList<T> {
     changes: AtomicU64,

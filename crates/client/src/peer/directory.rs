@@ -81,7 +81,7 @@ impl Directory {
         match envelope.kind() {
             Kind::Presence => {
                 let Some(presence) = envelope.presence() else { return };
-                // One that joins while it is here has begun anew and remembers nothing.
+                // A join of a participant that is here means that it starts over and remembers nothing.
                 if presence.event != PresenceEvent::Heartbeat {
                     self.met().remove(&presence.participant.id);
                 }
@@ -134,10 +134,10 @@ impl fmt::Debug for Directory {
 
 type Greeting = Result<Handshake, CallError>;
 
-/// One of the others, from a handshake to the moment it leaves or begins anew.
+/// One of the others, from a handshake to the moment it leaves or starts over.
 pub(crate) struct Acquaintance {
     me: ParticipantId,
-    /// The handshake that is under way or was made. Whoever wants it while it is under way waits for the same.
+    /// The handshake that is under way or was made. Calls made while it is under way wait for the same.
     greeting: Mutex<Option<watch::Receiver<Option<Greeting>>>>,
     pub(super) tools: CachedList<Tool>,
     pub(super) resources: CachedList<Resource>,
@@ -202,7 +202,7 @@ impl Acquaintance {
         tokio::spawn(async move {
             let outcome = introduce(&room, &peer).await;
             if let Err(error) = &outcome {
-                tracing::debug!(%peer, %error, "peer: the MCP handshake failed, the next request tries again");
+                tracing::debug!(%peer, %error, "peer: MCP handshake failed, retrying at the next request");
                 room.shared().directory.forget(&peer, &self);
             }
             tell.send_replace(Some(outcome));

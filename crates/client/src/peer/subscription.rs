@@ -43,7 +43,7 @@ impl Subscription {
         &self.uri
     }
 
-    /// Waits until the resource, or one below it, has changed, and tells which. `None` when the participant left or began anew, or
+    /// Waits until the resource, or one below it, has changed, and tells which. `None` when the participant left or started over, or
     /// when the stay in the room is over: it has then forgotten that anybody wanted to know.
     pub async fn changed(&mut self) -> Option<String> {
         loop {

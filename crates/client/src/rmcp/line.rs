@@ -168,7 +168,7 @@ impl Line {
         }
         let Ok(payload) = RawValue::from_string(envelope.payload().to_owned()) else { return };
         if self.inbox.try_send(payload).is_err() {
-            tracing::debug!(peer = %self.peer, "a notification was left out: too much waits for the service");
+            tracing::debug!(peer = %self.peer, "rmcp: queue full, notification dropped");
         }
     }
 
@@ -287,7 +287,7 @@ impl Line {
     fn answer(&self, id: &RawValue, answer: Result<Box<RawValue>, RpcError>) {
         let asked = id.get().parse().ok().and_then(|number: u64| self.state().asked.remove(&number));
         if let Some(asked) = asked {
-            // Whoever asked may want it no more.
+            // The asker may have cancelled.
             let _ = asked.answer.send(answer);
         }
     }

@@ -8,13 +8,13 @@ use salon_protocol::Members;
 use super::Token;
 
 impl Token {
-    /// The claims of a signed JWT as they stand there; `None` when it is none. They prove nothing: only the gateway verifies.
+    /// The claims of a signed JWT as written; `None` when it is not a JWT. They prove nothing: only the gateway verifies.
     pub fn claims(&self) -> Option<Members> {
         let [_, claims, _] = self.0.split('.').collect::<Vec<_>>()[..] else { return None };
         Members::parse(std::str::from_utf8(&base64url(claims)?).ok()?)
     }
 
-    /// When it says that it expires (`exp`), unverified. A negative or absurd time is none.
+    /// When it says that it expires (`exp`), unverified. `None` for a negative or absurd time.
     pub fn expires(&self) -> Option<SystemTime> {
         self.time("exp")
     }

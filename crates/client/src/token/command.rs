@@ -50,7 +50,7 @@ impl TokenCommand {
     }
 
     async fn run(&self) -> Result<Token, TokenError> {
-        // Dropping what was given up on kills the child.
+        // Dropping a cancelled run kills the child.
         tokio::time::timeout(self.timeout, self.ask())
             .await
             .unwrap_or_else(|_| Err(TokenError::CommandTimedOut { program: self.name(), after: self.timeout }))
@@ -67,7 +67,7 @@ impl TokenCommand {
         let mut token = Vec::new();
         let mut stdout = stdout.take(MAX_TOKEN as u64 + 1);
         let read = async {
-            // A program that writes too much must not be left waiting for somebody to read it: it is given up on at once.
+            // A program that writes too much must not wait for a reader: it is killed at once.
             stdout.read_to_end(&mut token).await.map_err(failed)?;
             if token.len() > MAX_TOKEN { Err(wrong(InvalidToken::TooLong)) } else { Ok(()) }
         };

@@ -14,7 +14,7 @@ const MARGIN: Duration = Duration::from_secs(60);
 /// Tokens from an async closure, kept until shortly before they expire.
 ///
 /// When a token expires is read from its `exp` claim, unverified; one without it is kept until the gateway refuses it. The closure runs
-/// once at a time: those who want a token meanwhile share what it gives.
+/// once at a time: callers that want a token meanwhile share the result.
 ///
 /// ```
 /// use salon_client::{Refreshing, Token, TokenError};
@@ -63,7 +63,7 @@ type Fetched = (Token, Option<SystemTime>);
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     last: Mutex<Option<Result<Fetched, TokenError>>>,
-    /// How often one was fetched. Whoever waited while it changed takes what came of it, though it came to ask for a refresh.
+    /// How often one was fetched. A caller that waited while it changed takes the result, even one that asked for a refresh.
     fetched: AtomicU64,
 }
 

@@ -1,4 +1,4 @@
-//! The examples, as whoever runs them meets them.
+//! The examples, as their users run them.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -58,7 +58,7 @@ async fn the_coordinator_gathers_what_echo_agents_say() {
     let output = within("the coordinator", run).await.unwrap().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{told}");
-    assert!(told.starts_with("2 of those who are here offer `say`"), "{told}");
+    assert!(told.starts_with("2 participants here offer `say`"), "{told}");
     let all = told.split("All:").nth(1).unwrap().split("Majority:").next().unwrap();
     assert!(all.contains("echo-1: hello") && all.contains("echo-2: hello"), "{told}");
     assert_eq!(told.matches("→ hello").count(), 2, "{told}");

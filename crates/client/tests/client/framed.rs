@@ -125,7 +125,7 @@ async fn who_is_not_let_in_is_told_why() {
 async fn a_frame_that_does_not_end_is_answered_with_408() {
     let options = Options::new(Engine::Sqlite).set("frame-timeout", "100").unwrap();
     let gateway = salon_testkit::Gateway::start(options).await.unwrap();
-    // Whoever has a session may be silent.
+    // A session may be silent.
     let mut lift = connect(&gateway, address(&gateway)).await;
     let mut slow = salon_testkit::framed::Framed::open(gateway.framed_address()).await.unwrap();
     slow.bytes(&[0, 0, 0, 100, b'{']).await.unwrap();

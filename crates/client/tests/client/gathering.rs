@@ -102,7 +102,7 @@ async fn tools_are_found_when_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn the_eager_greet_whoever_is_here_and_whoever_comes() {
+async fn eager_discovery_greets_participants_and_newcomers() {
     let gateway = gateway().await;
     let _bob = entering(&gateway, "bob").offer(echo()).join().await.unwrap();
     let eager = entering(&gateway, "alice").discovery(Discovery::Eager);

@@ -288,7 +288,7 @@ async fn a_subscription_is_a_request_that_stays_open() {
     stage.gateway.stop().await.unwrap();
 }
 
-/// Tells whoever made a request something about it.
+/// Notifies the maker of a request about it.
 async fn notify(request: &Request, method: &str, mut params: Value) {
     let Some(Message::Request { id, .. }) = request.envelope().message() else { panic!("a request") };
     params["_meta"] =

@@ -247,7 +247,7 @@ async fn a_passing_refusal_of_what_was_sent_again_fails_no_call_that_is_stored()
     gateway.refuse_as(&request, "recipient_not_found").await;
     let failed = within("the refusal", call.result()).await.unwrap();
     assert!(matches!(failed, Err(CallError::Gone(_))), "{failed:?}");
-    // What was only said, and not asked, is as little concerned, and nobody is told of it.
+    // A notification is not affected either, and nothing is reported of it.
     let saying = say(&room, ["1"]);
     let [one] = gateway.lines(["1"]).await;
     gateway.send(&one).await;
@@ -283,7 +283,7 @@ async fn an_outage_that_is_over_with_the_next_connection_is_told_to_be_over_once
 }
 
 #[tokio::test]
-async fn whoever_leaves_says_first_what_was_held_back() {
+async fn a_leave_comes_after_the_delayed_messages() {
     let (room, mut events, mut gateway) = alice().await;
     let saying = say(&room, ["1"]);
     let [one] = gateway.lines(["1"]).await;

@@ -131,7 +131,7 @@ async fn a_handshake_is_not_cancelled_when_its_first_asker_goes() {
     until_sent(&mut bobs, "alice", "initialize").await;
     asking.abort();
     assert!(asking.await.unwrap_err().is_cancelled());
-    // Whatever is told of the abort is in the room before this.
+    // Every notice of the abort is in the room before this.
     alice.say("marker").await.unwrap();
     assert_eq!(count(&alice, "alice", "notifications/cancelled").await, 0);
     // The next who asks waits for the same handshake.
@@ -159,7 +159,7 @@ async fn a_handshake_is_not_cancelled_when_its_first_asker_goes() {
 }
 
 #[tokio::test]
-async fn whoever_begins_anew_is_greeted_anew() {
+async fn a_participant_that_starts_over_gets_a_new_handshake() {
     let gateway = gateway().await;
     let (alice, mut events) = entering(&gateway, "alice").join_listening().await.unwrap();
     for times in 1..=2 {
@@ -465,7 +465,7 @@ async fn resources_and_prompts_work_the_same_way() {
     bob.leave().await;
     assert_eq!(within("the end", subscription.changed()).await.unwrap(), None);
 
-    // Whoever offers none is not asked.
+    // A participant that offers none is not asked.
     let carol = alice.peer(&id("carol"));
     assert!(carol.resources().await.unwrap().is_empty() && carol.prompts().await.unwrap().is_empty());
     assert_eq!(count(&alice, "alice", "prompts/list").await, 1);

@@ -145,7 +145,7 @@ async fn an_rmcp_server_serves_each_caller_by_itself() {
     assert_eq!(within("the tool", told.recv()).await.unwrap(), Some("begun"));
     waiting.cancel("enough").await;
     assert_eq!(within("the tool", told.recv()).await.unwrap(), Some("cancelled"));
-    // Whoever leaves is forgotten, and whoever comes back begins at one.
+    // A participant that leaves is forgotten, and starts at one when it comes back.
     alice.leave().await;
     assert_eq!(within("the end of its service", told.recv()).await.unwrap(), Some("ended"));
     let alice = entering(&gateway, "alice").join().await.unwrap();
@@ -185,7 +185,7 @@ async fn an_rmcp_client_talks_to_a_peer() {
     let failed = client.call_tool(CallToolRequestParams::new("nothing")).await.unwrap_err();
     assert!(failed.to_string().contains("there is no tool `nothing` here"), "{failed}");
 
-    // When the peer goes, the client is told at once.
+    // When the peer leaves, the client is notified at once.
     bob.leave().await;
     within("the end", client.waiting()).await.unwrap().unwrap();
     gateway.stop().await.unwrap();

@@ -130,7 +130,7 @@ async fn a_listener_that_fell_behind_catches_up_from_the_history() {
     gateway.stop().await.unwrap();
 }
 
-/// Whoever listens may do something else at the same time, and give up waiting whenever that has something.
+/// A listener may do something else at the same time, and cancel the wait whenever that is ready.
 #[tokio::test]
 async fn a_listener_that_gives_up_while_catching_up_loses_nothing() {
     const LINES: usize = 1500;
@@ -184,7 +184,7 @@ impl salon_client::Dial for Slamming {
 }
 
 #[tokio::test]
-async fn whoever_is_too_fast_is_slowed_down_and_loses_nothing() {
+async fn a_publisher_that_is_too_fast_is_slowed_down_and_loses_nothing() {
     let options = Options::new(Engine::Sqlite).set("limits.rate", "50").unwrap().set("limits.burst", "5").unwrap();
     let gateway = salon_testkit::Gateway::start(options).await.unwrap();
     let alice = entering(&gateway, "alice").join().await.unwrap();

@@ -181,7 +181,9 @@ impl Framed {
 
     fn not_joined(&mut self, refusal: &Refusal) {
         if let Place::Entering(asked) = std::mem::replace(&mut self.place, Place::Gone) {
-            self.error(&asked, refusal);
+            // The session has counted the refused join.
+            let frame = header::refuse(&asked.regarding, "error", refusal, self.stamps.time(self.now));
+            self.actions.push_back(Action::Send(asked.stream, Frame::Binary(frame)));
         }
         self.actions.push_back(Action::Close(CloseReason::Bye));
     }
@@ -313,9 +315,8 @@ impl Framed {
         self.receiving.push(Item::Told(Box::new(Told { id, kind, correlation, payload, timestamp: at.0 })));
     }
 
-    fn call_failed(&mut self, request: &EnvelopeId, id: &RpcId, callee: &ParticipantId) {
-        let error = RpcError::new(GONE, format!("`{callee}` left before it answered"));
-        let error = error.with_data(&json!({ "code": Code::RecipientNotFound }));
+    fn call_failed(&mut self, request: &EnvelopeId, id: &RpcId, refusal: &Refusal) {
+        let error = RpcError::new(GONE, &*refusal.message).with_data(&json!({ "code": refusal.code }));
         self.tell(Kind::Mcp, Some(request), rpc::failure(&id.to_raw(), &error));
     }
 
@@ -400,7 +401,9 @@ impl Dialect for Framed {
                 self.leave();
             }
             Event::Entry(entry) => self.overhear(entry),
-            Event::CallFailed { request, id, callee } => self.call_failed(&request, &id, &callee),
+            Event::CallFailed { request, id, callee, cause } => {
+                self.call_failed(&request, &id, &cause.refusal(&callee));
+            }
             Event::Gap => self.gap(),
             Event::Outage => self.outage(),
             Event::Recovered => self.recovered(),

@@ -180,12 +180,6 @@ impl Machine {
         self.perform(&to, Some(StepCause::Refusal(refusal)), now);
     }
 
-    /// A participant left a request unanswered, or started over without it.
-    pub(super) fn left_unanswered(&mut self, request: &EnvelopeId, callee: &ParticipantId, now: Instant) {
-        let told = format!("`{callee}` left before it answered");
-        self.request_failed(request, &Refusal::new(Code::RecipientNotFound, told), now);
-    }
-
     pub(super) fn forget_handshakes_with(&mut self, who: &ParticipantId) {
         self.sent.retain(|_, sent| !(sent.is_handshake && sent.to == *who));
     }

@@ -243,9 +243,13 @@ impl Machine {
 
     /// Answers a message by saying no to it.
     fn refuse(&mut self, stream: StreamId, refusal: &Refusal, now: Instant) {
-        let (id, at) = self.stamps.next(now);
-        let text = error_text(refusal, &id, at, Some(&self.options.me));
+        let text = self.error_text(refusal, now);
         self.streams.answer(stream, status(refusal.code), Answer::Refusal(refusal.code, text));
+    }
+
+    fn error_text(&mut self, refusal: &Refusal, now: Instant) -> String {
+        let (id, at) = self.stamps.next(now);
+        error_text(refusal, &id, at, Some(&self.options.me))
     }
 
     fn hear(&mut self, stream: StreamId, frame: Frame, now: Instant) {
@@ -337,7 +341,9 @@ impl Machine {
     fn not_seated(&mut self, refusal: &Refusal, now: Instant) {
         self.place = Place::Outside;
         for (stream, spoken) in std::mem::take(&mut self.early) {
-            self.refuse(stream, &refusal.clone().regarding(spoken.id), now);
+            // The session has counted the refused join.
+            let text = self.error_text(&refusal.clone().regarding(spoken.id), now);
+            self.streams.answer(stream, status(refusal.code), Answer::Text(text));
         }
         self.end(CloseReason::Bye, now);
     }
@@ -426,7 +432,9 @@ impl Dialect for Machine {
             Event::Accepted { ticket, repeated, .. } => self.accepted(ticket, repeated, now),
             Event::Refused { ticket, refusal } => self.not_accepted(ticket, refusal, now),
             Event::Entry(entry) => self.overhear(&entry, now),
-            Event::CallFailed { request, callee, .. } => self.left_unanswered(&request, &callee, now),
+            Event::CallFailed { request, callee, cause, .. } => {
+                self.request_failed(&request, &cause.refusal(&callee), now);
+            }
             Event::Outage => self.outage(true, now),
             Event::Recovered => self.outage(false, now),
             Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),

@@ -43,14 +43,14 @@ impl AuditFiles {
     pub(super) fn open(path: &Path, rotation: AuditRotation, now: Timestamp) -> io::Result<(Self, String)> {
         let mut file = open(path)?;
         let is_regular = file.metadata()?.is_file();
-        let found = if is_regular { look(&mut file, path)? } else { Found::Nothing };
+        let found = if is_regular { look(&mut file, path)? } else { TrailEnd::Nothing };
         let (size, since) = if is_regular { (file.seek(SeekFrom::End(0))?, first_time(&mut file)?) } else { (0, None) };
         let mut files = Self { path: path.into(), rotation, out: BufWriter::new(file), is_regular, size, since };
         let (marker, prev) = match &found {
-            Found::Record(head) => return Ok((files, head.clone())),
-            Found::Nothing => (Marker { ts: now, event: CHAIN_START, after: None }, chain::hash(b"")),
-            Found::NoChain(whole) => (Marker { ts: now, event: CHAIN_START, after: None }, whole.clone()),
-            Found::CutOff { after, cut } => (Marker { ts: now, event: CUT_OFF, after: Some(after) }, cut.clone()),
+            TrailEnd::Record(head) => return Ok((files, head.clone())),
+            TrailEnd::Nothing => (Marker { ts: now, event: CHAIN_START, after: None }, chain::hash(b"")),
+            TrailEnd::NoChain(whole) => (Marker { ts: now, event: CHAIN_START, after: None }, whole.clone()),
+            TrailEnd::CutOff { after, cut } => (Marker { ts: now, event: CUT_OFF, after: Some(after) }, cut.clone()),
         };
         let mut line = chain::line(&marker, &prev);
         let head = chain::hash(&line);
@@ -128,7 +128,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// What the end of a trail is.
-enum Found {
+enum TrailEnd {
     /// No record anywhere.
     Nothing,
     /// A record with this hash.
@@ -140,7 +140,7 @@ enum Found {
 }
 
 /// Looks at the end of the trail. A line that has no end gets one, so that the next one stands alone.
-fn look(file: &mut File, path: &Path) -> io::Result<Found> {
+fn look(file: &mut File, path: &Path) -> io::Result<TrailEnd> {
     let mut tail = read_tail(file)?;
     if tail.last().is_some_and(|last| *last != b'\n') {
         file.write_all(b"\n")?;
@@ -152,23 +152,23 @@ fn look(file: &mut File, path: &Path) -> io::Result<Found> {
         let tail = read_tail(&mut private_file::open(&newest, OpenOptions::new().read(true))?)?;
         Ok(tail.split(|byte| *byte == b'\n').rev().find(|line| !line.is_empty()).and_then(chained))
     };
-    let Some(last) = lines.next() else { return Ok(earlier()?.map_or(Found::Nothing, Found::Record)) };
+    let Some(last) = lines.next() else { return Ok(earlier()?.map_or(TrailEnd::Nothing, TrailEnd::Record)) };
     if let Some(head) = chained(last) {
-        return Ok(Found::Record(head));
+        return Ok(TrailEnd::Record(head));
     }
     let before = match lines.next() {
         Some(line) => chained(line),
         None => earlier()?,
     };
     if let Some(after) = before {
-        return Ok(Found::CutOff { after, cut: chain::hash(last) });
+        return Ok(TrailEnd::CutOff { after, cut: chain::hash(last) });
     }
     file.seek(SeekFrom::Start(0))?;
     let mut whole = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
     let mut piece = vec![0; TAIL as usize];
     loop {
         match file.read(&mut piece)? {
-            0 => return Ok(Found::NoChain(crate::auth::hex(whole.finish().as_ref()))),
+            0 => return Ok(TrailEnd::NoChain(crate::auth::hex(whole.finish().as_ref()))),
             count => whole.update(&piece[..count]),
         }
     }

@@ -57,6 +57,8 @@ pub enum AuditKind {
     Refusal,
     /// A newer connection of the same participant took the place of an older.
     Takeover,
+    /// Tokens were revoked; `reason` says which.
+    Revocation,
 }
 
 /// One line of the trail.

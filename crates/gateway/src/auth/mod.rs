@@ -8,6 +8,7 @@ mod confirmation;
 pub mod jwks;
 mod keys;
 mod links;
+mod revocations;
 mod signins;
 mod signouts;
 mod tickets;
@@ -22,6 +23,8 @@ pub use confirmation::Confirmation;
 pub use keys::{KEY_BYTES, KEY_FILE, KeyFileError, KeySet, LocalKey};
 pub(crate) use keys::{hex, random};
 pub use links::Links;
+pub use revocations::REVOCATIONS_FILE;
+pub(crate) use revocations::{Revocation, RevocationWatch, Revocations, RevokeError, RevokedTokens};
 pub(crate) use signins::{SignIns, SignedIn, SignedOut};
 pub use signouts::SIGN_OUTS_FILE;
 pub(crate) use tickets::Tickets;
@@ -30,7 +33,7 @@ pub(crate) use visits::Visit;
 
 /// What gateways share of those who come in.
 #[cfg(feature = "nats")]
-pub(crate) const KEYSPACES: [Keyspace; 2] = [tickets::TICKETS, signouts::SIGN_OUTS];
+pub(crate) const KEYSPACES: [Keyspace; 3] = [tickets::TICKETS, signouts::SIGN_OUTS, revocations::REVOCATIONS];
 
 /// A verified token: who, which topics, which permissions, until when.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,8 +48,10 @@ pub struct Grant {
     pub kind: Option<ParticipantKind>,
     /// What it may do beyond being there.
     pub permissions: Vec<String>,
-    /// From here on it is worth nothing.
+    /// From here on it is invalid.
     pub expires: Timestamp,
+    /// When it was issued (`iat`); 1970 where it does not say.
+    pub issued: Timestamp,
     /// The token's own id (`jti`), for the audit trail and the stamps of entries.
     pub token_id: Option<String>,
     /// Whether it stands for a browser's sign-in, whose id `token_id` then is. No token says that of itself.
@@ -68,6 +73,7 @@ impl Grant {
             kind: None,
             permissions: Vec::new(),
             expires,
+            issued: Timestamp(0),
             token_id,
             by_sign_in: false,
             require_integrity: false,
@@ -138,6 +144,9 @@ pub enum AuthError {
     /// The signature is not of this key over this text.
     #[error("the token's signature is wrong")]
     BadSignature,
+    /// It was revoked.
+    #[error("the token was revoked")]
+    Revoked,
     /// A claim that every token needs is absent.
     #[error("the token has no `{0}`")]
     MissingClaim(&'static str),

@@ -109,7 +109,8 @@ impl SignIns {
         let id = Uuid::new_v7(uuid::Timestamp::from_unix(NoContext, now.0 / 1000, second));
         // Whole seconds, as signing would round up, and a sign-in does not outlast its token.
         let expires = Timestamp(end / 1000 * 1000);
-        let grant = Grant { expires, token_id: Some(id.to_string()), by_sign_in: true, ..grant };
+        let issued = Timestamp(now.0 / 1000 * 1000);
+        let grant = Grant { expires, issued, token_id: Some(id.to_string()), by_sign_in: true, ..grant };
         let value = self.signer.sign(&grant, now)?;
         if value.len() > MAX_BYTES { Err(AuthError::SignInTooLong) } else { Ok(SignedIn { value, grant }) }
     }

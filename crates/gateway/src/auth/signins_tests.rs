@@ -46,7 +46,13 @@ fn a_sign_in_stands_for_its_token() {
     assert_eq!(found, grant);
     assert_ne!(found.token_id, whole.token_id, "a sign-in has an id of its own");
     assert!(found.by_sign_in && !whole.by_sign_in);
-    let alike = Grant { token_id: whole.token_id.clone(), expires: whole.expires, by_sign_in: false, ..found };
+    let alike = Grant {
+        token_id: whole.token_id.clone(),
+        expires: whole.expires,
+        issued: whole.issued,
+        by_sign_in: false,
+        ..found
+    };
     assert_eq!(alike, whole);
 }
 

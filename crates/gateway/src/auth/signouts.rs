@@ -151,13 +151,13 @@ impl SignOuts {
     /// over.
     pub(super) fn hear(&self, told: &[u8], now: Timestamp) -> bool {
         let Ok(told) = serde_json::from_slice::<Told>(told) else {
-            tracing::warn!("what is kept of somebody's sign-outs cannot be read");
+            tracing::warn!("sign-out: stored value unreadable, ignored");
             return false;
         };
         let mut heard = Ended::of(&told, now);
         let mut held = self.held();
         if heard.matters() && !held.has_room(&told.participant, self.participants, now) {
-            tracing::warn!("too many people have signed out to tell them apart, so everybody has");
+            tracing::warn!("sign-out: too many participants signed out, signing everybody out");
             let until = Some(heard.end_all(Timestamp(0)));
             let is_news = held.everybody < until;
             held.everybody = held.everybody.max(until);

@@ -71,8 +71,13 @@ struct KeptTicket {
 }
 
 impl KeptTicket {
-    fn new(grant: &Grant, topic: &TopicName, now: Timestamp) -> Self {
-        Self { claims: claims(grant, now), by_sign_in: grant.by_sign_in, until: grant.expires.0, topic: topic.clone() }
+    fn new(grant: &Grant, topic: &TopicName) -> Self {
+        Self {
+            claims: claims(grant, grant.issued),
+            by_sign_in: grant.by_sign_in,
+            until: grant.expires.0,
+            topic: topic.clone(),
+        }
     }
 
     /// The grant it stands for. One that is still kept is not too old: its time runs by one clock, and not by that of whichever gateway
@@ -104,7 +109,7 @@ impl Tickets {
             return Err(AuthError::Expired);
         }
         let text = hex(&random::<BYTES>());
-        let (key, value) = (key_of(&text), serde_json::to_vec(&KeptTicket::new(grant, topic, now)));
+        let (key, value) = (key_of(&text), serde_json::to_vec(&KeptTicket::new(grant, topic)));
         let evicted = self.count(key.clone(), &grant.participant, now)?;
         let kept = self.cluster.keep(TICKETS, &key, value.expect("plain JSON")).await;
         if let Some(evicted) = evicted {
@@ -271,7 +276,7 @@ mod tests {
     #[test]
     fn a_ticket_is_worth_what_was_shown_for_it() {
         let there_and_back = |grant: &Grant| {
-            let kept = serde_json::to_vec(&KeptTicket::new(grant, &topic("room:a"), NOW)).expect("JSON");
+            let kept = serde_json::to_vec(&KeptTicket::new(grant, &topic("room:a"))).expect("JSON");
             let kept: KeptTicket = serde_json::from_slice(&kept).expect("a ticket");
             kept.redeem(&topic("room:a"), later(29_999))
         };

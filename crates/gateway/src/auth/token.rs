@@ -253,6 +253,7 @@ impl Claims {
         if participant.is_reserved() {
             return Err(AuthError::ReservedId);
         }
+        let issued = self.iat.as_ref().map(|iat| date("iat", iat)).transpose()?.unwrap_or(Timestamp(0));
         let expires = date("exp", self.exp.as_ref().ok_or(AuthError::MissingClaim("exp"))?)?;
         let topics = topics(self.aud.as_ref().ok_or(AuthError::MissingClaim("aud"))?)?;
 
@@ -289,6 +290,7 @@ impl Claims {
             kind,
             permissions,
             expires,
+            issued,
             token_id: token_id.map(str::to_owned),
             by_sign_in: false,
             require_integrity,

@@ -170,11 +170,43 @@ settings! {
             /// Messages a second of one participant, in the long run
             ///
             /// `0`: no limit.
+            ///
+            /// The answer to a call, and its progress, are paid for by the call: they do not count against the rate of the
+            /// participant that answers. `0` switches the limits of bytes a second off, too.
             rate: Count = "100";
             /// Messages of one participant at once
             ///
             /// `0`: as many as `limits.rate`.
             burst: Count = "1000";
+            /// Bytes of envelopes a second of one participant, in the long run
+            ///
+            /// The bytes of an answer count against the participant that called. `0`: no limit.
+            byte_rate: Size = "4MiB";
+            /// Bytes of envelopes of one participant at once
+            ///
+            /// At least the size of one envelope. `0`: as many as `limits.byte_rate`.
+            byte_burst: Size = "64MiB";
+            /// Bytes of envelopes a second into one topic, and eight times as many at once
+            ///
+            /// At this gateway. `0`: no limit.
+            topic_byte_rate: Size = "16MiB";
+            /// Bytes of envelopes a second into all topics, and eight times as many at once
+            ///
+            /// At this gateway. `0`: no limit.
+            gateway_byte_rate: Size = "64MiB";
+            /// Bytes of the disk that are left free: with fewer, the gateway is read-only
+            ///
+            /// Of the file system of the data directory, with `store = "sqlite"`. Messages are then refused with `closing` (503), what is
+            /// stored can be read, `/ready` says so, and it goes on by itself when there is room. `0`: no reserve.
+            disk_reserve: Size = "256MiB";
+            /// Open rooms at this gateway
+            ///
+            /// A room is open while somebody is in it or reads it, and for about a minute after. `0`: no limit.
+            rooms: Count = "20000";
+            /// Open rooms that one participant has opened
+            ///
+            /// Beyond it, rooms of the participant that nobody uses are closed first. `0`: no limit.
+            rooms_per_participant: Count = "1000";
             /// Participants in one topic
             ///
             /// `0`: no limit.

@@ -294,6 +294,13 @@ fn every_setting_arrives() {
         bodies_per_sender = 27
         body_bytes = 28
         body_bytes_per_sender = 29
+        byte_rate = "11KiB"
+        byte_burst = "12KiB"
+        topic_byte_rate = "13KiB"
+        gateway_byte_rate = "14KiB"
+        disk_reserve = "17KiB"
+        rooms = 15
+        rooms_per_participant = 16
         [memory]
         per_room = 11
         total = 12
@@ -426,6 +433,13 @@ fn every_setting_arrives() {
             recipients: 5,
             rate: 6,
             burst: 7,
+            byte_rate: 11264,
+            byte_burst: 12288,
+            topic_byte_rate: 13312,
+            gateway_byte_rate: 14336,
+            disk_reserve: 17408,
+            rooms: 15,
+            rooms_per_participant: 16,
             participants: 8,
             connections_per_participant: 9,
             connections_per_address: 10,

@@ -197,12 +197,28 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
         let found = Found { handle: handle.clone(), connection: connection.clone() };
         let record = SessionRecord { handle, connection: connection.clone(), number, counted };
         records.by_key.insert(key.clone(), record);
-        let table = self.clone();
-        gateway.spawn(async move {
-            super::run(session, &connection).await;
-            table.forget(&key, number);
-        });
+        gateway.spawn(self.clone().run(key, number, async move { _ = super::run(session, &connection).await }));
         found
+    }
+
+    /// Runs a session, and forgets it at its end, also where that is a panic.
+    async fn run(self: Arc<Self>, key: K, number: u64, session: impl Future<Output = ()>) {
+        // Made here and not where the session is spawned, under the lock that forgetting takes.
+        let _registration = Registration { table: self, key, number };
+        session.await;
+    }
+}
+
+/// A session that its table finds until this is dropped.
+struct Registration<K: Clone + Eq + Hash + Send + 'static, H: Handle> {
+    table: Arc<SessionTable<K, H>>,
+    key: K,
+    number: u64,
+}
+
+impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> Drop for Registration<K, H> {
+    fn drop(&mut self) {
+        self.table.forget(&self.key, self.number);
     }
 }
 
@@ -229,5 +245,28 @@ impl<K: Clone + Eq + Hash, H: Handle> Records<K, H> {
         let Some(key) = idle.min_by_key(|(since, _)| *since).map(|(_, key)| key.clone()) else { return false };
         // A session that nobody can reach ends by itself.
         self.by_key.remove(&key).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::Audit;
+    use crate::carriers::Exchanges;
+    use crate::gateway::Tally;
+
+    #[tokio::test]
+    async fn a_session_that_panics_is_forgotten_and_no_longer_counted() {
+        let table = Arc::new(SessionTable::<&str, Inbox<()>>::default());
+        let connection = ConnectionContext::of_alice(Audit::off());
+        let (_carrier, handle) = Exchanges::new();
+        let open = Tally::new(1);
+        let counted = (None, open.enter(&connection.participant, "participant").expect("the first"));
+        let record = SessionRecord { handle, connection: connection.clone(), number: 1, counted };
+        table.records().by_key.insert("s1", record);
+        let running = tokio::spawn(table.clone().run("s1", 1, async { panic!("the test asked for it") }));
+        assert!(running.await.expect_err("it panicked").is_panic());
+        assert!(table.get(&"s1").is_none(), "a session that is over is found");
+        assert!(open.enter(&connection.participant, "participant").is_ok(), "a session that is over counts");
     }
 }

@@ -72,7 +72,7 @@ pub(super) fn some(lacking: &[Lacking]) -> (&[Lacking], Option<usize>) {
     (&lacking[..shown], (shown < lacking.len()).then_some(lacking.len()))
 }
 
-/// How many of its requests the host waits for in a room. Rooms tell a caller that whom it asked has left only for its newest 1,000.
+/// How many requests of its own the host waits for in a room, at each gateway. The limit on the calls of a participant exempts it.
 const MAX_OPEN: usize = 900;
 
 /// Everything the host waits for in a room.
@@ -170,7 +170,7 @@ impl Asked {
                 Err(refusal) => refusal,
             },
         };
-        tracing::debug!(topic = %asked.office.desk.topic(), %refusal, "the host could not ask");
+        tracing::debug!(topic = %asked.office.desk.topic(), %refusal, "host: request refused by the room");
         Err(if refusal.code == salon_protocol::Code::RecipientNotFound { Lack::Left } else { Lack::Unasked })
     }
 

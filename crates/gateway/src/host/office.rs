@@ -73,7 +73,7 @@ impl Office {
         match log.standing(topic).await {
             Ok(standing) => !standing.waiting.iter().any(|open| open.request == *entry.envelope.id()),
             Err(error) => {
-                tracing::error!(%topic, %error, "the host could not look a request up");
+                tracing::error!(%topic, %error, "host: request lookup failed");
                 true
             }
         }
@@ -89,7 +89,7 @@ impl Office {
         }
         if let Err(refusal) = self.desk.publish(&ParticipantId::host(), draft).outcome().await {
             // An id conflict is the answer given before a restart.
-            tracing::debug!(topic = %self.desk.topic(), %refusal, "the host's answer was not stored");
+            tracing::debug!(topic = %self.desk.topic(), %refusal, "host: answer not stored");
         }
     }
 

@@ -173,7 +173,7 @@ impl Resident {
 
     /// Something was missed, so nothing that was noted is to be trusted.
     fn begin_anew(&mut self, reason: CloseReason) {
-        tracing::debug!(topic = %self.office.desk.topic(), ?reason, "the host lost its place in the room");
+        tracing::debug!(topic = %self.office.desk.topic(), ?reason, "host: seat lost, starting over");
         self.everything = Some(self.office.desk.observe(None, Interest::default()));
         self.office.catalogue().clear();
         self.office.calls.clear();
@@ -425,7 +425,7 @@ impl Resident {
         };
         let running = self.running.remove(&id);
         if panicked {
-            tracing::error!(topic = %self.office.desk.topic(), "the host failed at an answer; this is a defect");
+            tracing::error!(topic = %self.office.desk.topic(), "host: answering panicked, catalogue cleared; this is a defect");
             // What it was about to note nobody will note now.
             self.office.catalogue().clear();
             if let Some(running) = running {

@@ -43,7 +43,7 @@ struct BodyLimits {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Load {
+struct BodyLoad {
     count: usize,
     bytes: usize,
 }
@@ -52,13 +52,13 @@ struct Load {
 pub(crate) struct Bodies {
     of_all: BodyLimits,
     of_one: BodyLimits,
-    loads: Mutex<Loads>,
+    loads: Mutex<BodyLoads>,
 }
 
 #[derive(Default)]
-struct Loads {
-    all: Load,
-    by_sender: HashMap<BodySender, Load>,
+struct BodyLoads {
+    all: BodyLoad,
+    by_sender: HashMap<BodySender, BodyLoad>,
 }
 
 impl Bodies {

@@ -186,6 +186,11 @@ impl Credentials<'_> {
 
     /// Writes to the audit trail how the attempt went.
     fn audited(&self, attempt: Result<Grant, Problem>) -> Result<Grant, Problem> {
+        // Everybody who shows something passes here, whatever it is.
+        let attempt = attempt.and_then(|grant| {
+            self.gateway.revocations.require(&grant)?;
+            Ok(grant)
+        });
         let event = match &attempt {
             Ok(grant) => {
                 self.note(grant);

@@ -12,6 +12,7 @@ mod problem;
 mod publish;
 mod query;
 pub(crate) mod reads;
+mod revocations;
 mod service;
 mod stream;
 mod tickets;
@@ -77,6 +78,7 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .route("/metrics", get(service::metrics))
         .route("/v0/openapi.json", get(service::openapi))
         .route("/v0/tickets", post(tickets::issue))
+        .route("/v0/auth/revocations", post(revocations::revoke))
         .route("/v0/topics", get(topics::list))
         .route("/v0/topics/{topic}/participants", get(topics::participants))
         .route("/v0/topics/{topic}/history", get(history::page))

@@ -13,6 +13,7 @@ use utoipa::{Modify, OpenApi};
         super::service::openapi,
         crate::doors::mcpx::connect,
         super::tickets::issue,
+        super::revocations::revoke,
         super::topics::list,
         super::topics::participants,
         super::history::page,

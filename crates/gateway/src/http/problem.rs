@@ -135,6 +135,7 @@ impl From<AuthError> for Problem {
             | AuthError::MissingClaim(_)
             | AuthError::InvalidClaim { .. }
             | AuthError::Expired
+            | AuthError::Revoked
             | AuthError::NotYetValid
             | AuthError::TooLongLived(_)
             | AuthError::MustSign => Some(TokenFault::Invalid),

@@ -54,6 +54,7 @@ pub(super) async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Re
     match &*gateway.rooms.log().health().borrow() {
         Health::Writable => Ok(Json(ReadyBody { status: "ready" })),
         Health::Unreachable(_) => Err(Problem::new(Code::Closing, "the gateway cannot reach its log now")),
+        Health::ReadOnly(reason) => Err(Problem::new(Code::Closing, format!("the gateway is read-only: {reason}"))),
         Health::Stopped(_) => Err(Problem::new(Code::Closing, "the gateway cannot store messages any more")),
     }
 }

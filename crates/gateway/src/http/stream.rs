@@ -98,7 +98,7 @@ impl Follower {
         tokio::select! { biased;
             () = async { drop(self.shutdown.wait_for(|stop| *stop).await) } => None,
             () = tokio::time::sleep_until(self.expires) => None,
-            () = self.connection.signed_out() => None,
+            () = self.connection.access_ended() => None,
             is_out = next_outage(&mut self.outage) => {
                 let (name, said) = if is_out { ("closing", OUTAGE) } else { ("ready", READY) };
                 let mut piece = String::new();

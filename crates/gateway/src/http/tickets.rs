@@ -73,7 +73,7 @@ pub(super) async fn dev_token(incoming: Incoming, request: Request) -> Result<Js
     Ok(Json(DevToken { token: gateway.signer.sign(&grant, now)? }))
 }
 
-async fn read<T: serde::de::DeserializeOwned>(
+pub(super) async fn read<T: serde::de::DeserializeOwned>(
     gateway: &Gateway,
     sender: BodySender,
     request: Request,

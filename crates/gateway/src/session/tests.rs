@@ -1,9 +1,9 @@
 use parking_lot::Mutex;
 use salon_dialects::{Form, Head, History, Ticket};
 use salon_log::sqlite::{Options, Sqlite};
-use salon_log::{Claim, Durability, RetentionRules};
+use salon_log::{Claim, Durability};
 use salon_protocol::{Draft, Limits, McpVersion, Participant, ParticipantId, TopicName};
-use salon_rooms::{Admission, Deliver, Rate, Rooms, Settings};
+use salon_rooms::{Admission, ByteRates, Deliver, Rate, Rooms, Settings};
 use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -113,13 +113,16 @@ struct Stage {
 impl Stage {
     fn new(participants: usize, expires: Duration) -> Self {
         let scratch = Scratch::new();
-        let options = Options { durability: Durability::Os, retention: RetentionRules::default() };
+        let options = Options { durability: Durability::Os, ..Options::default() };
         let log = Arc::new(Sqlite::open(scratch.path(), options).expect("a log"));
         let settings = Settings {
             ring: 1 << 20,
             rings: 1 << 20,
-            rate: Rate { per_second: 0, burst: 0 },
+            rate: Rate::UNLIMITED,
+            byte_rates: ByteRates::UNLIMITED,
             participants,
+            rooms: 0,
+            rooms_each: 0,
             grace: Duration::ZERO,
             leaves: [7; 16],
             witness: None,
@@ -129,7 +132,7 @@ impl Stage {
         let topic = TopicName::new("room:a").expect("a name");
         let (dismiss, dismissed) = oneshot::channel();
         let entered = rooms.clone();
-        let enter_topic = topic.clone();
+        let enter_topic = topic;
         let enter = move |introduction: Introduction| -> crate::entrance::Entering {
             let (rooms, topic) = (entered.clone(), enter_topic.clone());
             Box::pin(async move {
@@ -148,18 +151,7 @@ impl Stage {
         let noted = Arc::<Mutex<Vec<String>>>::default();
         let dialect = Script { actions: VecDeque::new(), noted: noted.clone(), due: None };
         let (carrier, inbox) = Exchanges::new();
-        let alice = ParticipantId::new("alice").expect("an id");
-        let grant = crate::auth::Grant::new(alice.clone(), Vec::new(), salon_protocol::Timestamp(0));
-        let connection = ConnectionContext {
-            meters: Meters::new().expect("meters"),
-            audit: Audit::off(),
-            participant: alice,
-            topic,
-            address: std::net::Ipv4Addr::LOCALHOST.into(),
-            stamps: crate::stamps::ConnectionStamps::new(&grant),
-            visit: None,
-            nodes: None,
-        };
+        let connection = ConnectionContext::of_alice(Audit::off());
         let expires = Instant::now() + expires;
         let meters = connection.meters.clone();
         let beginning =

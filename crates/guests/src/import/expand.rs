@@ -213,13 +213,13 @@ impl Launch {
         }
     }
 
-    /// The same with references replaced by other texts, for those for which `other` has one. For whoever writes it down elsewhere.
+    /// The same with references replaced by other texts, for those for which `other` has one. For a text that is written elsewhere.
     pub fn rewritten(&self, other: &dyn Fn(Reference<'_>) -> Option<String>) -> Self {
         let text = |text: &String| {
             let kept = |reference: Reference<'_>, inner: &str| {
                 Ok::<_, Why>(other(reference).unwrap_or_else(|| format!("${{{inner}}}")))
             };
-            // What cannot be read stays as it is, and is told when it is to be started.
+            // An unreadable value stays as it is, and is reported when the guest is started.
             replace(text, kept, "$${").unwrap_or_else(|_| text.clone())
         };
         let pairs = |list: &[(String, String)]| list.iter().map(|(name, value)| (name.clone(), text(value))).collect();
@@ -323,7 +323,7 @@ mod tests {
             Target::Command {
                 program: "npx".into(),
                 args: strings(&["--root", "/srv/lab"]),
-                // What stands in `env` comes last, and so outweighs the file.
+                // What stands in `env` comes last, and so overrides the file.
                 env: [("A", "file"), ("B", "file"), ("B", "t0ken")].map(|(a, b)| (a.into(), b.into())).to_vec(),
                 cwd: Some("/srv/lab/sub".into()),
             }

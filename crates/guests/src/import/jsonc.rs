@@ -18,7 +18,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of a byte. Counted only for what is told to somebody: a whole program's settings can be megabytes.
+    /// The position of a byte. Counted only for error messages: a whole program's settings can be megabytes.
     pub(super) fn of(text: &str, offset: usize) -> Self {
         let before = &text[..offset];
         let start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -210,7 +210,7 @@ impl Reader<'_> {
                 Ok(())
             }
             Some(byte) if byte == end => Ok(()),
-            // The end of the text is told by whoever opened what is never closed.
+            // The function that opened the bracket reports the end of the text.
             None => Ok(()),
             Some(_) => Err(self.wrong(format!("`,` or `{}` is expected here", end as char))),
         }

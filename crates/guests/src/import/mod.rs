@@ -62,7 +62,7 @@ pub enum Launch {
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// Added to the environment, outweighing `env_file`.
+        /// Added to the environment, overriding `env_file`.
         env: Vec<(String, String)>,
         /// Where it runs.
         cwd: Option<String>,

@@ -19,8 +19,7 @@ impl Switchboard {
         if self.lost || !self.lanes.contains_key(&lane) {
             return;
         }
-        let no_message =
-            || tracing::debug!(guest = %self.setting.name, "the server said something that is no JSON-RPC message");
+        let no_message = || tracing::debug!(guest = %self.setting.name, "upstream: message is not JSON-RPC, skipped");
         let Some(head) = Head::read(text) else { return no_message() };
         match (head.id, head.method.as_deref()) {
             (Some(id), Some(method)) => self.server_asks(lane, id, method, head.params, related, now),
@@ -355,7 +354,9 @@ impl Switchboard {
         match (reply, owner) {
             (Some(reply), _) => self.publish(Some(&reply.caller), Some(reply.envelope), payload, What::Notice),
             (None, Some(owner)) => self.publish(Some(&owner), None, payload, What::Notice),
-            (None, None) => tracing::debug!(guest = %self.setting.name, method, "nobody is known to want this"),
+            (None, None) => {
+                tracing::debug!(guest = %self.setting.name, method, "upstream: notification without a subscriber, dropped")
+            }
         }
     }
 

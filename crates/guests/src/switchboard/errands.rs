@@ -92,7 +92,7 @@ impl Switchboard {
         match (errand, message.get("result")) {
             (Errand::Tools(listing), Some(result)) => self.read_tools(*listing, result, now),
             (Errand::Tools(_), None) => {
-                tracing::warn!(guest = %self.setting.name, "the server did not list its tools");
+                tracing::warn!(guest = %self.setting.name, "upstream: tools/list failed, offering no tools");
                 self.listed(None, now);
             }
             // An error is a sign of life as well.

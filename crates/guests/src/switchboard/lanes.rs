@@ -100,7 +100,7 @@ impl Switchboard {
         }
     }
 
-    /// A caller shook hands anew and said something else: what it does next goes by another lane.
+    /// A caller sent other handshake parameters: its next requests go by another lane.
     pub(super) fn retire(&mut self, caller: &ParticipantId, hello: &Hello) {
         let Some(known) = self.callers.get_mut(caller) else { return };
         if known.hello.capabilities.get() == hello.capabilities.get() {

@@ -32,7 +32,7 @@ impl Switchboard {
         }
     }
 
-    /// Something may have been missed: whoever is not here any more has left.
+    /// Something may have been missed: a caller that is not in the roster has left.
     pub(crate) fn present(&mut self, here: impl Fn(&ParticipantId) -> bool, now: Instant) {
         let gone: Vec<_> = self.callers.keys().filter(|caller| !here(caller)).cloned().collect();
         for caller in gone {

@@ -20,7 +20,7 @@ pub enum UpstreamError {
     /// The address cannot be used.
     #[error("not a usable URL: {0}")]
     Url(String),
-    /// A header cannot be sent. Only its name is told.
+    /// A header cannot be sent. Only its name is reported, because its value may be a secret.
     #[error("the header `{0}` cannot be sent: its name or value is not allowed in HTTP")]
     Header(String),
     /// The server wants other credentials.

@@ -174,7 +174,7 @@ impl EventStream {
         Self { response, decoder: Decoder::new(MAX_MESSAGE) }
     }
 
-    /// The next event. `Ok(None)` when the stream ended or broke, which is the same to those who resume; an error when going on is
+    /// The next event. `Ok(None)` when the stream ended or broke, which is the same for a stream that resumes; an error when going on is
     /// no use.
     pub(super) async fn next(&mut self) -> Result<Option<Event>, Failure> {
         loop {

@@ -80,7 +80,7 @@ impl Lanes {
     pub(super) fn ready(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut open = self.open.subscribe();
         async move {
-            // An error means that the connection is gone, and with it whoever waits here.
+            // An error means that the connection is gone, and with it the waiting senders.
             let _ = open.wait_for(|open| *open).await;
         }
     }

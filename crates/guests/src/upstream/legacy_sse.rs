@@ -79,7 +79,7 @@ impl LegacySse {
                     let _ = inbound.send(Received::Failed { id, why: failure.why, error }).await;
                 }
                 None => {
-                    tracing::warn!(target: "guest", guest = &*guest, "a message to it was lost: {}", failure.why);
+                    tracing::warn!(target: "guest", guest = &*guest, "upstream: message not delivered: {}", failure.why);
                 }
             }
         });
@@ -127,7 +127,7 @@ async fn read(mut events: EventStream, guest: Arc<str>, inbound: mpsc::Sender<Re
             Ok(Some(event)) if event.name == "message" && !event.data.is_empty() => {
                 let Some(messages) = frame::split(&event.data) else {
                     let guest = &*guest;
-                    tracing::warn!(target: "guest", guest, "it sent something that is no JSON-RPC message, skipped");
+                    tracing::warn!(target: "guest", guest, "upstream: message is not JSON-RPC, skipped");
                     continue;
                 };
                 for text in messages {

@@ -37,7 +37,7 @@ pub use probe::{Era, Speech, Verdict, Wire, probe};
 pub use target::{Setup, Target, UrlTransport};
 pub use watch::{WATCHER_GRACE, Watcher, watch};
 
-/// Messages that may wait between a connection and its owner, each way. Beyond it, whoever sends waits.
+/// Messages that may wait between a connection and its owner, each way. Beyond it, senders wait.
 const QUEUE: usize = 64;
 
 /// The longest message taken from a server. A longer one ends a stdio connection, and fails the request it came for over HTTP.
@@ -178,7 +178,7 @@ impl Connection {
         Ok(Self::of(Inner::Stdio(stdio), answers, receiver))
     }
 
-    /// Sends one message. Waits while too many are on their way already, so whoever also reads the [`Inbound`] half must not do
+    /// Sends one message. Waits while too many are on their way already, so a task that also reads the [`Inbound`] half must not do
     /// both in one sequence. Answers and notifications never wait for requests.
     pub async fn send(&self, mut message: Outbound) -> Result<(), UpstreamError> {
         let passed = self.interpreter.get().map(|mut translator| translator.to_server(&message.text));
@@ -231,7 +231,7 @@ impl Connection {
         }
     }
 
-    /// The same, with everything that came meanwhile thrown away. A server of the draft dialect is told before: `shutdown`, which it has
+    /// The same, with everything that came meanwhile thrown away. A server of the draft dialect gets `shutdown` before, which it has
     /// `grace` to answer, then `exit`.
     pub async fn end(self, mut inbound: Inbound, grace: Duration) {
         if self.interpreter.get().is_some() {

@@ -20,7 +20,7 @@ use super::{MAX_MESSAGE, Outbound, QUEUE, Received, Setup, UpstreamError, frame}
 /// The longest piece of a log line that is shown as one.
 const MAX_LOG_LINE: usize = 8 * 1024;
 
-/// How much of a line that is no message is shown.
+/// Bytes logged of a line that is not a message.
 const SHOWN: usize = 200;
 
 /// How long a child that closed its output may take to end, and how long the output of one that ended may stay silent before it
@@ -41,7 +41,7 @@ pub(super) struct Command<'a> {
 pub(super) enum Voice {
     /// For the people who run it.
     Plain,
-    /// For those who look for trouble: some servers lament at length that they were asked something they do not know.
+    /// For debugging: some servers log at length that they do not know a method.
     Hushed,
 }
 
@@ -152,7 +152,7 @@ async fn write(mut input: ChildStdin, mut queue: mpsc::Receiver<Box<str>>) {
     while let Some(text) = queue.recv().await {
         let mut line = String::from(text);
         line.push('\n');
-        // A child that does not read any more ends, or is ended by its owner: its exit is what is told.
+        // A child that does not read any more ends, or is ended by its owner: its exit is reported instead.
         if input.write_all(line.as_bytes()).await.is_err() || input.flush().await.is_err() {
             return;
         }
@@ -283,7 +283,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             None if line.iter().all(u8::is_ascii_whitespace) => {}
             None => {
                 let (guest, shown) = (&*self.guest, String::from_utf8_lossy(&line[..line.len().min(SHOWN)]));
-                let what = "a line of its output is no JSON-RPC message, skipped";
+                let what = "upstream: line of output is not a JSON-RPC message, skipped";
                 match self.voice {
                     Voice::Plain => tracing::warn!(target: "guest", guest, "{what}: {shown:?}"),
                     Voice::Hushed => tracing::debug!(target: "guest", guest, "{what}: {shown:?}"),

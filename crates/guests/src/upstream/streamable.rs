@@ -196,7 +196,7 @@ impl Shared {
             Err(_) => Failure::told("the server did not take it in time"),
         };
         let guest = &*self.guest;
-        tracing::warn!(target: "guest", guest, "a message to it was lost: {}", failure.why);
+        tracing::warn!(target: "guest", guest, "upstream: message not delivered: {}", failure.why);
         self.end_if_gone(&failure).await;
         false
     }
@@ -317,7 +317,7 @@ impl Shared {
     }
 
     /// The legacy era's stream for what the server says unasked. Opened again as long as the session lasts, so a server that was
-    /// started anew is noticed here, without a request.
+    /// restarted is noticed here, without a request.
     async fn listen(&self) {
         let (mut last, mut retry, mut in_vain, mut served) = (None::<Box<str>>, None, 0, false);
         loop {
@@ -357,7 +357,7 @@ impl Shared {
         }
         let Some(messages) = frame::split(text) else {
             let guest = &*self.guest;
-            tracing::warn!(target: "guest", guest, "it sent something that is no JSON-RPC message, skipped");
+            tracing::warn!(target: "guest", guest, "upstream: message is not JSON-RPC, skipped");
             return Ok(false);
         };
         let mut answered = false;

@@ -51,7 +51,7 @@ pub fn watch(args: impl IntoIterator<Item = OsString>, grace: Duration) -> ExitC
         complain("usage: PARENT-PROCESS-ID PROGRAM [ARGUMENT…]");
         return ExitCode::from(USAGE);
     };
-    // Started by hand it would otherwise end the group of whoever started it.
+    // Started by hand it would otherwise end the group of the shell that started it.
     let _ = setpgid(None, None);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -72,7 +72,7 @@ async fn attend(mut socket: TextSocket, mut queue: mpsc::Receiver<Box<str>>, inb
                 }
                 Ok(SocketEvent::Text(text)) => {
                     for text in frame::split(&text).into_iter().flatten() {
-                        // Whoever does not read any more closes soon, and what it still has to say is to go out.
+                        // A reader that is gone closes soon, and what is queued is to go out before.
                         let _ = inbound.send(Received::Message { text: text.into(), related: None }).await;
                     }
                 }

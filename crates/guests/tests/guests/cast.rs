@@ -1,4 +1,4 @@
-//! A room, guests in it, and callers who say exactly what they are told to.
+//! A room, guests in it, and callers that send exactly what the test says.
 
 use std::process::Stdio;
 use std::sync::Arc;

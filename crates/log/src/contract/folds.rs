@@ -38,7 +38,7 @@ pub(super) async fn standing_is_a_fold(engine: &impl Engine) {
         let texts = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
         let expected = (texts(present), texts(waiting));
         assert_eq!(shown(&before), expected, "7: who is present and what waits after {id}");
-        let open = |standing: &Standing| standing.failed.iter().map(|(_, open)| open.clone()).collect::<Vec<_>>();
+        let open = |standing: &Standing| standing.failed.iter().map(|call| call.open.clone()).collect::<Vec<_>>();
         assert_eq!(asked(&open(&before)), texts(failed), "7: which requests have failed after {id}");
         match n % 3 {
             1 => engine.trim(&log).await,

@@ -108,8 +108,8 @@ async fn connect(options: &Options) -> Result<(async_nats::Client, Arc<watch::Se
             match event {
                 Event::Connected => state.send_modify(Connection::note_new),
                 Event::Disconnected | Event::Closed => state.send_modify(|now| now.is_up = false),
-                Event::ServerError(error) => tracing::warn!(%error, "NATS says"),
-                Event::ClientError(error) => tracing::debug!(%error, "NATS"),
+                Event::ServerError(error) => tracing::warn!(%error, "nats: server error"),
+                Event::ClientError(error) => tracing::debug!(%error, "nats: client error"),
                 Event::SlowConsumer(_) | Event::LameDuckMode | Event::Draining => {}
             }
             async {}

@@ -56,7 +56,7 @@ impl Shared {
         let Some(lock) = self.lock(&room.name, now, LOCK_TIME).await? else { return Ok(()) };
         self.raise_floor(extent.head + 1).await?;
         if self.shut(room, extent, lock, since).await? {
-            tracing::info!(topic = %room.name, "nothing is kept of a topic any more; it is forgotten");
+            tracing::info!(topic = %room.name, "retention: topic empty, deleting its stream");
             let (bucket, key) = (&self.standings, token(room.name.as_str()));
             // Whatever is kept of it from now on is newer than the lock.
             for key in [key.clone(), format!("{key}.*.*")] {
@@ -117,7 +117,7 @@ impl Shared {
     pub(super) async fn reopen_shut(&self) -> Result<(), Fault> {
         for room in rooms(&self.link, self.link.names.all_shut()).await? {
             if let Err(fault) = self.reopen(&room).await {
-                tracing::warn!(topic = %room.name, %fault, "a topic that is shut could not be opened again; it is tried again");
+                tracing::warn!(topic = %room.name, %fault, "retention: closed topic not reopened, retrying");
             }
         }
         Ok(())
@@ -126,7 +126,7 @@ impl Shared {
     async fn reopen(&self, room: &Room) -> Result<(), Fault> {
         let Some(now) = room.now else { return Ok(()) };
         let Some(lock) = self.lock(&room.name, now, self.link.timings.deletion_overdue()).await? else { return Ok(()) };
-        tracing::warn!(topic = %room.name, "a topic was to be forgotten, and was not; it is opened again");
+        tracing::warn!(topic = %room.name, "retention: deletion of a topic interrupted, reopening it");
         self.rename(room, self.link.names.entries(&room.name)).await?;
         self.unlock(&room.name, lock).await
     }

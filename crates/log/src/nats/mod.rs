@@ -173,8 +173,10 @@ impl Shared {
             let changes = !matches!(health, Health::Stopped(_)) && *health != now;
             if changes {
                 match &now {
-                    Health::Writable => tracing::info!("NATS answers again"),
-                    Health::Unreachable(why) | Health::Stopped(why) => tracing::warn!(%why, "NATS cannot be reached"),
+                    Health::Writable => tracing::info!("nats: reachable again"),
+                    Health::Unreachable(why) | Health::ReadOnly(why) | Health::Stopped(why) => {
+                        tracing::warn!(%why, "nats: unreachable, appends are refused until it answers")
+                    }
                 }
                 *health = now.clone();
             }
@@ -186,7 +188,7 @@ impl Shared {
     fn trouble(&self) -> Option<Arc<str>> {
         match &*self.health.borrow() {
             Health::Writable => None,
-            Health::Unreachable(why) | Health::Stopped(why) => Some(why.clone()),
+            Health::Unreachable(why) | Health::ReadOnly(why) | Health::Stopped(why) => Some(why.clone()),
         }
     }
 
@@ -209,11 +211,11 @@ impl Shared {
     async fn sweep_now_and_then(self: Arc<Self>) {
         loop {
             if let Err(fault) = self.sweep().await {
-                tracing::warn!(%fault, "retention could not be looked after; it is tried again");
+                tracing::warn!(%fault, "retention: sweep failed, retrying");
             }
             // A connection may have moved to another server of the cluster.
             if let Err(error) = self.link.new_enough() {
-                tracing::error!("{error}");
+                tracing::error!(%error, "nats: server too old");
             }
             tokio::time::sleep(sweep::INTERVAL).await;
             self.forget_removed_seats();
@@ -395,7 +397,7 @@ impl TopicLog for Nats {
                 futures_util::future::join_all(contexts.iter().map(|context| context.finished())).await;
             };
             if tokio::time::timeout(shared.link.timings.finish_timeout(), finished).await.is_err() {
-                tracing::warn!("NATS did not answer in time; what was not acknowledged may be stored or not");
+                tracing::warn!("nats: close timed out, unacknowledged appends may or may not be stored");
             }
             topics.iter().for_each(|topic| topic.stop());
             contexts.iter().for_each(|context| context.stop());
@@ -415,7 +417,7 @@ impl TopicLog for Nats {
                 let _ = shared.link.flush().await;
             };
             if tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await.is_err() {
-                tracing::warn!("NATS could not be told that this node is going; its places end with its lease");
+                tracing::warn!("nats: goodbye not sent, seats of this node end with its lease");
             }
         })
     }

@@ -171,9 +171,7 @@ impl Shared {
                 Ok(Ok(_)) => {
                     self.link.note_answer();
                     if since.elapsed() >= timings.lease {
-                        tracing::warn!(
-                            "this node was out of reach for longer than a lease; its places are taken again"
-                        );
+                        tracing::warn!("nats: node unreachable for longer than a lease, claiming its seats again");
                         self.retake_all();
                     }
                     since = Instant::now();

@@ -436,7 +436,7 @@ async fn record(link: &Link, meta: &Bucket, options: &Options) -> Result<Record,
         tracing::warn!(
             before = record.rules,
             now = own.rules,
-            "another gateway of this log was started with other rules; retention is every gateway's work, so the shortest wins"
+            "nats: gateways of this store differ in retention rules, the shortest applies"
         );
         let newer = Record { rules: own.rules, fingerprint: own.fingerprint, ..record };
         let value = serde_json::to_vec(&newer).expect("a record is plain JSON").into();

@@ -394,7 +394,7 @@ pub(super) async fn rooms(link: &Link, subject: String) -> Result<Vec<Room>, Fau
             let name = info.config.metadata.get(super::TOPIC).and_then(|name| TopicName::new(name).ok());
             match name {
                 Some(name) => found.push(Room { name, info, now }),
-                None => tracing::warn!(stream = info.config.name, "a stream does not say which topic it is of"),
+                None => tracing::warn!(stream = info.config.name, "nats: stream without a topic name, skipped"),
             }
         }
         if is_all {

@@ -307,7 +307,7 @@ impl Shared {
                             tokio::time::sleep(RETRY_DELAY).await;
                             let _ = self.desk.send(Command::Retake(topic, participant, claim));
                         }
-                        Err(fault) => tracing::warn!(%topic, %fault, "a place could not be taken again"),
+                        Err(fault) => tracing::warn!(%topic, %fault, "seats: claim after an outage failed"),
                     }
                 }
             }
@@ -327,7 +327,9 @@ impl Shared {
                 tokio::time::sleep(RETRY_DELAY).await;
                 let _ = self.desk.send(Command::Release(topic, participant));
             }
-            Err(fault) => tracing::warn!(%topic, %fault, "a place could not be let go of; it ends with this node"),
+            Err(fault) => {
+                tracing::warn!(%topic, %fault, "seats: release failed, the claim ends with this node's lease")
+            }
         }
     }
 
@@ -452,7 +454,7 @@ impl Shared {
             });
             let removals: Vec<_> = removals.buffer_unordered(LAPSES_AT_ONCE).collect().await;
             for (key, fault) in removals.into_iter().filter_map(Result::err) {
-                tracing::debug!(%fault, "a place of a node that is gone could not be removed yet");
+                tracing::debug!(%fault, "seats: removal of a lost node's claim failed, retrying");
                 given.push(key);
             }
             let dead = self.nodes.dead(&self.link, &self.node_keys).await;

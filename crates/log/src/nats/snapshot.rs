@@ -3,18 +3,18 @@
 //!
 //! It is cut into parts that fit into a message. The first is the one that counts: it names the others, which are stored before it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
-use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, RpcId, Timestamp, TopicName};
+use salon_protocol::{Entry, Envelope, EnvelopeId, FailureCause, ParticipantId, Position, RpcId, Timestamp, TopicName};
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
 use super::fault::Fault;
 use super::names::token;
-use crate::{CallEnd, Fold, Ignored, OpenRequest, Standing};
+use crate::{CallEnd, FailedRequest, Fold, Ignored, OpenRequest, Standing};
 
 /// How many bytes a part has, where the servers take so many.
 const PART: usize = 512 * 1024;
@@ -50,6 +50,9 @@ struct Form {
     /// The calls that have failed, by the offset at which they did.
     #[serde(default)]
     failed: Vec<(u64, CallForm)>,
+    /// The offsets of requests that have failed because too many waited; the others have because the callee left.
+    #[serde(default)]
+    cancelled: Vec<u64>,
     /// The offsets of entries that count for nothing, and why.
     #[serde(default)]
     ignored: Vec<(u64, IgnoredForm)>,
@@ -128,18 +131,20 @@ impl Snapshot {
         let removed =
             link.purge(&bucket.stream, Some(&bucket.subject(&format!("{key}.*.*"))), oldest.unwrap_or(kept)).await;
         if let Err(fault) = removed {
-            tracing::debug!(%topic, %fault, "parts that are not needed any more could not be removed yet");
+            tracing::debug!(%topic, %fault, "snapshot: old parts not removed, retrying at the next sweep");
         }
         Ok(kept)
     }
 
     fn write(&self) -> Vec<u8> {
         let present = |entry: &Arc<Entry>| (entry.position.offset, entry.arrived.0, entry.envelope.text().into());
+        let cancelled = self.standing.failed.iter().filter(|call| call.cause == FailureCause::TooManyWaiting);
         let form = Form {
             head: self.head,
             present: self.standing.present.iter().map(present).collect(),
             unanswered: self.standing.waiting.iter().map(write_call).collect(),
-            failed: self.standing.failed.iter().map(|(at, open)| (*at, write_call(open))).collect(),
+            failed: self.standing.failed.iter().map(|call| (call.at, write_call(&call.open))).collect(),
+            cancelled: cancelled.map(|call| call.open.offset).collect(),
             ignored: self.ignored.iter().map(|(offset, why)| (*offset, write_ignored(*why))).collect(),
         };
         serde_json::to_vec(&form).expect("plain JSON")
@@ -156,11 +161,20 @@ impl Snapshot {
                 envelope,
             }))
         });
+        let cancelled: HashSet<_> = form.cancelled.into_iter().collect();
+        let failed = form.failed.into_iter().map(|(at, call)| {
+            let open = read_call(call)?;
+            let cause = match cancelled.contains(&open.offset) {
+                true => FailureCause::TooManyWaiting,
+                false => FailureCause::CalleeLeft,
+            };
+            Some(FailedRequest { at, open, cause })
+        });
         let standing = Standing {
             head: Position { epoch, offset: form.head },
             present: present.collect::<Option<_>>()?,
             waiting: form.unanswered.into_iter().map(read_call).collect::<Option<_>>()?,
-            failed: form.failed.into_iter().map(|(at, call)| Some((at, read_call(call)?))).collect::<Option<_>>()?,
+            failed: failed.collect::<Option<_>>()?,
         };
         let ignored = form.ignored.into_iter().map(|(offset, why)| (offset, read_ignored(why)));
         Some(Self::new(standing, ignored.collect()))
@@ -193,4 +207,33 @@ fn write_call(open: &OpenRequest) -> CallForm {
 
 fn read_call((offset, request, caller, callee, id): CallForm) -> Option<OpenRequest> {
     Some(OpenRequest { request, caller, callee, id: RpcId::parse(&id)?, offset })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_says_why_calls_failed() {
+        let failed = |number: u64, cause| FailedRequest {
+            at: 10,
+            open: OpenRequest {
+                request: EnvelopeId::new(format!("r{number}")).expect("an id"),
+                caller: ParticipantId::new("alice").expect("a name"),
+                callee: ParticipantId::new("bob").expect("a name"),
+                id: RpcId::Number("1".into()),
+                offset: number,
+            },
+            cause,
+        };
+        let failed = vec![failed(1, FailureCause::CalleeLeft), failed(2, FailureCause::TooManyWaiting)];
+        let standing = Standing { failed, ..Standing::nothing(Position { epoch: 1, offset: 10 }) };
+        let bytes = Snapshot::new(standing.clone(), BTreeMap::new()).write();
+        let read = Snapshot::read(&bytes, 1).expect("what was written");
+        assert_eq!(read.standing.failed, standing.failed);
+        // Version 0.2.0 did not say why.
+        let text = String::from_utf8(bytes).expect("JSON").replace(r#","cancelled":[2]"#, "");
+        let read = Snapshot::read(text.as_bytes(), 1).expect("what an earlier version wrote");
+        assert!(read.standing.failed.iter().all(|call| call.cause == FailureCause::CalleeLeft));
+    }
 }

@@ -35,7 +35,7 @@ impl Shared {
         let tended = stream::iter(rooms).map(|room| async move {
             let tended = self.tend(&room).await;
             if let Err(fault) = &tended {
-                tracing::warn!(topic = %room.name, %fault, "a topic's retention could not be looked after; it is tried again");
+                tracing::warn!(topic = %room.name, %fault, "retention: sweep of a topic failed, retrying");
             }
             tended
         });

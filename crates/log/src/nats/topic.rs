@@ -194,7 +194,7 @@ impl Topic {
                     Ok(Ended::Odd) | Err(Fault::Unavailable(_)) => RETRY_DELAY,
                     Err(Fault::Missing) => shared.link.timings.look_interval,
                     Err(fault) => {
-                        tracing::warn!(topic = %self.name, %fault, "a topic could not be followed; it is tried again");
+                        tracing::warn!(topic = %self.name, %fault, "nats: following a topic failed, retrying");
                         shared.link.timings.look_interval
                     }
                 },
@@ -215,7 +215,7 @@ impl Topic {
             Some(head) if (trimmed..=last).contains(&head) => head,
             known => {
                 if known.is_some_and(|head| head > last) {
-                    tracing::error!(topic = %self.name, "NATS has lost entries that were stored; what it has is read anew");
+                    tracing::error!(topic = %self.name, "nats: stored entries lost, rereading the topic");
                 }
                 self.restore(shared, trimmed, known.is_some()).await?
             }
@@ -266,7 +266,7 @@ impl Topic {
         let ((mut fold, ignored), head, kept) = match kept {
             // Nothing can be built on what stood on entries that are lost.
             Some((revision, kept)) if self.look(shared, kept.head).await?.state.last_sequence < kept.head => {
-                tracing::error!(topic = %self.name, "NATS has lost entries; who was present is read anew");
+                tracing::error!(topic = %self.name, "nats: stored entries lost, rebuilding presence");
                 (Default::default(), trimmed, Some((revision, 0)))
             }
             Some((revision, kept)) => {
@@ -276,7 +276,7 @@ impl Topic {
             None => (Default::default(), trimmed, None),
         };
         if head < trimmed {
-            tracing::warn!(topic = %self.name, "entries were removed before it was kept who was present");
+            tracing::warn!(topic = %self.name, "nats: entries removed before their snapshot, presence may be incomplete");
         }
         let head = head.max(trimmed);
         fold.pass(head);
@@ -321,7 +321,9 @@ impl Topic {
                     }
                 }
                 // Somebody else has written to the stream. It is no entry, and nobody is told of it.
-                Err(fault) => tracing::error!(topic = %self.name, sequence = head, %fault, "a message was passed over"),
+                Err(fault) => {
+                    tracing::error!(topic = %self.name, sequence = head, %fault, "nats: unreadable message skipped")
+                }
             }
         }
         state.fold.pass(head);

@@ -6,8 +6,10 @@
 
 mod context;
 mod copy;
+mod disk;
 mod fresh;
 mod journal;
+mod known;
 mod look;
 mod queue;
 mod reader;
@@ -35,6 +37,7 @@ use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp
 use tokio::sync::{oneshot, watch};
 
 pub use self::copy::{CopyError, LogSummary, copy, known_version, renew_epoch, summarize};
+use self::disk::{DiskGuard, FreeSpace};
 pub use self::look::{Sight, look};
 use self::queue::Queue;
 use self::reader::Source;
@@ -67,6 +70,11 @@ pub struct Options {
     pub durability: Durability,
     /// How long entries are kept.
     pub retention: RetentionRules,
+    /// How many bytes of the disk are left free: with fewer, the log is read-only. Zero switches this off.
+    pub disk_reserve: u64,
+    /// How many bytes are free, for tests of the reserve.
+    #[cfg(test)]
+    free_space: Option<Arc<AtomicU64>>,
     /// The most pages the database may have, for tests of a full disk.
     #[cfg(test)]
     max_pages: Option<u32>,
@@ -201,6 +209,7 @@ impl Sqlite {
         let (finish, finished) = watch::channel(false);
         let (ready, recovered) = std::sync::mpsc::sync_channel(1);
         let clock = options.clock();
+        let disk = DiskGuard::new(options.disk_reserve, options.free_space(directory));
 
         let mut readers = Vec::new();
         for _ in 0..READERS {
@@ -220,7 +229,7 @@ impl Sqlite {
         let retention = options.retention;
         let writer = spawn("log-writer", &path, move || {
             let db = end.db.as_ref().expect("it is taken only at the end");
-            match Writer::new(db, end.source.clone(), retention, clock, end.health.clone()) {
+            match Writer::new(db, end.source.clone(), (retention, disk), clock, end.health.clone()) {
                 Ok(mut writer) => {
                     let _ = ready.send(Ok(()));
                     writer.run(&end.requests);
@@ -442,7 +451,7 @@ struct Temporary(PathBuf);
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::warn!(%error, "a temporary directory could not be removed");
+            tracing::warn!(%error, "sqlite: temporary directory not removed");
         }
     }
 }
@@ -454,5 +463,13 @@ impl Options {
             return Box::new(move || Timestamp(clock.load(Ordering::SeqCst)));
         }
         Box::new(|| Timestamp::from_system(SystemTime::now()))
+    }
+
+    fn free_space(&self, directory: &Path) -> (FreeSpace, Duration) {
+        #[cfg(test)]
+        if let Some(free) = self.free_space.clone() {
+            return (Box::new(move || Ok(free.load(Ordering::SeqCst))), Duration::ZERO);
+        }
+        (disk::of_directory(directory), disk::VALID_FOR)
     }
 }

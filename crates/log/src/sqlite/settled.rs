@@ -1,13 +1,15 @@
 //! Questions to the database, which knows what is settled. All of one answer are asked in one transaction.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
-use salon_protocol::{Entry, Envelope, EnvelopeId, Position, Stamp, Timestamp, TopicName};
+use salon_protocol::{Entry, Envelope, EnvelopeId, FailureCause, Message, Position, Stamp, Timestamp, TopicName};
 
 use super::Fault;
 use super::schema::{self, LAST_OFFSET, key};
-use crate::{Fold, OpenRequest, Standing};
+use crate::{FailedRequest, Fold, OpenRequest, Standing};
 
 /// What is settled of a topic: everything after `trimmed` up to and with `head`, without holes.
 #[derive(Debug, Clone, Copy)]
@@ -152,16 +154,40 @@ pub(super) fn fold(db: &Connection, epoch: u32, extent: &Extent) -> Result<Fold,
         "SELECT entries.key, arrived, text, stamp, failed FROM unanswered JOIN entries ON entries.key = unanswered.key
          WHERE unanswered.key BETWEEN ?1 AND ?2 ORDER BY unanswered.key DESC LIMIT ?3",
     )?;
-    // As many as may wait and as many as may have failed.
-    let bounds = params![key(topic, 0), key(topic, LAST_OFFSET), sql_limit(2 * Standing::MAX_CALLS)];
+    // As many as may wait, the host's among them, and as many as may have failed.
+    let bounds = params![key(topic, 0), key(topic, LAST_OFFSET), sql_limit(3 * Standing::MAX_CALLS)];
     let mut rows = calls.query(bounds)?;
+    let mut causes = HashMap::new();
     while let Some(row) = rows.next()? {
         let Some(open) = OpenRequest::of(&*entry(epoch, row)?) else { continue };
         match row.get(4)? {
-            Some(at) => standing.failed.push((at, open)),
+            Some(at) => {
+                let cause = match causes.entry((at, at == open.offset)) {
+                    Slot::Occupied(cause) => *cause.get(),
+                    Slot::Vacant(cause) => *cause.insert(failure_cause(db, topic, at, open.offset)?),
+                };
+                standing.failed.push(FailedRequest { at, open, cause });
+            }
             None => standing.waiting.push(open),
         }
     }
     standing.waiting.reverse();
     Ok(Fold::restore(&standing))
+}
+
+/// Why a call failed at an offset. It follows from the entry there: too many calls wait by another request, and callees leave by presence.
+fn failure_cause(db: &Connection, topic: i64, at: u64, asked: u64) -> Result<FailureCause, Fault> {
+    if at == asked {
+        return Ok(FailureCause::CalleeLeft);
+    }
+    let key = key(topic, at);
+    let mut query = db.prepare_cached("SELECT text FROM entries WHERE key = ?1")?;
+    let Some(text) = query.query_row([key], |row| row.get::<_, String>(0)).optional()? else {
+        return Ok(FailureCause::CalleeLeft);
+    };
+    let envelope = Envelope::restore(text).map_err(|_| Fault::Entry { key })?;
+    Ok(match envelope.message() {
+        Some(Message::Request { .. }) => FailureCause::TooManyWaiting,
+        _ => FailureCause::CalleeLeft,
+    })
 }

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::Fault;
 use super::fresh::{Fresh, Recent};
+use super::known::Known;
 use super::schema::{LAST_OFFSET, key};
 use super::settled::{self, Extent};
 use super::writer::Writer;
@@ -16,9 +17,6 @@ use crate::Fold;
 /// How many topics are looked at, and how many entries removed, before appends get their turn.
 const SLICE_TOPICS: usize = 64;
 const SLICE_ENTRIES: u64 = 1024;
-
-/// How many topics the writer remembers after settling.
-const MAX_REMEMBERED: usize = 10_000;
 
 /// A walk over all topics.
 pub(super) struct Sweep {
@@ -49,22 +47,17 @@ impl Writer<'_> {
         let mut topics: Vec<_> = fresh.topics().collect();
         topics.sort_unstable_by_key(|(_, recent)| recent.topic);
         for (name, recent) in topics {
-            settle_topic(&step, recent, &self.known[name].fold)?;
+            settle_topic(&step, recent, self.known.get(name).expect("it was looked up for this"))?;
         }
         step.execute("DELETE FROM journal", [])?;
         step.commit()?;
 
         for (name, recent) in fresh.topics() {
-            if let Some(known) = self.known.get_mut(name) {
-                known.settled = recent.head();
-            }
+            self.known.update(name, |known| known.settled = recent.head());
         }
         drop(fresh);
-        // What is settled can be looked up again.
-        if self.known.len() > MAX_REMEMBERED {
-            self.known.clear();
-        }
         *self.source.fresh_mut() = Fresh::default();
+        self.known.evict();
         Ok(())
     }
 
@@ -125,13 +118,12 @@ impl Writer<'_> {
              WHERE topic = ?1 AND key BETWEEN ?2 AND ?3",
         )?
         .execute([topic, first, last])?;
-        step.prepare_cached("DELETE FROM unanswered WHERE key BETWEEN ?1 AND ?2")?.execute([first, last])?;
+        // From the topic's beginning: rows of requests that were removed before are of no use, either.
+        step.prepare_cached("DELETE FROM unanswered WHERE key BETWEEN ?1 AND ?2")?.execute([key(topic, 0), last])?;
         step.prepare_cached("DELETE FROM entries WHERE key BETWEEN ?1 AND ?2")?.execute([first, last])?;
         step.prepare_cached("UPDATE topics SET trimmed = ?2 WHERE topic = ?1")?.execute(params![topic, gone])?;
         step.commit()?;
-        if let Some(known) = self.known.get_mut(name) {
-            known.trimmed = gone;
-        }
+        self.known.update(name, |known| known.trimmed = gone);
         Ok(())
     }
 
@@ -155,7 +147,7 @@ impl Writer<'_> {
     }
 }
 
-fn settle_topic(step: &Transaction<'_>, recent: &Recent, fold: &Fold) -> Result<(), Fault> {
+fn settle_topic(step: &Transaction<'_>, recent: &Recent, known: &Known) -> Result<(), Fault> {
     let mut keep = step
         .prepare_cached("INSERT INTO entries (key, topic, id, arrived, text, stamp) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
     for entry in recent.entries() {
@@ -168,12 +160,13 @@ fn settle_topic(step: &Transaction<'_>, recent: &Recent, fold: &Fold) -> Result<
         keep.raw_bind_parameter(6, entry.stamp.as_ref().map(Stamp::text))?;
         keep.raw_execute()?;
     }
-    settle_calls(step, recent, fold)?;
-    settle_presence(step, recent, fold)
+    settle_calls(step, recent, known)?;
+    settle_presence(step, recent, &known.fold)
 }
 
 /// Stores which calls wait and which have failed, as far as the fresh entries have changed that.
-fn settle_calls(step: &Transaction<'_>, recent: &Recent, fold: &Fold) -> Result<(), Fault> {
+fn settle_calls(step: &Transaction<'_>, recent: &Recent, known: &Known) -> Result<(), Fault> {
+    let fold = &known.fold;
     for entry in recent.entries() {
         let envelope = &entry.envelope;
         match (envelope.message(), envelope.correlation()) {
@@ -191,7 +184,8 @@ fn settle_calls(step: &Transaction<'_>, recent: &Recent, fold: &Fold) -> Result<
             _ => {}
         }
     }
-    for (at, asked) in fold.failures_after(recent.settled) {
+    // A request that retention has removed leaves no row: nothing would ever delete it.
+    for (at, asked) in fold.failures_after(recent.settled).filter(|(_, asked)| *asked > known.trimmed) {
         step.prepare_cached("REPLACE INTO unanswered (key, failed) VALUES (?1, ?2)")?
             .execute(params![key(recent.topic, asked), at])?;
     }

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 
 use futures_util::StreamExt;
 use proptest::prelude::*;
+use salon_protocol::FailureCause;
 
 use super::*;
 use crate::context::{Address, Key, Scope, Write, WriteError};
@@ -116,8 +117,52 @@ async fn a_log_of_the_first_version_is_migrated() {
     // The first version did not store which calls have failed; that follows from who is present.
     let standing = log.standing(&topic("room")).await.expect("a standing");
     assert_eq!((standing.waiting.len(), standing.failed.len()), (0, 1));
+    // Its caller was told in its time, and must not be told again after every restart.
+    assert_eq!(standing.failed[0].at, standing.failed[0].open.offset);
+    append(&log, &topic("room"), line("after", "alice", "hello")).await;
+    drop(log);
+    let log = Sqlite::open(&directory.0, quick()).expect("a log of this version");
+    assert_eq!(log.standing(&topic("room")).await.expect("a standing").failed, standing.failed);
     let answer = log.append(&topic("room"), contract::response("a1", "bob", "r1")).await;
     assert_eq!(answer.err(), Some(AppendError::CallEnded(CallEnd::Failed)));
+}
+
+#[tokio::test]
+async fn why_a_call_failed_is_known_after_a_restart() {
+    let (directory, room) = (directory(), topic("room"));
+    let log = Sqlite::open(&directory.0, quick()).expect("a new log");
+    append(&log, &room, presence("j1", "join", "bob")).await;
+    append(&log, &room, presence("j2", "join", "carol")).await;
+    append(&log, &room, request("r0", "alice", "carol")).await;
+    append(&log, &room, presence("l1", "leave", "carol")).await;
+    let calls: Vec<_> = (1..=2001).map(|n| log.append(&room, request(&format!("r{n}"), "alice", "bob"))).collect();
+    for call in calls {
+        call.await.expect("stored");
+    }
+    let before = log.standing(&room).await.expect("a standing").failed;
+    drop(log);
+    let log = Sqlite::open(&directory.0, quick()).expect("the same log");
+    let after = log.standing(&room).await.expect("a standing").failed;
+    assert_eq!(after, before);
+    let causes: Vec<_> = after.iter().map(|call| (call.open.request.as_str(), call.cause)).collect();
+    assert_eq!(causes, [("r0", FailureCause::CalleeLeft), ("r1", FailureCause::TooManyWaiting)]);
+}
+
+#[tokio::test]
+async fn a_call_whose_request_is_not_kept_leaves_nothing_behind() {
+    let (directory, room) = (directory(), topic("room"));
+    let options = Options { retention: rule(None, Some(2)), ..quick() };
+    let log = Sqlite::open(&directory.0, options).expect("a new log");
+    append(&log, &room, presence("j1", "join", "bob")).await;
+    append(&log, &room, request("r1", "alice", "bob")).await;
+    append_lines(&log, &room, 0..5).await;
+    log.trim_now().await;
+    append(&log, &room, presence("l1", "leave", "bob")).await;
+    log.trim_now().await;
+    drop(log);
+    let db = rusqlite::Connection::open(directory.0.join(DATABASE)).expect("a database");
+    let orphans = "SELECT count(*) FROM unanswered WHERE key NOT IN (SELECT key FROM entries)";
+    assert_eq!(db.query_row(orphans, [], |row| row.get::<_, i64>(0)).expect("a count"), 0);
 }
 
 #[tokio::test]
@@ -452,6 +497,41 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Reopen),
         4 => (topic, 0..12usize, 0..12usize).prop_map(|(topic, back, limit)| Step::Read { topic, back, limit }),
     ]
+}
+
+/// Below the reserve nothing is stored, everything can be read, and it goes on by itself once there is room.
+#[tokio::test]
+async fn a_disk_that_is_nearly_full_makes_the_log_read_only() {
+    let free = Arc::new(AtomicU64::new(1 << 30));
+    let options = Options { disk_reserve: 1 << 20, free_space: Some(free.clone()), ..quick() };
+    let log = Sqlite::temporary(options).expect("a log");
+    let mut health = log.health();
+    let topic = topic("room:a");
+    log.append(&topic, line("e1", "alice", "hello")).await.expect("there is room");
+
+    free.store(1 << 19, Ordering::SeqCst);
+    let refused = log.append(&topic, line("e2", "alice", "hello")).await.expect_err("too little is left");
+    assert!(matches!(&refused, AppendError::ReadOnly(reason) if reason.contains("524288 bytes left")), "{refused:?}");
+    drop(health.wait_for(|health| matches!(health, Health::ReadOnly(_))).await.expect("the log is open"));
+    let kept = log.read(&topic, Span::Newest, 10).await.expect("it can be read");
+    assert_eq!(ids(&kept), ["e1"], "what was refused was not stored");
+
+    free.store((1 << 20) + 1, Ordering::SeqCst);
+    assert!(
+        log.append(&topic, line("early", "alice", "hello")).await.is_err(),
+        "a little more than the reserve is wanted"
+    );
+    free.store(1 << 21, Ordering::SeqCst);
+    drop(health.wait_for(|health| *health == Health::Writable).await.expect("the log is open"));
+    log.append(&topic, line("late", "alice", "hello")).await.expect("there is room again");
+}
+
+/// A gateway that starts on a full disk says so at once.
+#[tokio::test]
+async fn a_log_that_is_opened_on_a_full_disk_is_read_only() {
+    let options = Options { disk_reserve: 1 << 20, free_space: Some(Arc::new(AtomicU64::new(0))), ..quick() };
+    let log = Sqlite::temporary(options).expect("a log");
+    assert!(matches!(&*log.health().borrow(), Health::ReadOnly(_)));
 }
 
 /// A topic as a list. Its folds are computed anew each time, over everything there ever was.

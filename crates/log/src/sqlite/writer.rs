@@ -12,14 +12,16 @@ use rusqlite::{Connection, ErrorCode, Statement};
 use salon_protocol::{Entry, Envelope, EnvelopeId, Stamp, Timestamp, TopicName};
 use tokio::sync::{oneshot, watch};
 
+use super::disk::{self, DiskGuard};
 use super::fresh::Recent;
+use super::known::{Known, KnownTopics};
 use super::queue::Queue;
 use super::reader::Source;
 use super::schema::{LAST_OFFSET, LAST_TOPIC};
 use super::sweep::Sweep;
 use super::{Clock, Fault, context, journal, settled};
 use crate::context::{Address, Change, Write, WriteError, Written};
-use crate::{AppendError, Appended, Fold, Health, RetentionRules};
+use crate::{AppendError, Appended, Health, RetentionRules};
 
 /// The most one commit takes. More would only make those at its beginning wait.
 const BATCH_ENTRIES: usize = 1024;
@@ -69,22 +71,12 @@ struct Committed {
     judged: Vec<context::Judged>,
 }
 
-/// What the writer knows of a topic.
-pub(super) struct Known {
-    pub(super) topic: i64,
-    pub(super) trimmed: u64,
-    pub(super) settled: u64,
-    pub(super) head: u64,
-    newest: Timestamp,
-    /// As of `head`.
-    pub(super) fold: Fold,
-}
-
 pub(super) struct Writer<'db> {
     pub(super) db: &'db Connection,
     pub(super) source: Arc<Source>,
-    pub(super) known: HashMap<TopicName, Known>,
+    pub(super) known: KnownTopics,
     pub(super) retention: RetentionRules,
+    disk: DiskGuard,
     pub(super) clock: Clock,
     health: watch::Sender<Health>,
     stopped: Option<Arc<str>>,
@@ -105,7 +97,7 @@ impl<'db> Writer<'db> {
     pub(super) fn new(
         db: &'db Connection,
         source: Arc<Source>,
-        retention: RetentionRules,
+        (retention, disk): (RetentionRules, DiskGuard),
         clock: Clock,
         health: watch::Sender<Health>,
     ) -> Result<Self, Fault> {
@@ -117,8 +109,9 @@ impl<'db> Writer<'db> {
             find: db.prepare("SELECT key, arrived, text, stamp FROM entries WHERE topic = ?1 AND id = ?2")?,
             db,
             source,
-            known: HashMap::new(),
+            known: KnownTopics::default(),
             retention,
+            disk,
             clock,
             health,
             stopped: None,
@@ -129,6 +122,8 @@ impl<'db> Writer<'db> {
             trims: Vec::new(),
         };
         writer.recover()?;
+        writer.disk.check(writer.db);
+        writer.tell_health();
         Ok(writer)
     }
 
@@ -161,11 +156,13 @@ impl<'db> Writer<'db> {
     pub(super) fn run(&mut self, requests: &Queue<Request>) {
         let mut waiting = VecDeque::new();
         loop {
-            let patience = match self.sweep.is_some() || !self.trims.is_empty() {
+            let wait = match self.sweep.is_some() || !self.trims.is_empty() {
                 true => Duration::ZERO,
                 false => SWEEP_INTERVAL.saturating_sub(self.swept.elapsed()),
             };
-            let open = requests.take(&mut waiting, patience);
+            let wait = if self.disk.reason().is_some() { wait.min(disk::RETRY_INTERVAL) } else { wait };
+            let open = requests.take(&mut waiting, wait);
+            self.disk.check(self.db);
             while !waiting.is_empty() {
                 let batch = self.next_batch(&mut waiting);
                 self.store(batch);
@@ -210,9 +207,11 @@ impl<'db> Writer<'db> {
         if replies.is_empty() && writings.is_empty() {
             return;
         }
-        let stored = match &self.stopped {
-            None => self.commit(envelopes, &writings).map_err(|fault| self.stop(&fault)),
-            Some(reason) => Err(reason.clone()),
+        self.disk.check(self.db);
+        let stored = match (&self.stopped, self.disk.reason()) {
+            (None, None) => self.commit(envelopes, &writings).map_err(|fault| NotStored::Stopped(self.stop(&fault))),
+            (Some(reason), _) => Err(NotStored::Stopped(reason.clone())),
+            (None, Some(reason)) => Err(NotStored::ReadOnly(reason.clone())),
         };
         match stored {
             Ok(Committed { outcomes, accepted, judged }) => {
@@ -227,13 +226,14 @@ impl<'db> Writer<'db> {
                 if self.source.fresh().is_full() {
                     self.settle_or_stop();
                 }
+                self.known.evict();
             }
-            Err(reason) => {
+            Err(not_stored) => {
                 for reply in replies {
-                    let _ = reply.send(Err(AppendError::Stopped(reason.clone())));
+                    let _ = reply.send(Err(not_stored.append_error()));
                 }
                 for writing in writings {
-                    let _ = writing.reply.send(Err(WriteError::Stopped(reason.clone())));
+                    let _ = writing.reply.send(Err(not_stored.write_error()));
                 }
             }
         }
@@ -265,7 +265,7 @@ impl<'db> Writer<'db> {
                 });
                 continue;
             }
-            let known = self.known.get_mut(&name).expect("it was known a moment ago");
+            let known = self.known.get(&name).expect("it was known a moment ago");
             if let Some(ignored) = known.fold.ignores(&envelope) {
                 outcomes.push(Err(ignored.into()));
                 continue;
@@ -273,11 +273,12 @@ impl<'db> Writer<'db> {
             if known.head == LAST_OFFSET {
                 return Err(Fault::Exhausted);
             }
-            known.head += 1;
-            known.newest = known.newest.max(now);
-            let position = self.source.position(known.head);
-            let entry = Arc::new(Entry { position, arrived: known.newest, stamp, envelope });
-            known.fold.apply(&entry);
+            let (position, arrived) = (self.source.position(known.head + 1), known.newest.max(now));
+            let entry = Arc::new(Entry { position, arrived, stamp, envelope });
+            self.known.update(&name, |known| {
+                (known.head, known.newest) = (position.offset, arrived);
+                known.fold.apply(&entry);
+            });
             journal::write(&mut self.row, id.0, &entry);
             ids.insert(id, entry.clone());
             outcomes.push(Ok(Appended { entry: entry.clone(), repeated: false }));
@@ -308,7 +309,7 @@ impl<'db> Writer<'db> {
     fn publish(&mut self, accepted: Accepted) {
         let mut fresh = self.source.fresh_mut();
         for (name, entries) in &accepted {
-            let known = &self.known[name];
+            let known = self.known.get(name).expect("its entries were just stored");
             fresh.extend(name, known.topic, known.settled, entries);
         }
         drop(fresh);
@@ -319,7 +320,7 @@ impl<'db> Writer<'db> {
 
     /// Looks a topic up, making it where it is new: then within a transaction.
     pub(super) fn know(&mut self, name: &TopicName) -> Result<&Known, Fault> {
-        if !self.known.contains_key(name) {
+        if self.known.get(name).is_none() {
             let extent = settled::extent(self.db, name)?;
             let topic = match extent.topic {
                 Some(topic) => topic,
@@ -347,7 +348,7 @@ impl<'db> Writer<'db> {
             drop(fresh);
             self.known.insert(name.clone(), known);
         }
-        Ok(&self.known[name])
+        Ok(self.known.get(name).expect("it was looked up where it was not known"))
     }
 
     /// The entry that has an id already. Of a known topic.
@@ -355,7 +356,7 @@ impl<'db> Writer<'db> {
         if let Some(entry) = self.source.fresh().of(name).and_then(|recent| recent.find(id)) {
             return Ok(Some(entry.clone()));
         }
-        let known = &self.known[name];
+        let known = self.known.get(name).expect("the caller has looked it up");
         if known.settled == known.trimmed {
             return Ok(None);
         }
@@ -406,7 +407,7 @@ impl<'db> Writer<'db> {
         if self.stopped.is_none()
             && let Err(error) = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
         {
-            tracing::warn!(%error, "the log was closed without a checkpoint; the next start makes up for it");
+            tracing::warn!(%error, "sqlite: closed without a checkpoint, the next start runs it");
         }
     }
 
@@ -422,16 +423,40 @@ impl<'db> Writer<'db> {
             }
             fault => fault.to_string().into(),
         };
-        tracing::error!(%reason, "the log could not be written and takes no more entries");
+        tracing::error!(%reason, "sqlite: write failed, the store takes no more entries");
         self.stopped = Some(reason.clone());
         reason
     }
 
-    /// Says that the log has stopped, after everyone whose envelope was not stored has been told so.
+    /// Says whether the log takes entries, after everyone whose envelope was not stored has been told so.
     fn tell_health(&self) {
-        if let Some(reason) = &self.stopped {
-            let stopped = Health::Stopped(reason.clone());
-            self.health.send_if_modified(|health| std::mem::replace(health, stopped.clone()) != stopped);
+        let now = match (&self.stopped, self.disk.reason()) {
+            (Some(reason), _) => Health::Stopped(reason.clone()),
+            (None, Some(reason)) => Health::ReadOnly(reason.clone()),
+            (None, None) => Health::Writable,
+        };
+        self.health.send_if_modified(|health| std::mem::replace(health, now.clone()) != now);
+    }
+}
+
+/// Why a batch was not stored.
+enum NotStored {
+    Stopped(Arc<str>),
+    ReadOnly(Arc<str>),
+}
+
+impl NotStored {
+    fn append_error(&self) -> AppendError {
+        match self {
+            Self::Stopped(reason) => AppendError::Stopped(reason.clone()),
+            Self::ReadOnly(reason) => AppendError::ReadOnly(reason.clone()),
+        }
+    }
+
+    fn write_error(&self) -> WriteError {
+        match self {
+            Self::Stopped(reason) => WriteError::Stopped(reason.clone()),
+            Self::ReadOnly(reason) => WriteError::ReadOnly(reason.clone()),
         }
     }
 }

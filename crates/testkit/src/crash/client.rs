@@ -69,7 +69,7 @@ impl Client {
         self.shared.finishing.load(Ordering::SeqCst)
     }
 
-    /// `None` when the gateway died meanwhile. A refusal is an error: whoever resumes after what it saw must be let in.
+    /// `None` when the gateway died meanwhile. A refusal is an error: a client that resumes after what it saw must be let in.
     async fn connect(&self, after: Option<&str>) -> Result<Option<Socket>, Failure> {
         let after = after.map_or(String::new(), |id| format!("&after={id}"));
         let call = Call::new("GET", format!("/v0/ws?topic={TOPIC}{after}")).bearer(&self.token);

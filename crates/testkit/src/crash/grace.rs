@@ -10,7 +10,7 @@ use crate::socket::{Event, Socket};
 use crate::witness::envelope;
 use crate::{Failure, Scratch};
 
-/// After a crash participants have some time to come back, and whoever resumes in it has not left; when it is over, the others have.
+/// After a crash participants have some time to come back, and one that resumes in it has not left; when it is over, the others have.
 pub async fn grace(binary: &Path) -> Result<(), Failure> {
     let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
     let port = free_port()?;

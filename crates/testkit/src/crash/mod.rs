@@ -1,7 +1,7 @@
 //! The crash tests: publishers and readers go on while the real binary is killed again and again.
 //!
 //! Nothing here waits by the clock. A kill comes after a random number of further envelopes were seen, clients come back when they
-//! are told that the next process listens, and the end is a marker that every reader must reach.
+//! wait until the next process listens, and the end is a marker that every reader must reach.
 
 mod client;
 mod grace;

@@ -25,7 +25,7 @@ pub async fn check(binary: &Path, fixture: &Path) -> Result<(), Failure> {
     unpack(fixture, data, &record)?;
     let trail = fs::read(data.join(AUDIT)).map_err(|e| format!("no audit trail: {e}"))?;
 
-    // Entries older than the retention would go, and whoever was there has time to come back.
+    // Entries older than the retention would go, and the participants have time to come back.
     let mut process = Served::start(binary, data, 0, &["--retention-age", "0", "--times-crash-grace", "1h"]).await?;
     let address = process.address();
     let old = token::extended(&record.token)?;
@@ -134,7 +134,7 @@ async fn conversation(address: SocketAddr, alice: &str, bob: &str, record: &Reco
     Ok(())
 }
 
-/// The file is written anew at every start, with what was understood of it.
+/// The file is rewritten at every start, with what was understood of it.
 fn sign_outs(data: &Path, record: &Record) -> Result<(), Failure> {
     let text = fs::read_to_string(data.join(SIGN_OUTS)).map_err(|e| format!("no sign-outs: {e}"))?;
     require(text.contains(&record.signed_out), || format!("{} is not in {text:?}", record.signed_out))

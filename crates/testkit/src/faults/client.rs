@@ -1,4 +1,4 @@
-//! Those who are in the rooms while things fail: publishers, readers, and visitors who do not come back.
+//! The participants while things fail: publishers, readers, and visitors who do not come back.
 //!
 //! They come back as clients do: to the next gateway, after the last envelope they saw, with whatever was not acknowledged said again
 //! under its id. What a gateway may answer meanwhile is `closing` and nothing else.
@@ -113,7 +113,7 @@ impl Client {
         let after = self.record.seen.last().map_or(String::new(), |seen| format!("&after={}", seen.id));
         let share = if self.part == Part::Twin { "&share=true" } else { "" };
         let call = Call::new("GET", format!("/v0/ws?topic={}{share}{after}", TOPICS[self.topic])).bearer(&self.token);
-        // Whoever is killed says nothing, but whoever lives answers.
+        // A killed gateway does not answer, a living one does.
         match timeout(WAIT_TIMEOUT, Socket::connect_unbounded(address, call)).await {
             Ok(Ok(Ok(socket))) => Ok(Some(socket)),
             Ok(Ok(Err(answer))) if answer.status == 503 => {

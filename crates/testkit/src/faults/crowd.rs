@@ -1,4 +1,4 @@
-//! What clients and whoever makes things fail know of each other.
+//! What the clients and the maker of faults know of each other.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::SocketAddr;

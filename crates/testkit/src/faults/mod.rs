@@ -2,7 +2,7 @@
 //! in several topics, while something fails.
 //!
 //! A scene says what fails and when it is over; the checks at the end are the same for all: everything acknowledged is kept once,
-//! everybody saw one order without a gap, on all gateways, and whoever is connected is present and nobody else. Nothing here is over
+//! everybody saw one order without a gap, on all gateways, and exactly the connected participants are present. Nothing here is over
 //! because of the time it took: publishing goes on until every gateway acknowledges and delivers again.
 
 mod agent;
@@ -53,7 +53,7 @@ const CONNECTIONS: usize = TOPICS.len() * (3 * GATEWAYS + 3);
 /// How many of them do not come back, and how their names begin.
 const VISITORS: usize = TOPICS.len() * GATEWAYS;
 const VISITOR: &str = "visitor";
-/// Every so many looks those who went elsewhere try the gateway they belong to.
+/// Every so many looks, clients at another gateway try their own.
 const LOOKS_PER_CALL: u64 = 20;
 
 /// Gateways, servers and everybody in the rooms.
@@ -177,7 +177,7 @@ impl Stage {
         ended
     }
 
-    /// Has a gateway stand still, as a machine does that swaps or is moved, until it is told to go on.
+    /// Has a gateway stand still, as a machine does that swaps or is moved, until SIGCONT.
     pub async fn pause(&mut self, gateway: usize) -> Result<(), Failure> {
         self.signal(gateway, Signal::STOP)
     }

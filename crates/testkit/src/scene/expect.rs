@@ -232,7 +232,7 @@ impl Stage {
         loop {
             match self.next(who, Wanted::Close).await? {
                 Came::Closed(came, _) if came == code => return Ok(()),
-                // Whoever is shut down is told so first.
+                // A shutdown is announced first.
                 Came::Text(text) if code == 1001 && text.contains(r#""code":"closing""#) => {}
                 other => return Err(format!("expected to be closed with {code}, came {other}")),
             }
@@ -335,7 +335,7 @@ fn is_fence(text: &str) -> bool {
         .is_ok_and(|entry| entry["from"] == FENCE || entry["sender"] == FENCE || entry["header"]["source"] == FENCE)
 }
 
-/// A fence as it is received by whoever is not sent envelopes.
+/// A fence as a client that gets no envelopes receives it.
 fn is_framed_fence(text: &str, id: &str) -> bool {
     let is_it = |entry: &Value| {
         let framed = entry["sender"] == FENCE && entry["id"] == id;

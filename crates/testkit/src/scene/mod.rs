@@ -24,7 +24,8 @@
 //! with `token.` shapes the token (`topics`, `expires` in seconds from now, `name`, `kind`), `auth=` is how it is shown (`header`,
 //! `ticket`, `subprotocol`, `url`, `none`), everything else goes into the query. `W is welcomed JSON`, `W leaves`,
 //! `W's connection breaks`, `W is closed CODE`, `W's stream ends`, `the gateway restarts`,
-//! `no second gateway starts on the same data`.
+//! `no second gateway starts on the same data`. `W finally joins …` retries a join that is refused with 429: the gateway counts a
+//! connection until it has closed its own side, which is a moment after the peer has seen the end.
 //!
 //! **By the MCP door.** `W joins TOPIC by mcp` is an MCP client that begins as its revision does: with `initialize`, whose answer is what
 //! it is welcomed with, and `notifications/initialized`; or with `server/discover`. `by mcp at X` sees the participant X alone, who must answer
@@ -187,6 +188,8 @@ pub(crate) enum Step {
         id: String,
         capabilities: String,
     },
+    /// A join that is retried while it is refused with 429.
+    FinallyJoin(Box<Step>),
     CannotJoin {
         who: Who,
         topic: String,

@@ -149,6 +149,10 @@ fn action(who: Who, verb: &str, mut words: Words<'_>) -> Result<Step, Failure> {
             let (way, with) = (way(&mut words)?, with(&mut words)?);
             words.end(Step::Join { who, topic, way, with })
         }
+        "finally" => {
+            words.demand("joins")?;
+            Ok(Step::FinallyJoin(Box::new(action(who, "joins", words)?)))
+        }
         "connects" => {
             words.demand("to")?;
             let topic = words.word("a topic")?.to_owned();
@@ -434,7 +438,7 @@ mod tests {
 
     use super::*;
 
-    /// The step of a line, or what is told about it.
+    /// The step of a line, or the error about it.
     fn read(line: &str) -> String {
         match scene(line) {
             Ok(scene) => format!("{:?}", scene.steps[0].step),
@@ -445,6 +449,7 @@ mod tests {
     #[test]
     fn coming_and_going() {
         assert_snapshot!(read("alice joins room:alpha by mcpx"), @r#"Join { who: Who("alice"), topic: "room:alpha", way: Mcpx, with: [] }"#);
+        assert_snapshot!(read("alice finally joins room:alpha by mcpx"), @r#"FinallyJoin(Join { who: Who("alice"), topic: "room:alpha", way: Mcpx, with: [] })"#);
         assert_snapshot!(read(r#"bob/tab joins r by mcpx with after=e1 Origin="a b" echo=false"#), @r#"Join { who: Who("bob/tab"), topic: "r", way: Mcpx, with: [("after", "e1"), ("Origin", "a b"), ("echo", "false")] }"#);
         assert_snapshot!(read("dave cannot join room:alpha with auth=none: 401 unauthorized"), @r#"CannotJoin { who: Who("dave"), topic: "room:alpha", with: [("auth", "none")], refused: Refused { status: "401", code: "unauthorized" } }"#);
         assert_snapshot!(read(r#"$X is {"n": 1.10}"#), @r#"Name { name: "X", value: "{\"n\": 1.10}" }"#);

@@ -105,7 +105,7 @@ impl Requests {
         let coming = self.coming.clone();
         self.streams.spawn(async move {
             pass_on(&mut stream, &coming).await;
-            // Whoever does not look any more need not know.
+            // The scene may have ended.
             let _ = coming.send(Came::Ended).await;
         });
         self.listens = true;

@@ -38,7 +38,7 @@ struct Shared {
 pub(crate) struct Served {
     shared: Arc<Shared>,
     heard: mpsc::Receiver<Came>,
-    /// What the scene says, to whoever is connected.
+    /// What the scene sends, to the connected client.
     says: broadcast::Sender<String>,
     /// What it was asked, by the id as text.
     asked: BTreeMap<String, Value>,
@@ -161,7 +161,7 @@ async fn converse(stream: TcpStream, shared: Arc<Shared>, mut says: broadcast::R
                 Some(Ok(Message::Text(text))) => match shared.answer(text.as_str()) {
                     Some(answer) => answer,
                     None => {
-                        // Whoever does not look any more need not know.
+                        // The scene may have ended.
                         let _ = shared.heard.send(Came::Text(text.as_str().to_owned())).await;
                         continue;
                     }

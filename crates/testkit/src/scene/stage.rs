@@ -11,7 +11,7 @@ use super::{Line, Scene, Step, Way, Who, With};
 use crate::gateway::{Engine, Gateway, Options, Token};
 use crate::http::{Answer, Call, EventStream};
 use crate::socket::Socket;
-use crate::{Failure, within};
+use crate::{Failure, eventually, within};
 
 /// Who publishes fences: somebody who is in no room.
 pub(crate) const FENCE: &str = "fence";
@@ -38,7 +38,7 @@ pub(crate) async fn play(scene: &Scene, engine: Engine) -> Result<(), Failure> {
     for line in &scene.steps {
         stage.transcript.push(format!("{:>4}  {}", line.number, shorten(&line.text)));
         // Bounded as a whole: frames that pass by unseen must not keep a step waiting for ever.
-        let outcome = within("this step", stage.step(line)).await.and_then(|outcome| outcome);
+        let outcome = within("this step", stage.step(&line.step)).await.and_then(|outcome| outcome);
         outcome.map_err(|told| stage.tell(line, &told))?;
     }
     stage.connections.clear();
@@ -65,8 +65,19 @@ impl Stage {
         format!("{}: {}\n\n  {told}\n\nwhat happened:\n{transcript}\n", line.number, line.text)
     }
 
-    async fn step(&mut self, line: &Line) -> Result<(), Failure> {
-        match &line.step {
+    /// Retries a join until it is refused no longer for the number of connections.
+    async fn finally_join(&mut self, join: &Step) -> Result<(), Failure> {
+        let what = "a join that is not refused with 429";
+        let joined = eventually(what, async || match Box::pin(self.step(join)).await {
+            Err(refused) if refused.contains("refused: 429") => None,
+            outcome => Some(outcome),
+        });
+        joined.await?
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<(), Failure> {
+        match step {
+            Step::FinallyJoin(join) => self.finally_join(join).await,
             Step::Name { name, value } => self.named.name(name, value, &mut self.bindings),
             Step::Join { who, topic, way: Way::Mcp { at, over }, with } => {
                 self.come_by_mcp(who, topic, (at.as_deref(), *over), with, true).await

@@ -127,7 +127,7 @@ async fn a_call_is_permitted_what_its_token_permits_whichever_gateway_it_came_by
     let refused = next_where(&mut weak, |came| came["correlation_id"] == "w1").await;
     assert_eq!(refused["payload"]["error"]["data"]["code"], "forbidden", "{refused}");
 
-    // Whoever has hung up is judged by what it came with.
+    // A caller that has hung up is judged by the token it came with.
     strong.text(call("alice", "s4", "robot", &arm)).await.expect("sent");
     strong.close().await.expect("closed");
     assert_eq!(asked(&mut robot).await.0, "s4");
@@ -174,7 +174,7 @@ async fn who_signs_out_at_one_gateway_is_signed_out_at_all() {
         Some(401),
         "a ticket outlasted its sign-in"
     );
-    // Another sign-in of the same person is none of its business.
+    // Another sign-in of the same person is not affected.
     assert_eq!(ask(&two, ("GET", "/v0/session"), &other, json!({})).await.status, 200);
     kept.text(chat("alice", "still")).await.expect("sent");
     assert_eq!(lines(&mut kept, 1).await, ["still"]);
@@ -211,7 +211,7 @@ async fn a_sign_out_while_nats_is_out_of_reach_is_told_to_the_others_afterwards(
     gone(&first).await;
     next_where(&mut watching, |came| came["payload"]["event"] == "ready").await;
 
-    // The same where the gateway is started anew before it could tell.
+    // The same where the gateway restarts before it could share it.
     servers.kill(0).await.expect("killed");
     next_where(&mut watching, |came| came["payload"]["code"] == "closing").await;
     assert_eq!(ask(&one, ("DELETE", "/v0/session"), &second, json!({})).await.status, 503);

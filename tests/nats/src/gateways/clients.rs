@@ -49,7 +49,7 @@ async fn ask(alice: &mut Socket, id: u64, method: &str, params: Value) {
     alice.text(request.to_string()).await.expect("sent");
 }
 
-/// Waits until the client is told at a level that nothing can be stored, or that it can be again.
+/// Waits for the log message of an outage, or of its end, at a level.
 async fn told(alice: &mut Socket, level: &str) {
     patiently("alice to be told", async {
         loop {

@@ -1,7 +1,7 @@
 //! A server that speaks the draft dialect of MCP, for tests: `tools/invoke` in place of `tools/call`, and the rest of that document.
 //! It speaks on stdin and stdout, or at the address it prints with `--http 127.0.0.1:0` or `--ws 127.0.0.1:0`.
 //!
-//! Deliberately absent: anything of MCP itself. What it is told in MCP's words it does not understand, so that a translation that is
+//! Deliberately absent: anything of MCP itself. It does not understand MCP's own methods, so that a translation that is
 //! missing shows.
 
 mod tools;

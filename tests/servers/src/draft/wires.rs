@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::Server;
 use crate::tools::After;
 
-/// One message a line, until it is told to exit or its input ends.
+/// One message a line, until `exit` or the end of its input.
 pub(crate) async fn stdio(server: Arc<Server>) -> Result<()> {
     let (out, mut said) = mpsc::unbounded_channel::<String>();
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
@@ -46,14 +46,14 @@ pub(crate) async fn stdio(server: Arc<Server>) -> Result<()> {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "whoever started it reads the address there")]
+#[expect(clippy::print_stdout, reason = "its starter reads the address there")]
 async fn listen(address: SocketAddr, scheme: &str) -> Result<TcpListener> {
     let listener = TcpListener::bind(address).await?;
     println!("{scheme}://{}/mcp", listener.local_addr()?);
     Ok(listener)
 }
 
-/// One message a text frame, until it is told to exit.
+/// One message a text frame, until `exit`.
 pub(crate) async fn ws(address: SocketAddr, server: Arc<Server>) -> Result<()> {
     let listener = listen(address, "ws").await?;
     let mut connections = JoinSet::new();

@@ -17,7 +17,7 @@ use crate::{note, safe};
 pub(super) fn answers(callee: &ParticipantId) -> Toolbox {
     let toolbox = Toolbox::new("salon call");
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-        // Not promised, as there is nobody to ask; whoever asks all the same gets a no.
+        // Not offered, as there is nobody to ask; a request for it is refused.
         return toolbox.method("elicitation/create", |_| async {
             serde_json::value::to_raw_value(&ElicitationAnswer::decline())
                 .map_err(|error| RpcError::internal(error.to_string()))
@@ -75,7 +75,7 @@ impl<R: BufRead, W: Write> Desk<R, W> {
     }
 }
 
-/// One field after the other, in the order of whoever asks, each until it fits; and the whole until that fits.
+/// One field after the other, in the order of the form, each until it fits; and the whole until that fits.
 fn fill(schema: &Schema, desk: &mut Desk<impl BufRead, impl Write>) -> ElicitationAnswer {
     let fields = schema.as_written();
     if fields.is_empty() {
@@ -195,7 +195,7 @@ mod tests {
         name (string, required) Full name: `name` is needed
         name (string, required) Full name: `name`: "x" is shorter than 2 characters
         name (string, required) Full name: mail (string, required): `mail`: "nowhere" is not a "email"
-        mail (string, required): age (integer) [20]: `age` must be an integer, and `old` is none
+        mail (string, required): age (integer) [20]: `age` must be an integer, not `old`
         age (integer) [20]: `age`: 17 is less than the minimum of 18
         age (integer) [20]:   s: Slow
           f: Fast

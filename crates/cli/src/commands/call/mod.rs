@@ -42,7 +42,7 @@ pub(crate) struct CallArgs {
     /// All arguments as one JSON object; `@FILE` reads it from a file, `-` from standard input
     #[arg(id = "whole", long = "arguments", short = 'a', value_name = "JSON|@FILE|-")]
     whole: Option<String>,
-    /// How long to wait without hearing anything; progress begins it anew
+    /// How long to wait without an answer; progress restarts the time
     #[arg(long, value_name = "TIME", default_value = "60s")]
     timeout: Deadline,
     /// Print the whole result as the participant wrote it, or `{"error": {"code", "message", "data", "hint"}}`, of
@@ -231,7 +231,7 @@ fn whole(text: &str) -> anyhow::Result<Box<RawValue>> {
     };
     let hint = "it looks like `{\"x\": 1}`";
     let json: Box<RawValue> = serde_json::from_str(text.trim())
-        .map_err(|error| anyhow!("the arguments are no JSON: {error}\n\nhint: {hint}"))?;
+        .map_err(|error| anyhow!("the arguments are not JSON: {error}\n\nhint: {hint}"))?;
     if !json.get().starts_with('{') {
         return Err(anyhow!("the arguments must be a JSON object\n\nhint: {hint}"));
     }

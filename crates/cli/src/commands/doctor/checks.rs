@@ -69,7 +69,7 @@ fn credentials(report: &mut Report) -> Credentials {
     let path = credentials::path().filter(|path| path.exists());
     match (Credentials::read(), path) {
         (Err(error), _) => {
-            report.add(Finding::error("credentials", &error, "mend or delete the file"));
+            report.add(Finding::error("credentials", &error, "fix or delete the file"));
             Credentials::default()
         }
         (Ok(stored), None) => stored,
@@ -92,7 +92,7 @@ fn credentials(report: &mut Report) -> Credentials {
 
 /// There is a token, from somewhere.
 fn token(args: &DoctorArgs, place: &Place, stored: &Credentials, report: &mut Report) -> Option<Tokens> {
-    match args.access.tokens_among(place, stored) {
+    match args.access.tokens_among(place, stored, &[]) {
         Ok(tokens) => Some(tokens),
         Err(error) => {
             report.add(Finding::error("token", &error, "give one with `--token`, `SALON_TOKEN` or `salon login`"));
@@ -269,7 +269,7 @@ async fn enter(client: &Client, topic: &TopicName, claims: Option<&Claims>, repo
         let hint = format!("where the gateway runs, `salon token --topic {topic} --id ID` makes a token that opens it");
         return report.add(Finding::problem("topic", format!("`{topic}` is not open to this token"), hint));
     }
-    // Shared, so that whoever is there with the same token stays.
+    // Shared, so that a participant with the same token stays.
     report.add(match client.room(topic.clone()).share().once().join().await {
         Ok(room) => {
             let others = room.roster().iter().filter(|present| present.id != *room.id()).count();

@@ -123,7 +123,7 @@ impl<'a> Pane<'a> {
 
 impl Drop for Pane<'_> {
     fn drop(&mut self) {
-        // The server holds the terminal; without it the program is told that its terminal is gone.
+        // The server holds the terminal; without it the program gets SIGHUP.
         let ended = std::process::Command::new("tmux").arg("-S").arg(self.socket()).arg("kill-server").output();
         assert!(ended.is_ok(), "tmux is there");
     }

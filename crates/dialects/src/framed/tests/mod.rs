@@ -12,7 +12,7 @@ mod sending;
 mod sessions;
 
 use insta::assert_snapshot;
-use salon_protocol::{Envelope, Participant, Position, Presence, Timestamp, TopicName};
+use salon_protocol::{Envelope, FailureCause, Participant, Position, Presence, Timestamp, TopicName};
 use serde_json::value::RawValue;
 
 use super::*;
@@ -28,6 +28,8 @@ struct Play {
     said: u64,
     told: String,
     ended: bool,
+    /// How many refusals it wants counted.
+    refusals: usize,
 }
 
 fn id(text: &str) -> ParticipantId {
@@ -51,7 +53,7 @@ impl Play {
         let options =
             Options { me: id("alice"), limits, session: "S".into(), linger: Duration::from_secs(60), version: "9" };
         let framed = Framed::new(options, Stamps::new("x", now, Timestamp(1000)), now);
-        Self { framed, now, drafts: VecDeque::new(), said: 0, told: String::new(), ended: false }
+        Self { framed, now, drafts: VecDeque::new(), said: 0, told: String::new(), ended: false, refusals: 0 }
     }
 
     /// A session that has its seat; how it got it is left out.
@@ -154,7 +156,8 @@ impl Play {
             "gone" => {
                 let [request, number, callee] = rest.split(' ').collect::<Vec<_>>().try_into().unwrap();
                 let request = EnvelopeId::new(request).unwrap();
-                self.event(Event::CallFailed { request, id: RpcId::parse(number).unwrap(), callee: id(callee) });
+                let (id, callee) = (RpcId::parse(number).unwrap(), id(callee));
+                self.event(Event::CallFailed { request, id, callee, cause: FailureCause::CalleeLeft });
             }
             "gap" => self.event(Event::Gap),
             "join" => self.presence(PresenceEvent::Join, rest),
@@ -185,6 +188,7 @@ impl Play {
                     let shown = shown(stream, &frame);
                     assert!(shown.contains(&format!(r#""code":"{code}""#)), "{shown}");
                     self.told.push_str(&shown);
+                    self.refusals += 1;
                 }
                 Action::Publish(ticket, draft) => {
                     self.told.push_str(&format!("⇒ {}\n", draft.envelope().text()));

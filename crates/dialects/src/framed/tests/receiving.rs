@@ -151,6 +151,7 @@ fn messages_say_what_their_envelopes_say() {
         request: EnvelopeId::new("x:s1").unwrap(),
         id: RpcId::parse("\"7\"").unwrap(),
         callee: id("bob"),
+        cause: FailureCause::CalleeLeft,
     });
     play.event(Event::Gap);
     play.collect();

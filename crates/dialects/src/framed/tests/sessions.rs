@@ -26,10 +26,12 @@ fn a_session_from_connect_to_disconnect() {
 #[test]
 fn a_seat_that_is_refused_is_an_answer_and_the_end() {
     for (code, expected) in [("rate_limited", 429), ("closing", 503), ("internal", 500), ("forbidden", 403)] {
-        let told = Play::new(Limits::default()).run(&format!("{CONNECT}\nno-seat {code}"));
+        let mut play = Play::new(Limits::default());
+        let told = play.run(&format!("{CONNECT}\nno-seat {code}"));
         let answer =
             format!("1 ← {expected} CONNECT c0 {{\"status\":\"error\",\"code\":\"{code}\",\"message\":\"not now\"}}");
         assert_eq!(told.lines().collect::<Vec<_>>()[1..], [answer.as_str(), "close bye"]);
+        assert_eq!(play.refusals, 0, "the session has counted the refused join");
     }
 }
 

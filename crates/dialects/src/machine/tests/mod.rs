@@ -26,7 +26,7 @@ use super::*;
 use crate::{Form, Head, History, Joined};
 use insta::assert_snapshot;
 use salon_mcp::listing::{Listing, read_page};
-use salon_protocol::{Entry, Members, Message, Participant, Position, Stamp};
+use salon_protocol::{Entry, FailureCause, Members, Message, Participant, Position, Stamp};
 
 fn id(text: &str) -> ParticipantId {
     ParticipantId::new(text).unwrap()
@@ -237,7 +237,8 @@ impl Play {
             }
             "gone" => {
                 let id = salon_protocol::RpcId::parse("1").unwrap();
-                self.event(Event::CallFailed { request: EnvelopeId::new(second).unwrap(), id, callee: self::id(more) });
+                let (request, callee) = (EnvelopeId::new(second).unwrap(), self::id(more));
+                self.event(Event::CallFailed { request, id, callee, cause: FailureCause::CalleeLeft });
             }
             "tick" => {
                 self.now += Duration::from_millis(rest.parse().unwrap());

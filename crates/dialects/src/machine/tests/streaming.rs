@@ -160,7 +160,7 @@ fn the_end_is_told_on_every_stream() {
     assert_snapshot!(Play::posting().act("1 request m1 bob {\"tool\":{\"id\":\"t\"}}\nno-seat"), @r#"
     join
     1 429 json
-    1 ← [rate_limited] {"header":{"id":"s-2","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"rate_limited","message":"the room is full"}}
+    1 ← {"header":{"id":"s-2","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"rate_limited","message":"the room is full"}}
     1 ends
     close bye
     "#);

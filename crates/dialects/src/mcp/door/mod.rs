@@ -41,8 +41,8 @@ use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, code};
 use salon_protocol::system::{OUTAGE, READY};
 use salon_protocol::{
-    CloseReason, Code, Compose, Draft, EnvelopeId, Kind, Limits, LogLevel, McpVersion, ParticipantId, Refusal,
-    RpcError, TopicName, rpc,
+    CloseReason, Compose, Draft, EnvelopeId, Kind, Limits, LogLevel, McpVersion, ParticipantId, Refusal, RpcError,
+    TopicName, rpc,
 };
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -484,11 +484,12 @@ impl Dialect for Door {
                 }
             }
             Event::Entry(entry) => self.overhear(&entry.envelope, now),
-            Event::CallFailed { request, callee, .. } => {
+            Event::CallFailed { request, callee, cause, .. } => {
                 self.siblings_call_over(&request, now);
                 if let Some(number) = self.sent.get(&request).copied() {
-                    let error = RpcError::new(code::GONE, format!("`{callee}` left before it answered"));
-                    self.fail(number, &error.with_data(&json!({ "code": Code::RecipientNotFound })), now);
+                    let refusal = cause.refusal(&callee);
+                    let error = RpcError::new(code::GONE, refusal.message);
+                    self.fail(number, &error.with_data(&json!({ "code": refusal.code })), now);
                 }
             }
             Event::Outage => {

@@ -11,7 +11,7 @@ use salon_dialects::framed::{Connect, Framed, Options, refuse};
 use salon_log::Claim;
 use salon_protocol::{Code, Participant, Refusal, TopicName};
 use salon_rooms::{Admission, Deliver};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::super as doors;
 use super::super::sessions::{SessionTable, Visitor};
@@ -19,6 +19,7 @@ use crate::audit::{AuditEvent, AuditKind};
 use crate::auth::{self, Grant};
 use crate::carriers::{Lines, SessionLines, Undelivered};
 use crate::clock;
+use crate::connection::ConnectionContext;
 use crate::entrance::Entrance;
 use crate::gateway::Gateway;
 use crate::http::Peer;
@@ -96,7 +97,8 @@ impl FramedDoor {
         let id: Box<str> = auth::hex(&auth::random::<16>()).into();
         let expires = clock::instant(grant.expires);
         let begun = self.sessions.find_or_begin(visitor, id.clone(), topic, |connection| {
-            let (carrier, way) = Lines::new(expires, undelivered(gateway));
+            let undelivered = undelivered(gateway.shutdown.subscribe(), connection.clone());
+            let (carrier, way) = Lines::new(expires, undelivered);
             let options = Options {
                 me: grant.participant.clone(),
                 limits: gateway.config.limits.envelope(),
@@ -120,13 +122,13 @@ pub(super) fn unknown() -> Refusal {
 }
 
 /// What is said to frames that a session had not heard when it ended.
-fn undelivered(gateway: &Gateway) -> Undelivered {
-    let shutdown = gateway.shutdown.subscribe();
+fn undelivered(shutdown: watch::Receiver<bool>, connection: ConnectionContext) -> Undelivered {
     Box::new(move |frame| {
         let refusal = match *shutdown.borrow() {
             true => Refusal::new(Code::Closing, "the gateway is shutting down"),
             false => unknown(),
         };
+        connection.refused(refusal.code);
         refuse(frame, &refusal, clock::now())
     })
 }
@@ -142,4 +144,42 @@ fn entrance(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName) -> Entranc
         deliver: Deliver::Directed,
         echo: false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::StreamExt;
+
+    use super::*;
+    use crate::audit::{Audit, AuditRotation};
+    use crate::scratch::Scratch;
+
+    /// The session ends before it has read a frame; the peer is answered all the same.
+    #[tokio::test]
+    async fn a_frame_that_its_session_did_not_read_is_a_refusal_like_any_other() {
+        let scratch = Scratch::new();
+        let trail = scratch.path().join("audit.log");
+        let audit = Audit::open(&trail, AuditRotation::default(), clock::now());
+        let connection = ConnectionContext::of_alice(audit.expect("a trail"));
+        let (meters, audit) = (connection.meters.clone(), connection.audit.clone());
+        let stop = watch::Sender::new(false);
+        for (code, stopping) in [("unauthorized", false), ("closing", true)] {
+            stop.send_replace(stopping);
+            let expires = Instant::now() + Duration::from_secs(3600);
+            let (lines, way) = Lines::new(expires, undelivered(stop.subscribe(), connection.clone()));
+            let (line, mut answers) = way.open().await.expect("open");
+            line.send(b"not even a frame".as_slice().into()).await.expect("sent");
+            drop(lines);
+            let answer = answers.next().await.expect("an answer").expect("not cut off");
+            assert!(String::from_utf8_lossy(&answer).contains(code), "{answer:?}");
+            let counted = format!("salon_refusals_total{{code=\"{code}\"}} 1\n");
+            assert!(meters.render().contains(&counted), "{}", meters.render());
+        }
+        audit.close();
+        let trail = std::fs::read_to_string(trail).expect("the trail");
+        let refusals: Vec<_> = trail.lines().filter(|line| line.contains(r#""participant":"alice""#)).collect();
+        assert_eq!(refusals.len(), 2, "{trail}");
+    }
 }

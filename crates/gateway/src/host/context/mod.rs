@@ -212,6 +212,6 @@ fn refused(code: Code, message: &str, current: Option<u64>) -> Box<RawValue> {
 
 /// The store could not be read.
 fn unreadable(error: &salon_log::ReadError) -> RpcError {
-    tracing::error!(%error, "the host could not read the context");
+    tracing::error!(%error, "host: context unreadable, request fails");
     RpcError::internal("the context could not be read")
 }

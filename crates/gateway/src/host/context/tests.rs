@@ -9,7 +9,7 @@ use salon_log::context::{Address, Key, Scope, Write};
 use salon_log::sqlite::{Options, Sqlite};
 use salon_log::{ContextStore, Durability, Tailed, TopicLog};
 use salon_protocol::{Entry, Envelope, ParticipantId, TopicName};
-use salon_rooms::{Rate, Rooms, Settings};
+use salon_rooms::{ByteRates, Rate, Rooms, Settings};
 
 use super::super::{HostSettings, Library};
 
@@ -27,8 +27,11 @@ async fn next_answer(log: Arc<Sqlite>, topic: &TopicName, after: &Entry) -> serd
     let settings = Settings {
         ring: 1 << 20,
         rings: 1 << 20,
-        rate: Rate::default(),
+        rate: Rate::UNLIMITED,
+        byte_rates: ByteRates::UNLIMITED,
         participants: 0,
+        rooms: 0,
+        rooms_each: 0,
         grace: Duration::from_secs(600),
         leaves: [7; 16],
         witness: None,

@@ -280,8 +280,12 @@ fn no(key: &Key, expected: Option<u64>, error: &WriteError) -> Outcome {
             let message = "the gateway cannot reach its log now; try again, or another gateway";
             (Code::Closing, message.to_owned(), None)
         }
+        WriteError::ReadOnly(_) => {
+            let message = "the gateway stores nothing now, because its disk is nearly full; reading goes on";
+            (Code::Closing, message.to_owned(), None)
+        }
         WriteError::Stopped(_) | WriteError::Refused(_) => {
-            tracing::error!(%error, "the host could not write the context");
+            tracing::error!(%error, "host: context not written, request fails");
             return Err(RpcError::internal("the context could not be written"));
         }
     };

@@ -53,7 +53,7 @@ pub(super) async fn probe(command: Command<'_>, setup: &Setup, limit: Duration) 
             Ok(Verdict::of(found, true, Wire::Stdio))
         }
         Showed::Modern(found) => {
-            let legacy_deadline = deadline.min(Instant::now() + MIN_LEGACY_TIMEOUT.max(2 * began.elapsed()));
+            let legacy_deadline = legacy_deadline(began, Instant::now(), deadline);
             let ((), answer) = tokio::join!(ending, ask_legacy(command, setup, Voice::Hushed, legacy_deadline, limit));
             Ok(Verdict::of(found, answer.is_ok(), Wire::Stdio))
         }
@@ -62,6 +62,11 @@ pub(super) async fn probe(command: Command<'_>, setup: &Setup, limit: Duration) 
             answer.map(|speech| Verdict::legacy(Wire::Stdio, speech))
         }
     }
+}
+
+/// Until when a modern server is asked whether it answers `initialize` as well, that began then and has shown now what it is.
+fn legacy_deadline(began: Instant, now: Instant, deadline: Instant) -> Instant {
+    deadline.min(now + MIN_LEGACY_TIMEOUT.max(2 * (now - began)))
 }
 
 async fn converse(connection: &Connection, inbound: &mut Inbound, alone: Instant) -> Showed {
@@ -147,4 +152,18 @@ async fn ask_legacy(
     let answer = timeout_at(deadline, asking).await;
     connection.end(inbound, GRACE).await;
     answer.unwrap_or(Err(UpstreamError::TimedOut(limit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_starts_slowly_has_as_long_to_start_a_second_time() {
+        let began = Instant::now();
+        let after = |seconds| began + Duration::from_secs(seconds);
+        for (showed, limit, expected) in [(1, 120, 11), (5, 120, 15), (20, 120, 60), (30, 60, 60)] {
+            assert_eq!(legacy_deadline(began, after(showed), after(limit)), after(expected), "after {showed} s");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Finding out which eras a server speaks.
 //!
-//! The question is `server/discover`, which only the modern era knows. What is no answer to it means the legacy era, except where
+//! The question is `server/discover`, which only the modern era knows. Any other answer means the legacy era, except where
 //! it says nothing about eras: a server that wants credentials, is broken or cannot be reached is an error, because a wrong
 //! "legacy" would never correct itself.
 //!
@@ -56,7 +56,7 @@ pub enum Speech {
     Unknown,
 }
 
-/// What a probe found. To be kept by whoever asked, though not for ever: a server that learns the modern era does not tell.
+/// What a probe found. The caller keeps it, but not for ever: a server that learns the modern era does not announce that.
 #[derive(Debug, Clone)]
 pub struct Verdict {
     /// What it speaks, preferred first. A dual-era server has both.

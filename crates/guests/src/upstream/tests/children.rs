@@ -154,7 +154,8 @@ async fn what_it_logs_is_shown_with_its_name() {
     let mut shown = [within("a line", lines.recv()).await.unwrap(), within("a line", lines.recv()).await.unwrap()];
     shown.sort();
     assert_eq!(shown[0].as_deref(), Some("INFO guest: ready at last guest=\"robot\""));
-    let warning = "WARN guest: a line of its output is no JSON-RPC message, skipped: \"not json\" guest=\"robot\"";
+    let warning =
+        "WARN guest: upstream: line of output is not a JSON-RPC message, skipped: \"not json\" guest=\"robot\"";
     assert_eq!(shown[1].as_deref(), Some(warning));
     assert!(inbound.receiver.as_mut().unwrap().try_recv().is_err());
 }

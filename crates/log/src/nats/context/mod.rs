@@ -153,7 +153,7 @@ impl Context {
         match self.is_lost(shared, &stream, head.unwrap_or_default()).await {
             Ok(false) => {}
             Ok(true) => {
-                tracing::error!(topic = %self.topic, "NATS has lost values that were stored; what it has is read anew");
+                tracing::error!(topic = %self.topic, "nats: stored context values lost, rereading the context");
                 *self.index() = Index::default();
                 self.head.send_replace(None);
                 shared.feeds.miss(&self.topic);

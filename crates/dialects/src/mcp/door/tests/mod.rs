@@ -29,7 +29,9 @@ use super::*;
 use crate::EventFrame;
 use crate::mcp::scripts::{Open, Stage, begun, id};
 use insta::assert_snapshot;
-use salon_protocol::{Entry, Envelope, McpVersion, Members, Message, Participant, Position, RpcId, Timestamp};
+use salon_protocol::{
+    Code, Entry, Envelope, FailureCause, McpVersion, Members, Message, Participant, Position, RpcId, Timestamp,
+};
 
 /// What the others introduce themselves with, unless a script says something else.
 const SERVER: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}"#;
@@ -294,7 +296,8 @@ impl Play {
                 let open = self.take_open(Some(first), second);
                 let id = open.id.unwrap();
                 let (request, rpc) = (EnvelopeId::new(&*id).unwrap(), RpcId::String(id.into()));
-                self.event(Event::CallFailed { request, id: rpc, callee: self::id(&open.to) });
+                let cause = FailureCause::CalleeLeft;
+                self.event(Event::CallFailed { request, id: rpc, callee: self::id(&open.to), cause });
             }
             "refuse" => {
                 let open = self.take_open(None, first);

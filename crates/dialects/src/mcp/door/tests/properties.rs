@@ -215,7 +215,8 @@ impl Watched {
             Step::Gone(at) => {
                 if let Some(Open { to, id: Some(id), .. }) = self.open_at(*at) {
                     let (request, rpc) = (EnvelopeId::new(&*id).unwrap(), RpcId::String(id.into()));
-                    self.play.event(Event::CallFailed { request, id: rpc, callee: self::id(&to) });
+                    let cause = FailureCause::CalleeLeft;
+                    self.play.event(Event::CallFailed { request, id: rpc, callee: self::id(&to), cause });
                     self.heard();
                 }
             }

@@ -1,0 +1,303 @@
+//! Revocations: tokens that are refused although they have not expired.
+//!
+//! A revocation names one token by its id, a participant, or everybody; the last two mean the tokens issued up to a moment. It is kept
+//! in a file, and every gateway of the store is told. Whoever is connected with a revoked token is disconnected.
+//!
+//! Invariants: what was revoked stays revoked, so a moment only moves forward. The number of revocations is limited.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use parking_lot::{Mutex, MutexGuard};
+use salon_log::cluster::Keyspace;
+use salon_log::{Cluster, ReadError};
+use salon_protocol::{ParticipantId, Timestamp};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::keys::hex;
+use super::{AuthError, Grant};
+
+/// The name of the file in the data directory.
+pub const REVOCATIONS_FILE: &str = "revoked.jsonl";
+
+/// Where gateways tell one another what is revoked. Each keeps it in its file too, so the time only has to be long.
+pub(crate) const REVOCATIONS: Keyspace =
+    Keyspace { name: "revocations", time_to_live: Duration::from_secs(10 * 365 * 24 * 60 * 60) };
+
+/// How many revocations there may be. Beyond it, everybody's tokens can still be revoked.
+const MAX_REVOCATIONS: usize = 100_000;
+
+/// Which tokens are revoked.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum RevokedTokens {
+    /// The one with this id (`jti`).
+    Token(String),
+    /// Those of a participant.
+    Participant(ParticipantId),
+    /// All of them.
+    All(bool),
+}
+
+/// Some tokens are refused from now on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Revocation {
+    #[serde(flatten)]
+    pub(crate) tokens: RevokedTokens,
+    /// Those issued up to here, in milliseconds since 1970. For a single token, when it was revoked.
+    pub(crate) before: u64,
+}
+
+impl Revocation {
+    /// A name for it that says nothing of it: a key of the cluster.
+    fn key(&self) -> String {
+        let name = match &self.tokens {
+            RevokedTokens::Token(id) => format!("token {id}"),
+            RevokedTokens::Participant(id) => format!("participant {id}"),
+            RevokedTokens::All(_) => "all".to_owned(),
+        };
+        hex(digest(&SHA256, name.as_bytes()).as_ref())
+    }
+}
+
+/// See the module.
+pub(crate) struct Revocations {
+    revoked: Mutex<RevokedState>,
+    /// Counts the changes.
+    changes: watch::Sender<u64>,
+    cluster: Arc<dyn Cluster>,
+}
+
+struct RevokedState {
+    /// When each was revoked.
+    before: HashMap<RevokedTokens, u64>,
+    /// What the other gateways may not know.
+    unshared: HashSet<RevokedTokens>,
+    file: File,
+}
+
+/// Why something was not revoked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RevokeError {
+    /// There are as many revocations as there may be.
+    #[error("{MAX_REVOCATIONS} revocations are the limit; revoke all tokens issued up to now instead")]
+    TooMany,
+    /// It counts here, but not after a restart.
+    #[error("the revocation could not be written to the data directory: {0}")]
+    NotWritten(#[from] io::Error),
+}
+
+impl Revocations {
+    /// Reads what is revoked from the data directory.
+    pub(crate) fn open(data: &Path, cluster: Arc<dyn Cluster>) -> io::Result<Self> {
+        let path = data.join(REVOCATIONS_FILE);
+        let before = read(&path)?;
+        let file = write(&path, &before)?;
+        let unshared = if cluster.is_shared() { before.keys().cloned().collect() } else { HashSet::new() };
+        let revoked = Mutex::new(RevokedState { before, unshared, file });
+        Ok(Self { revoked, changes: watch::Sender::new(0), cluster })
+    }
+
+    fn revoked(&self) -> MutexGuard<'_, RevokedState> {
+        self.revoked.lock()
+    }
+
+    /// Refuses a grant that is revoked.
+    pub(crate) fn require(&self, grant: &Grant) -> Result<(), AuthError> {
+        let holder = Holder::of(grant);
+        if self.has(&holder) { Err(AuthError::Revoked) } else { Ok(()) }
+    }
+
+    fn has(&self, holder: &Holder) -> bool {
+        let revoked = self.revoked();
+        if revoked.before.is_empty() {
+            return false;
+        }
+        let moment = |tokens: &RevokedTokens| revoked.before.get(tokens).copied();
+        let issued_before = |tokens: &RevokedTokens| moment(tokens).is_some_and(|before| holder.issued.0 <= before);
+        holder.token.as_ref().is_some_and(|token| moment(token).is_some())
+            || issued_before(&holder.participant)
+            || issued_before(&RevokedTokens::All(true))
+    }
+
+    /// Revokes tokens at this gateway, and writes that down. Blocks meanwhile.
+    pub(crate) fn add(&self, revocation: &Revocation) -> Result<(), RevokeError> {
+        self.take(revocation, self.cluster.is_shared()).map(drop)
+    }
+
+    /// Says whether it is news.
+    fn take(&self, revocation: &Revocation, unshared: bool) -> Result<bool, RevokeError> {
+        let Revocation { tokens, before } = revocation;
+        let written = {
+            let mut revoked = self.revoked();
+            if revoked.before.get(tokens).is_some_and(|known| known >= before) {
+                return Ok(false);
+            }
+            let is_new = !revoked.before.contains_key(tokens);
+            if is_new && revoked.before.len() >= MAX_REVOCATIONS && !matches!(tokens, RevokedTokens::All(_)) {
+                return Err(RevokeError::TooMany);
+            }
+            revoked.before.insert(tokens.clone(), *before);
+            if unshared {
+                revoked.unshared.insert(tokens.clone());
+            }
+            append(&mut revoked.file, revocation)
+        };
+        self.changes.send_modify(|count| *count += 1);
+        written?;
+        Ok(true)
+    }
+
+    /// Hears what is revoked at the other gateways, from now on. Resolves when all there was has been heard.
+    pub(crate) async fn follow(self: &Arc<Self>) -> Result<(), ReadError> {
+        let own = self.clone();
+        let hear = move |value: &[u8]| {
+            let Ok(revocation) = serde_json::from_slice::<Revocation>(value) else { return };
+            if let Err(error) = own.take(&revocation, false) {
+                tracing::error!(%error, "revocation: heard from another gateway and not kept");
+            }
+        };
+        self.cluster.follow(REVOCATIONS, Box::new(hear)).await
+    }
+
+    /// Tells the other gateways what they may not know.
+    pub(crate) async fn share(&self) -> Result<(), ReadError> {
+        let unshared: Vec<_> = {
+            let revoked = self.revoked();
+            let with_moment = |tokens: &RevokedTokens| {
+                Some(Revocation { tokens: tokens.clone(), before: *revoked.before.get(tokens)? })
+            };
+            revoked.unshared.iter().filter_map(with_moment).collect()
+        };
+        for revocation in unshared {
+            let later = |known: Option<&[u8]>| {
+                let known = known.and_then(|known| serde_json::from_slice::<Revocation>(known).ok());
+                let is_known = known.is_some_and(|known| known.before >= revocation.before);
+                (!is_known).then(|| serde_json::to_vec(&revocation).expect("plain data is JSON"))
+            };
+            self.cluster.change(REVOCATIONS, &revocation.key(), &later).await?;
+            let mut revoked = self.revoked();
+            if revoked.before.get(&revocation.tokens) == Some(&revocation.before) {
+                revoked.unshared.remove(&revocation.tokens);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the other gateways what they could not be told, for ever.
+    pub(crate) async fn share_rest(&self, retry_delay: Duration) {
+        loop {
+            if let Err(error) = self.share().await {
+                tracing::debug!(%error, "revocation: other gateways unreachable, retrying");
+            }
+            tokio::time::sleep(retry_delay).await;
+        }
+    }
+
+    /// Waits until a grant is revoked.
+    pub(crate) fn revoked_later(self: &Arc<Self>, grant: &Grant) -> RevocationWatch {
+        RevocationWatch { revocations: self.clone(), holder: Arc::new(Holder::of(grant)) }
+    }
+}
+
+/// What of a grant decides whether it is revoked.
+struct Holder {
+    token: Option<RevokedTokens>,
+    participant: RevokedTokens,
+    issued: Timestamp,
+}
+
+impl Holder {
+    fn of(grant: &Grant) -> Self {
+        Self {
+            token: grant.token_id.clone().map(RevokedTokens::Token),
+            participant: RevokedTokens::Participant(grant.participant.clone()),
+            issued: grant.issued,
+        }
+    }
+}
+
+/// A connection that ends when its token is revoked.
+#[derive(Clone)]
+pub(crate) struct RevocationWatch {
+    revocations: Arc<Revocations>,
+    holder: Arc<Holder>,
+}
+
+impl RevocationWatch {
+    /// Waits until the token is revoked.
+    pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let Self { revocations, holder } = self.clone();
+        let mut changes = revocations.changes.subscribe();
+        async move {
+            while !revocations.has(&holder) {
+                // The sender lives as long as `revocations`, so there is always another change to wait for.
+                let _ = changes.changed().await;
+            }
+        }
+    }
+}
+
+/// Reads the file, where there is one. Lines that were cut off when they were written are left out; a restore may have put others behind
+/// them.
+fn read(path: &Path) -> io::Result<HashMap<RevokedTokens, u64>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(HashMap::new()),
+        file => file?,
+    };
+    let mut before = HashMap::new();
+    for line in BufReader::new(file).lines() {
+        let line = line?;
+        // The only brace that closes is the last byte of a line.
+        if !line.ends_with('}') {
+            continue;
+        }
+        match serde_json::from_str::<Revocation>(&line) {
+            Ok(revocation) => {
+                let known = before.entry(revocation.tokens).or_insert(revocation.before);
+                *known = revocation.before.max(*known);
+            }
+            Err(error) => {
+                let why = format!("`{}` has a line that is not a revocation: {error}", path.display());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
+        }
+    }
+    Ok(before)
+}
+
+/// Writes the file anew, and opens it for what follows.
+fn write(path: &Path, before: &HashMap<RevokedTokens, u64>) -> io::Result<File> {
+    let next: PathBuf = path.with_extension("jsonl.new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next)?;
+    let mut text = String::new();
+    for (tokens, before) in before {
+        text.push_str(&line(&Revocation { tokens: tokens.clone(), before: *before }));
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&next, path)?;
+    Ok(file)
+}
+
+fn append(file: &mut File, revocation: &Revocation) -> io::Result<()> {
+    file.write_all(line(revocation).as_bytes())?;
+    file.sync_data()
+}
+
+fn line(revocation: &Revocation) -> String {
+    let mut line = serde_json::to_string(revocation).expect("plain data is JSON");
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+#[path = "revocations_tests.rs"]
+mod tests;

@@ -1,0 +1,163 @@
+//! What the writer remembers of topics: at most so many, and so many bytes of them. The topics that were used longest ago are forgotten
+//! first; what is forgotten is read from the database again.
+
+use std::collections::HashMap;
+
+use salon_protocol::{Timestamp, TopicName};
+
+use crate::Fold;
+
+/// How many topics are remembered, and how many bytes of them.
+const MAX_TOPICS: usize = 10_000;
+const MAX_BYTES: usize = 64 << 20;
+
+/// What a topic takes beside its fold.
+const BYTES_BESIDE_FOLD: usize = 512;
+
+/// What the writer knows of a topic.
+pub(super) struct Known {
+    pub(super) topic: i64,
+    pub(super) trimmed: u64,
+    pub(super) settled: u64,
+    pub(super) head: u64,
+    pub(super) newest: Timestamp,
+    /// As of `head`.
+    pub(super) fold: Fold,
+}
+
+impl Known {
+    fn bytes(&self) -> usize {
+        BYTES_BESIDE_FOLD + self.fold.bytes()
+    }
+}
+
+/// A topic, and when it was used last.
+struct Remembered {
+    known: Known,
+    used: u64,
+}
+
+pub(super) struct KnownTopics {
+    topics: HashMap<TopicName, Remembered>,
+    bytes: usize,
+    /// How many times a topic was used.
+    uses: u64,
+    max_topics: usize,
+    max_bytes: usize,
+}
+
+impl Default for KnownTopics {
+    fn default() -> Self {
+        Self { topics: HashMap::new(), bytes: 0, uses: 0, max_topics: MAX_TOPICS, max_bytes: MAX_BYTES }
+    }
+}
+
+impl KnownTopics {
+    pub(super) fn get(&self, name: &TopicName) -> Option<&Known> {
+        self.topics.get(name).map(|remembered| &remembered.known)
+    }
+
+    pub(super) fn insert(&mut self, name: TopicName, known: Known) {
+        self.remove(&name);
+        self.bytes += known.bytes();
+        self.uses += 1;
+        self.topics.insert(name, Remembered { known, used: self.uses });
+    }
+
+    pub(super) fn remove(&mut self, name: &TopicName) {
+        if let Some(removed) = self.topics.remove(name) {
+            self.bytes -= removed.known.bytes();
+        }
+    }
+
+    /// Uses a topic that is known.
+    pub(super) fn update<T>(&mut self, name: &TopicName, change: impl FnOnce(&mut Known) -> T) -> Option<T> {
+        let remembered = self.topics.get_mut(name)?;
+        self.uses += 1;
+        remembered.used = self.uses;
+        let before = remembered.known.bytes();
+        let changed = change(&mut remembered.known);
+        self.bytes = self.bytes - before + remembered.known.bytes();
+        Some(changed)
+    }
+
+    /// Forgets the topics that were used longest ago, where there are too many or too large ones. The newest stays.
+    pub(super) fn evict(&mut self) {
+        if self.topics.len() <= self.max_topics && self.bytes <= self.max_bytes {
+            return;
+        }
+        let mut by_use: Vec<_> = self.topics.iter().map(|(name, topic)| (topic.used, name.clone())).collect();
+        by_use.sort_unstable_by_key(|(used, _)| *used);
+        by_use.pop();
+        for (_, name) in by_use {
+            // Further than it must, so that there is not a search for every topic that is new.
+            if self.topics.len() <= self.max_topics / 4 * 3 && self.bytes <= self.max_bytes / 4 * 3 {
+                return;
+            }
+            self.remove(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use salon_protocol::{Entry, Position};
+
+    use super::*;
+    use crate::contract::{presence, topic};
+
+    fn nothing() -> Known {
+        Known { topic: 1, trimmed: 0, settled: 0, head: 0, newest: Timestamp(0), fold: Fold::default() }
+    }
+
+    fn bounded(max_topics: usize, max_bytes: usize) -> KnownTopics {
+        KnownTopics { max_topics, max_bytes, ..KnownTopics::default() }
+    }
+
+    fn names(topics: &KnownTopics) -> Vec<&str> {
+        let mut names: Vec<_> = topics.topics.keys().map(TopicName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn the_topics_used_longest_ago_are_forgotten() {
+        let mut topics = bounded(4, usize::MAX);
+        for name in ["a", "b", "c", "d"] {
+            topics.insert(topic(name), nothing());
+            topics.evict();
+        }
+        topics.update(&topic("a"), |_| ()).expect("it is known");
+        assert_eq!(names(&topics), ["a", "b", "c", "d"]);
+        topics.insert(topic("e"), nothing());
+        topics.evict();
+        assert_eq!(names(&topics), ["a", "d", "e"]);
+    }
+
+    #[test]
+    fn large_topics_are_forgotten_by_their_bytes() {
+        let mut topics = bounded(1000, 16 << 10);
+        for name in ["a", "b", "c"] {
+            topics.insert(topic(name), nothing());
+            topics.evict();
+        }
+        assert_eq!(names(&topics), ["a", "b", "c"]);
+        let people = |known: &mut Known| {
+            for offset in 1..=100 {
+                let envelope = presence(&format!("j{offset}"), "join", &format!("p{offset}"));
+                let position = Position { epoch: 1, offset };
+                known.fold.apply(&Arc::new(Entry { position, arrived: Timestamp(0), stamp: None, envelope }));
+            }
+        };
+        topics.update(&topic("b"), people).expect("it is known");
+        topics.evict();
+        assert_eq!(names(&topics), ["b"], "the newest stays, however large");
+        topics.insert(topic("d"), nothing());
+        topics.evict();
+        assert_eq!(names(&topics), ["d"]);
+        topics.remove(&topic("d"));
+        assert_eq!(topics.bytes, 0);
+    }
+}
