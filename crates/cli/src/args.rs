@@ -1,7 +1,10 @@
 //! The command line: which commands there are, and what each says of itself.
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::sync::Once;
 
+use anyhow::{Context, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -9,11 +12,13 @@ use salon_gateway::auth::Confirmation;
 use salon_gateway::config::Deadline;
 use salon_protocol::{ParticipantId, ParticipantKind, TopicPattern};
 
+use crate::audit;
 use crate::backup;
 use crate::chat;
 use crate::commands;
 use crate::guests;
 use crate::mcp;
+use crate::note;
 use crate::serve::{ServeArgs, flags};
 
 /// Rooms in which AI agents, people and robots are MCP servers to one another
@@ -73,6 +78,8 @@ pub(crate) enum Command {
     Backup(backup::BackupArgs),
     /// Put a backup into a data directory
     Restore(backup::RestoreArgs),
+    /// Check the audit trail of a gateway
+    Audit(audit::AuditArgs),
     /// Look at what stands between you and a room, and say what to do
     Doctor(commands::doctor::DoctorArgs),
     /// Print the completions for a shell
@@ -106,6 +113,26 @@ impl Places {
     pub(crate) fn file(&self) -> Option<PathBuf> {
         const USUAL: &str = "salon.toml";
         self.config.clone().or_else(|| std::path::Path::new(USUAL).exists().then(|| USUAL.into()))
+    }
+
+    /// The same. One that nobody named, and that is only found in the working directory, must not be one that others can write.
+    pub(crate) fn trusted_file(&self) -> anyhow::Result<Option<PathBuf>> {
+        let Some(file) = self.file() else { return Ok(None) };
+        if self.config.is_none() {
+            let is_open = salon_gateway::others_can_write(&file);
+            if is_open.with_context(|| format!("`{}` cannot be read", file.display()))? {
+                bail!(
+                    "others can write `{}` in this directory\n\nhint: `chmod go-w` it if it is yours, or name it with `--config`",
+                    file.display()
+                );
+            }
+            static ANNOUNCED: Once = Once::new();
+            if io::stderr().is_terminal() {
+                ANNOUNCED
+                    .call_once(|| note(format_args!("with the settings of `{}` in this directory", file.display())));
+            }
+        }
+        Ok(Some(file))
     }
 }
 

@@ -6,6 +6,7 @@
 mod access;
 mod args;
 mod arguments;
+mod audit;
 mod backup;
 mod chat;
 mod clock;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Command::Logout(args) => commands::login::logout(&args),
         Command::Backup(args) => backup::backup(args),
         Command::Restore(args) => backup::restore(args),
+        Command::Audit(args) => audit::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -40,6 +40,6 @@ pub(crate) fn data_directory(places: &Places) -> anyhow::Result<PathBuf> {
     if let Some(data) = &places.data {
         return Ok(data.clone());
     }
-    let given = places.file().map(|path| Overrides::from_file(&path)).transpose()?;
+    let given = places.trusted_file()?.map(|path| Overrides::from_file(&path)).transpose()?;
     Ok(given.and_then(|given| given.data).unwrap_or_else(|| Config::default().data))
 }

@@ -222,6 +222,8 @@ fn read_welcome(welcome: &Envelope, socket: Socket) -> Result<Opened, ReplyError
     struct Welcome {
         event: String,
         participant_id: ParticipantId,
+        participant: Option<Participant>,
+        /// The others. A gateway of 0.2 lists the newcomer among them.
         participants: Vec<Participant>,
         history: History,
         #[serde(default)]
@@ -247,5 +249,8 @@ fn read_welcome(welcome: &Envelope, socket: Socket) -> Result<Opened, ReplyError
     let newest = read.history.recent.last().and_then(|text| Envelope::restore(text.get()).ok());
     let last = newest.map(|envelope| envelope.id().clone());
     let (message_limit, answer_limit) = (read.limits.message, read.limits.answer);
-    Ok(Opened { socket, id: read.participant_id, roster: read.participants, last, message_limit, answer_limit })
+    let mut roster = read.participants;
+    let is_listed = roster.iter().any(|one| one.id == read.participant_id);
+    roster.extend(read.participant.filter(|_| !is_listed));
+    Ok(Opened { socket, id: read.participant_id, roster, last, message_limit, answer_limit })
 }

@@ -90,20 +90,20 @@ impl Mcpx {
     fn welcome(&mut self, joined: Joined, now: Instant) {
         self.participant = Some(joined.participant.clone());
         self.next_heartbeat = self.options.heartbeat.map(|every| now + every);
-        let recent = joined.history.recent.as_ref().map(|entries| {
-            let raw = |text| serde_json::from_str::<&RawValue>(text).expect("a stored envelope is JSON");
-            entries.iter().map(|entry| raw(entry.envelope.text())).collect()
-        });
+        let raw = |text| serde_json::from_str::<&RawValue>(text).expect("a stored envelope is JSON");
+        let recent = joined.history.recent.iter().flatten().map(|entry| raw(entry.envelope.text())).collect();
         let history = system::History { enabled: joined.history.enabled, limit: joined.history.limit, recent };
         let gateway = ParticipantId::host();
-        let participants: Vec<&Participant> = joined.roster.iter().map(|p| &**p).collect();
+        // MCPx v0 §5.3: the newcomer is `participant`, and `participants` are the others.
+        let others = joined.roster.iter().filter(|present| present.id != joined.participant.id);
+        let participants: Vec<&Participant> = others.map(|present| &**present).collect();
         let (message, longest) = (self.options.limits.message, self.options.limits.longest());
         let limits = system::Bounds {
             message: (message > 0).then_some(message),
             answer: (longest > message).then_some(longest),
         };
-        let (id, topic) = (&joined.participant.id, &joined.topic);
-        let welcome = Welcome::new(id, topic, &participants, history, &gateway, limits, joined.durability)
+        let (newcomer, topic) = (&joined.participant, &joined.topic);
+        let welcome = Welcome::new(newcomer, topic, &participants, history, &gateway, limits, joined.durability)
             .with_heartbeat(self.options.heartbeat);
         let frame = self.compose(Kind::System, None, welcome, now);
         self.send(frame);
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn the_welcome_is_first_and_keeps_the_recent_as_they_were() {
         let mut wire = Wire::open(true);
-        assert_snapshot!(wire.said(), @r#"{"protocol":"mcp-x/v0","id":"s-1","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"welcome","type":"welcome","participant":{"id":"alice"},"participant_id":"alice","topic":"room:a","participants":[{"id":"alice","name":"Alice","mcp":{"version":"2025-06-18"}}],"history":{"enabled":true,"limit":1000,"recent":[{"protocol":"mcp-x/v0","id":"c1","ts":"2025-08-17T14:00:00Z","from":"bob","kind":"mcp","payload":{"jsonrpc":"2.0","method":"notifications/chat/message","params":{"text":"hi","n":1.0}}}]},"protocol":"mcp-x/v0","gateway":{"id":"system:gateway"},"limits":{"message":1048576,"answer":4194304},"durability":"os","heartbeat_ms":30000}}"#);
+        assert_snapshot!(wire.said(), @r#"{"protocol":"mcp-x/v0","id":"s-1","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"welcome","type":"welcome","participant":{"id":"alice","name":"Alice","mcp":{"version":"2025-06-18"}},"participant_id":"alice","topic":"room:a","participants":[],"history":{"enabled":true,"limit":1000,"recent":[{"protocol":"mcp-x/v0","id":"c1","ts":"2025-08-17T14:00:00Z","from":"bob","kind":"mcp","payload":{"jsonrpc":"2.0","method":"notifications/chat/message","params":{"text":"hi","n":1.0}}}]},"protocol":"mcp-x/v0","gateway":{"id":"system:gateway"},"limits":{"message":1048576,"answer":4194304},"durability":"os","heartbeat_ms":30000}}"#);
     }
 
     #[test]

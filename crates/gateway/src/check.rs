@@ -11,6 +11,7 @@ use salon_log::sqlite::{self, Sight};
 
 use crate::ServeError;
 use crate::config::Config;
+use crate::private_file;
 use crate::server;
 
 /// Tries everything a start would need, but for keys: settings, certificates, the data directory, its log and the audit trail. Tells
@@ -87,10 +88,10 @@ fn can_make_files(directory: &Path) -> io::Result<()> {
 
 /// Whether an audit trail can be added to, or made.
 fn audit(path: &Path, data: &Path) -> io::Result<()> {
-    match fs::metadata(path) {
+    match fs::symlink_metadata(path) {
         // A pipe or a device would wait for whoever is at its other end, or take the attempt for more than it is.
-        Ok(found) if !found.is_file() && !found.is_dir() => Ok(()),
-        Ok(_) => OpenOptions::new().read(true).append(true).open(path).map(drop),
+        Ok(found) if !found.is_file() && !found.is_dir() && !found.is_symlink() => Ok(()),
+        Ok(_) => private_file::open(path, OpenOptions::new().read(true).append(true)).map(drop),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             // Those of the data directory are made by then.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,6 +19,8 @@ use crate::clock;
 use crate::config::Config;
 use crate::connection::{ConnectionContext, record_refusal};
 use crate::host::Library;
+use crate::http::bodies::Bodies;
+use crate::http::reads::ReadRates;
 use crate::http::{Peer, Requester};
 use crate::is_loopback;
 use crate::meters::Meters;
@@ -38,6 +40,7 @@ pub(crate) struct Gateway {
     pub(crate) rooms: Rooms,
     pub(crate) library: Arc<Library>,
     pub(crate) verifier: Verifier,
+    /// For the tokens of development mode.
     pub(crate) signer: Signer,
     pub(crate) tickets: Tickets,
     pub(crate) revocations: Arc<Revocations>,
@@ -49,6 +52,8 @@ pub(crate) struct Gateway {
     pub(crate) meters: Meters,
     pub(crate) started: Instant,
     pub(crate) shutdown: watch::Sender<bool>,
+    pub(crate) bodies: Arc<Bodies>,
+    pub(crate) reads: ReadRates,
     by_participant: Arc<Tally<ParticipantId>>,
     by_address: Arc<Tally<IpAddr>>,
     sessions: Mutex<JoinSet<()>>,
@@ -65,6 +70,8 @@ impl Gateway {
         shutdown: watch::Sender<bool>,
     ) -> Self {
         Self {
+            bodies: Bodies::new(&config.limits, longest_message(config.limits.message)),
+            reads: ReadRates::new(config.limits.read_rate),
             by_participant: Tally::new(config.limits.connections_per_participant),
             by_address: Tally::new(config.limits.connections_per_address),
             config,
@@ -139,7 +146,9 @@ impl Gateway {
     /// The same, with the limit that is reached.
     pub(crate) fn try_count(&self, grant: &Grant, peer: &Peer) -> Result<Counts, LimitReached> {
         let by_address = match peer {
-            Peer::At(address) => Some(self.by_address.enter(&address.ip(), "address").map_err(LimitReached::Address)?),
+            Peer::At(address) => {
+                Some(self.by_address.enter(&network(address.ip()), "address").map_err(LimitReached::Address)?)
+            }
             Peer::Inside => None,
         };
         let by_participant = self.by_participant.enter(&grant.participant, "participant");
@@ -149,7 +158,7 @@ impl Gateway {
     /// Counts one more connection of somebody who has not said who it is.
     pub(crate) fn count_stranger(&self, peer: &Peer) -> Result<Option<Counted<IpAddr>>, Refusal> {
         match peer {
-            Peer::At(address) => self.by_address.enter(&address.ip(), "address").map(Some),
+            Peer::At(address) => self.by_address.enter(&network(address.ip()), "address").map(Some),
             Peer::Inside => Ok(None),
         }
     }
@@ -164,9 +173,15 @@ impl Gateway {
 
     /// The most bytes of a message.
     pub(crate) fn max_message(&self) -> usize {
-        match self.config.limits.message {
-            0 => MAX_MESSAGE,
-            limit => limit.min(MAX_MESSAGE),
+        longest_message(self.config.limits.message)
+    }
+
+    /// Counts a message that was refused before a room judged it, as one that was published is: what is said instead, where there were too
+    /// many.
+    pub(crate) fn spend(&self, participant: &ParticipantId, refusal: Refusal) -> Refusal {
+        match self.rooms.count_refused(participant) {
+            Ok(()) => refusal,
+            Err(wait) => self.rooms.too_many(wait).regarding(refusal.regarding),
         }
     }
 
@@ -206,6 +221,21 @@ impl Gateway {
     pub(crate) fn allows_origin(&self, origin: &str) -> bool {
         self.config.http.origins.iter().any(|allowed| allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
             || (self.config.dev && is_loopback_origin(origin))
+    }
+}
+
+fn longest_message(limit: usize) -> usize {
+    match limit {
+        0 => MAX_MESSAGE,
+        limit => limit.min(MAX_MESSAGE),
+    }
+}
+
+/// What an address is counted by: an IPv6 address by its first 64 bits, because one site has all that share them (RFC 6177).
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
     }
 }
 
@@ -309,6 +339,21 @@ impl<K: Eq + Hash + Clone> Drop for Counted<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_counted_by_its_network() {
+        for (address, counted) in [
+            ("192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("::1", "::"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("2001:db8:1:2:ffff::", "2001:db8:1:2::"),
+            ("2001:db8:1:3::6", "2001:db8:1:3::"),
+        ] {
+            let network = network(address.parse().expect("an address"));
+            assert_eq!(network.to_string(), counted, "{address}");
+        }
+    }
 
     #[test]
     fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {

@@ -20,6 +20,7 @@ mod inside;
 mod loopback;
 mod meters;
 mod nodes;
+mod private_file;
 #[cfg(test)]
 mod scratch;
 mod server;
@@ -41,7 +42,7 @@ use tokio::sync::watch;
 
 use audit::{Audit, AuditEvent, AuditKind};
 use auth::jwks::{Jwks, JwksError};
-use auth::{KeyFileError, LocalKey, Revocations, Signer, Tickets, Verifier};
+use auth::{KeyFileError, LocalKey, Revocations, Signer, Tickets, TokenRules, Verifier};
 use config::{Config, ConfigError};
 use gateway::Gateway;
 use meters::Meters;
@@ -53,6 +54,7 @@ pub use check::check;
 pub use check::check_log;
 pub use inside::{Doorway, Entrances, Inside, inside};
 pub use loopback::is_loopback;
+pub use private_file::others_can_write;
 pub use server::{TlsError, listen};
 pub use timings::Timings;
 
@@ -138,7 +140,8 @@ pub async fn serve(
         tracing::warn!("{warning}");
     }
     let local = LocalKey::load_or_create(&config.data)?;
-    let verifier = Verifier::new(&local);
+    let rules = TokenRules { dev: config.dev, max_lifetime: config.auth.max_token_lifetime };
+    let verifier = Verifier::with_rules(&local, rules);
     let place = config.auth.jwks.as_ref().map(ToString::to_string).unwrap_or_default();
     let unread = |why| ServeError::Jwks { place: place.clone(), why };
     let jwks = config.auth.jwks.clone().map(Jwks::new).transpose().map_err(unread)?;
@@ -146,7 +149,8 @@ pub async fn serve(
         verifier.trust(jwks.fetch().await.map_err(unread)?);
     }
     let audit = match config.audit_path() {
-        Some(path) => Audit::open(&path).map_err(|why| ServeError::Audit { path: path.display().to_string(), why })?,
+        Some(path) => Audit::open(&path, config.audit_rotation(), clock::now())
+            .map_err(|why| ServeError::Audit { path: path.display().to_string(), why })?,
         None => Audit::off(),
     };
     let meters = Meters::new().map_err(|error| ServeError::Meters(error.to_string()))?;
@@ -182,7 +186,7 @@ pub async fn serve(
     let gateway = Arc::new(Gateway::new(
         config,
         (rooms.clone(), library, nodes),
-        (verifier.clone(), Signer::new(&local)),
+        (verifier.clone(), Signer::dev(&local)),
         (Tickets::new(cluster), revocations, ui),
         audit.clone(),
         meters.clone(),
@@ -195,8 +199,8 @@ pub async fn serve(
 
     let framed = entrances.framed.take();
     let framed = framed.map(|listener| doors::framed::accept(listener, framed_tls, gateway.clone(), stop.subscribe()));
-    let accepting =
-        server::accept(entrances, tls, http::router(gateway.clone()), write_deadline, most_waiting, stop.subscribe());
+    let routers = (http::router(gateway.clone()), http::overflow_router(gateway.clone()));
+    let accepting = server::accept(entrances, tls, routers, write_deadline, most_waiting, stop.subscribe());
     let accepting = async {
         tokio::join!(accepting, OptionFuture::from(framed));
     };

@@ -1,7 +1,7 @@
 //! Listening: connections come in, become HTTP, and some of those become sessions.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +22,20 @@ use tracing::Instrument;
 
 use crate::carriers::Socket;
 use crate::connection;
-use crate::gateway::{Counted, Tally};
+use crate::gateway::{Tally, network};
 use crate::http::Peer;
 use crate::inside::Entrances;
 
 /// How long a client may take for the head of a request, or for TLS.
 const HEAD_TIME: Duration = Duration::from_secs(15);
+
+/// How long a client beyond the limit of its address may take for it.
+const OVERFLOW_HEAD_TIME: Duration = Duration::from_secs(2);
+
+/// How many connections beyond the limit of their address are answered at once, of all addresses and of one: with 429, or at `/health`
+/// and `/ready` with what is asked for. Those beyond are closed.
+const OVERFLOW: usize = 64;
+const OVERFLOW_OF_ADDRESS: usize = 8;
 
 /// The most bytes of a request's head.
 const HEAD_BYTES: usize = 64 * 1024;
@@ -102,7 +110,7 @@ pub(crate) fn tls(cert: &Path, key: &Path, protocols: &[&[u8]]) -> Result<TlsAcc
 pub(crate) async fn accept(
     entrances: Entrances,
     tls: Option<TlsAcceptor>,
-    router: Router,
+    (router, overflow): (Router, Router),
     write_deadline: Duration,
     most_waiting: usize,
     mut stop: watch::Receiver<bool>,
@@ -111,7 +119,9 @@ pub(crate) async fn accept(
     let mut connections = JoinSet::new();
     // Rooms and streams are counted where they begin; this bounds those who have not come so far.
     let waiting = Tally::new(most_waiting);
-    let http = Http { router, write_deadline, stop: stop.clone() };
+    let (beyond, beyond_of_all) = (Tally::new(OVERFLOW_OF_ADDRESS), Tally::new(OVERFLOW));
+    let http = Http { router, head_time: HEAD_TIME, is_kept: true, write_deadline, stop: stop.clone() };
+    let overflow = Http { router: overflow, head_time: OVERFLOW_HEAD_TIME, is_kept: false, ..http.clone() };
     loop {
         let accepted = tokio::select! { biased;
             () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
@@ -129,14 +139,20 @@ pub(crate) async fn accept(
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
         };
         match accepted {
-            Ok((stream, peer)) => match waiting.enter(&peer.ip(), "address") {
-                Ok(counted) => {
-                    let serving = http.clone().serve(stream, peer, tls.clone(), counted);
-                    drop(connections.spawn(serving.instrument(connection::span(peer))));
+            Ok((stream, peer)) => {
+                let (network, tls, span) = (network(peer.ip()), tls.clone(), connection::span(peer));
+                if let Ok(counted) = waiting.enter(&network, "address") {
+                    let serving = http.clone().serve(stream, peer, tls, counted);
+                    drop(connections.spawn(serving.instrument(span)));
+                } else if let (Ok(one), Ok(all)) =
+                    (beyond.enter(&network, "address"), beyond_of_all.enter(&(), "gateway"))
+                {
+                    let serving = overflow.clone().serve(stream, peer, tls, (one, all));
+                    drop(connections.spawn(serving.instrument(span)));
+                } else {
+                    tracing::debug!(%peer, "server: too many connections of this address, connection dropped");
                 }
-                // No request has come yet, so there is nothing to answer.
-                Err(refusal) => tracing::debug!(%peer, %refusal, "server: connection dropped"),
-            },
+            }
             Err(error) => {
                 tracing::warn!(%error, "server: accept failed, retrying in 100 ms");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
@@ -166,12 +182,15 @@ pub(crate) async fn secure(
 #[derive(Clone)]
 struct Http {
     router: Router,
+    head_time: Duration,
+    /// Whether a connection may have more than one request.
+    is_kept: bool,
     write_deadline: Duration,
     stop: watch::Receiver<bool>,
 }
 
 impl Http {
-    async fn serve(self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>, _counted: Counted<IpAddr>) {
+    async fn serve(self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>, _counted: impl Send) {
         let served = async { self.serve_http(secure(stream, tls, self.write_deadline).await?, Peer::At(peer)).await };
         told(served.await);
     }
@@ -189,7 +208,8 @@ impl Http {
         });
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIME)
+            .header_read_timeout(self.head_time)
+            .keep_alive(self.is_kept)
             .max_buf_size(HEAD_BYTES)
             .serve_connection(TokioIo::new(socket), service)
             .with_upgrades();

@@ -24,6 +24,10 @@ pub struct Timings {
     pub return_window: Duration,
     /// How long a framed connection may take to end a frame, and a new one to start its first.
     pub frame_timeout: Duration,
+    /// How long a client may take for a body.
+    pub body_timeout: Duration,
+    /// How long a client may send nothing of a body.
+    pub body_idle_timeout: Duration,
     /// How long a framed session without a connection waits for one.
     pub framed_session_timeout: Duration,
 }
@@ -41,6 +45,8 @@ impl Timings {
         list_max_age: Duration::from_secs(30),
         return_window: Duration::from_secs(30),
         frame_timeout: Duration::from_secs(30),
+        body_timeout: Duration::from_secs(15),
+        body_idle_timeout: Duration::from_secs(5),
         framed_session_timeout: Duration::from_secs(60),
     };
 
@@ -56,6 +62,8 @@ impl Timings {
         list_max_age: Duration::from_secs(60),
         return_window: Duration::ZERO,
         frame_timeout: Self::NORMAL.frame_timeout,
+        body_timeout: Self::NORMAL.body_timeout,
+        body_idle_timeout: Self::NORMAL.body_idle_timeout,
         framed_session_timeout: Self::NORMAL.framed_session_timeout,
     };
 }

@@ -432,6 +432,18 @@ impl Fold {
         Some(KnownCall { caller: &call.caller, callee: &call.callee, id: &call.id, has_failed: call.failed.is_some() })
     }
 
+    /// Whether a waiting call of this JSON-RPC id is one that a speaker may tell `to` of: it is a party of it, or there is no such call of
+    /// theirs. Nobody in `to` is everybody.
+    pub fn may_concern(&self, speaker: &ParticipantId, id: &RpcId, to: &[ParticipantId]) -> bool {
+        let named: Vec<&Call> = self.calls.values().filter(|call| call.failed.is_none() && call.id == *id).collect();
+        let is_party = |call: &Call, who: &ParticipantId| call.caller == *who || call.callee == *who;
+        let may = |of: &dyn Fn(&Call) -> bool| {
+            let mut calls = named.iter().filter(|call| of(call)).peekable();
+            calls.peek().is_none() || calls.any(|call| is_party(call, speaker))
+        };
+        if to.is_empty() { may(&|_| true) } else { to.iter().all(|who| may(&|call| is_party(call, who))) }
+    }
+
     /// Whether requests to a participant wait for an answer.
     pub fn is_awaited(&self, callee: &ParticipantId) -> bool {
         self.calls.values().any(|call| call.callee == *callee && call.failed.is_none())

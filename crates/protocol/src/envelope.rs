@@ -5,9 +5,10 @@
 use std::ops::Range;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::scan::{Field, Outline, ScanError, Shape, scan};
-use crate::{Chat, Code, EnvelopeId, Message, ParticipantId, Position, Presence, Refusal, Stamp, Timestamp};
+use crate::{Chat, Code, EnvelopeId, Message, ParticipantId, Position, Presence, Refusal, RpcId, Stamp, Timestamp};
 
 /// The value of every envelope's `protocol` field.
 pub const PROTOCOL: &str = "mcp-x/v0";
@@ -131,6 +132,27 @@ impl Envelope {
     pub fn chat(&self) -> Option<Chat> {
         // By name only: an array would be read as the fields in their order.
         serde_json::from_str(self.params().filter(|params| params.starts_with('{'))?).ok()
+    }
+
+    /// The JSON-RPC id of the call that this cancels or tells the progress of. A progress token that the caller did not choose to be the
+    /// id of its request names no call here.
+    pub fn concerned_call(&self) -> Option<RpcId> {
+        #[derive(serde::Deserialize)]
+        struct Params<'a> {
+            #[serde(borrow, rename = "requestId")]
+            request: Option<&'a RawValue>,
+            #[serde(borrow, rename = "progressToken")]
+            progress: Option<&'a RawValue>,
+        }
+        let Some(Message::Notification { method }) = self.message() else { return None };
+        let is_cancellation = match &**method {
+            "notifications/cancelled" => true,
+            "notifications/progress" => false,
+            _ => return None,
+        };
+        let params = self.params().filter(|params| params.starts_with('{'))?;
+        let Params { request, progress } = serde_json::from_str(params).ok()?;
+        RpcId::parse(if is_cancellation { request } else { progress }?.get())
     }
 
     /// Reads an envelope that was accepted before, from a store that is trusted to give back what it was given.

@@ -88,6 +88,14 @@ impl Participant {
     pub fn new(id: ParticipantId) -> Self {
         Self { id, name: None, kind: None, mcp: McpVersion::default(), capabilities: Vec::new() }
     }
+
+    /// As presence shows it: somebody without a name has its id for one, and is an agent unless it says otherwise.
+    #[must_use]
+    pub fn presentable(mut self) -> Self {
+        self.name.get_or_insert_with(|| self.id.to_string());
+        self.kind.get_or_insert(ParticipantKind::Agent);
+        self
+    }
 }
 
 /// What happened to a participant.

@@ -21,9 +21,8 @@ pub struct History<'a> {
     pub enabled: bool,
     /// The longest page.
     pub limit: usize,
-    /// The newest envelopes, oldest first, where they were asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub recent: Option<Vec<&'a RawValue>>,
+    /// The newest envelopes, oldest first; none unless they were asked for.
+    pub recent: Vec<&'a RawValue>,
 }
 
 /// What a welcome says of what may be sent.
@@ -42,7 +41,7 @@ pub struct Bounds {
 pub struct Welcome<'a> {
     event: &'static str,
     r#type: &'static str,
-    participant: Named<'a>,
+    participant: &'a Participant,
     participant_id: &'a ParticipantId,
     topic: &'a TopicName,
     participants: &'a [&'a Participant],
@@ -56,9 +55,9 @@ pub struct Welcome<'a> {
 }
 
 impl<'a> Welcome<'a> {
-    /// A welcome to `topic`. `durability` names a setting weaker than the default, and is absent otherwise.
+    /// A welcome to `topic`, where `participants` are the others (MCPx v0 §5.3). `durability` names a setting weaker than the default, and is absent otherwise.
     pub fn new(
-        participant: &'a ParticipantId,
+        participant: &'a Participant,
         topic: &'a TopicName,
         participants: &'a [&'a Participant],
         history: History<'a>,
@@ -69,8 +68,8 @@ impl<'a> Welcome<'a> {
         Self {
             event: "welcome",
             r#type: "welcome",
-            participant: Named { id: participant },
-            participant_id: participant,
+            participant,
+            participant_id: &participant.id,
             topic,
             participants,
             history,

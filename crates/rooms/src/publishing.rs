@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use salon_log::{AppendError, Appended, CallEnd, answered_request};
+use salon_log::{AppendError, Appended, CallEnd, Fold, answered_request};
 use salon_protocol::{Code, Draft, Entry, Envelope, EnvelopeId, Message, ParticipantId, Refusal, Stamp};
 
 use crate::limits::Excess;
@@ -97,9 +97,11 @@ impl Room {
             _ => false,
         };
         let calls_waiting = if author.is_host() { 0 } else { fold.waiting_of(author) };
+        let concerns_others = concerns_others(fold, author, draft.envelope());
         drop(attendance);
         let stamp = draft.stamp().cloned();
-        match rules::accept(author, draft, &Circumstances { recipient_present, calls_waiting, referent }) {
+        let circumstances = Circumstances { recipient_present, calls_waiting, referent, concerns_others };
+        match rules::accept(author, draft, &circumstances) {
             Ok(envelope) => Publishing::Submitted(self.submit(envelope, stamp)),
             Err(refused) if depends_on_the_moment(refused.1.code) => {
                 Publishing::LookUp(Box::pin(self.clone().retry(refused)))
@@ -135,7 +137,8 @@ impl Room {
                     _ => Referent::NoRequest,
                 },
             };
-            let circumstances = Circumstances { recipient_present: false, calls_waiting: 0, referent };
+            let circumstances =
+                Circumstances { recipient_present: false, calls_waiting: 0, referent, concerns_others: false };
             let stamp = draft.stamp().cloned();
             match rules::accept(&author, draft, &circumstances) {
                 Ok(envelope) => self.submit(envelope, stamp).await,
@@ -161,6 +164,14 @@ impl Room {
             _ => Err(refusal),
         }
     }
+}
+
+/// Whether an envelope cancels a call of others, or tells of its progress: by the id of the request or by that of its envelope.
+fn concerns_others(fold: &Fold, author: &ParticipantId, envelope: &Envelope) -> bool {
+    let Some(id) = envelope.concerned_call() else { return false };
+    let named = envelope.correlation().and_then(|request| fold.call(request)).filter(|call| !call.has_failed);
+    named.is_some_and(|call| call.caller != author && call.callee != author)
+        || !fold.may_concern(author, &id, envelope.to())
 }
 
 /// Whether the same draft could have been accepted at another time.

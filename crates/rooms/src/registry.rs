@@ -297,7 +297,7 @@ impl Rooms {
             // Whoever would not share its place has lost it to this claim, on whichever node.
             let is_elsewhere = admission.claim == Claim::Shared && self.0.log.is_elsewhere(topic, &id);
             let entrance = Entrance { claim: admission.claim, is_resumed: after.is_some(), is_elsewhere };
-            let (participant, joins) = attendance.enter(admission.participant, entrance, now);
+            let (participant, joins) = attendance.enter(admission.participant.presentable(), entrance, now);
             let place = Place::new(room.clone(), participant.clone(), lease);
             let joining = joins.then(|| Joining::submit(&room, &mut attendance, participant));
             (place, room.ring().head(), joining)

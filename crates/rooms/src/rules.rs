@@ -13,6 +13,8 @@ pub struct Circumstances {
     pub calls_waiting: usize,
     /// What the draft's `correlation_id` names. Only responses need it.
     pub referent: Referent,
+    /// Whether the draft cancels a call, or tells of its progress, that waits for an answer and that its author is no party of.
+    pub concerns_others: bool,
 }
 
 /// What a `correlation_id` names.
@@ -67,6 +69,10 @@ fn judge(author: &ParticipantId, envelope: &Envelope, circumstances: &Circumstan
         Message::Notification { method } if &**method == CHAT_METHOD && envelope.chat().is_none() => {
             let message = "a chat message needs a string `text`; `format` is \"plain\" or \"markdown\"";
             Err(Refusal::new(Code::InvalidParameters, message))
+        }
+        Message::Notification { .. } if circumstances.concerns_others => {
+            let message = "only the caller and the callee of a call may cancel it or tell of its progress";
+            Err(Refusal::new(Code::CorrelationMismatch, message))
         }
         Message::Notification { .. } => Ok(()),
     }
@@ -161,6 +167,7 @@ mod tests {
                 Some("chat") => Referent::NoRequest,
                 _ => Referent::Nothing,
             },
+            concerns_others: author == "mallory" && draft.envelope().concerned_call().is_some(),
         };
         match accept(&ParticipantId::new(author).expect("a name"), draft, &circumstances) {
             Ok(_) => "accepted".into(),
@@ -202,6 +209,13 @@ mod tests {
         assert_snapshot!(judge("bob", &format!("bob alice rx {ANSWER}")), @"call_ended: the call `rx` had failed before this answer, and its caller was told so [e1]");
         assert_snapshot!(judge("bob", r#"bob alice r1 {"jsonrpc":"2.0","id":"7","result":1}"#), @r#"correlation_mismatch: the request `r1` has the JSON-RPC id 7, not "7" [e1]"#);
         assert_snapshot!(judge("bob", r#"bob alice r1 {"jsonrpc":"2.0","id":7.0,"error":{}}"#), @"correlation_mismatch: the request `r1` has the JSON-RPC id 7, not 7.0 [e1]");
+    }
+
+    #[test]
+    fn a_call_is_its_parties_affair() {
+        let cancelled = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
+        assert_snapshot!(judge("alice", &format!("alice bob - {cancelled}")), @"accepted");
+        assert_snapshot!(judge("mallory", &format!("mallory bob - {cancelled}")), @"correlation_mismatch: only the caller and the callee of a call may cancel it or tell of its progress [e1]");
     }
 
     #[test]

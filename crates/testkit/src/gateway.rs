@@ -89,6 +89,8 @@ impl Options {
         let config = &mut self.config;
         match key {
             "frame-timeout" => config.timings.frame_timeout = Duration::from_millis(read(value)?),
+            "body-timeout" => config.timings.body_timeout = Duration::from_millis(read(value)?),
+            "body-idle-timeout" => config.timings.body_idle_timeout = Duration::from_millis(read(value)?),
             "vanished-timeout" => config.timings.vanished_timeout = Duration::from_millis(read(value)?),
             "list-max-age" => config.timings.list_max_age = Duration::from_millis(read(value)?),
             "return-window" => config.timings.return_window = Duration::from_millis(read(value)?),

@@ -8,6 +8,7 @@ mod context_limits;
 mod framed_refusals;
 mod framed_sessions;
 mod inside;
+mod intake;
 mod machine_integrity;
 mod machine_refusals;
 mod machine_tokens;
@@ -18,6 +19,7 @@ mod room;
 mod slow_readers;
 mod tables;
 mod violations;
+mod wire;
 
 use std::path::{Path, PathBuf};
 
@@ -39,6 +41,7 @@ fn main() -> std::process::ExitCode {
         trials.extend(framed_refusals::trials(engine));
         trials.extend(framed_sessions::trials(engine));
         trials.extend(inside::trials(engine));
+        trials.extend(intake::trials(engine));
         trials.extend(machine_integrity::trials(engine));
         trials.extend(machine_refusals::trials(engine));
         trials.extend(machine_tokens::trials(engine));
@@ -47,6 +50,7 @@ fn main() -> std::process::ExitCode {
         trials.extend(metadata::trials(engine));
         trials.extend(violations::trials(engine));
         trials.extend(slow_readers::trials(engine));
+        trials.extend(wire::trials(engine));
     }
     let ignored =
         Engine::ALL.into_iter().filter(|engine| engine.is_missing()).map(|engine| format!("{}::", engine.name()));

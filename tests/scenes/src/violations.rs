@@ -21,6 +21,13 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
         ("an overlong encoding", frame(FIN | TEXT, b"\xc0\xaf"), 1007),
         ("an encoded surrogate", frame(FIN | TEXT, b"\xed\xa0\x80"), 1007),
         ("a character cut off", frame(FIN | TEXT, b"\xf0\x9f\x98"), 1007),
+        ("invalid UTF-8 in a frame whose end does not come", unended(b"{\"id\":\"\xff"), 1007),
+        ("invalid UTF-8 after a whole message", [frame(FIN | PING, b"first"), unended(b"\xff")].concat(), 1007),
+        (
+            "invalid UTF-8 in a fragment whose end does not come",
+            [frame(TEXT, b"{\"id\":\"\xf0\x9f"), frame(FIN | PING, b"\xff"), frame(0, b"\x41")].concat(),
+            1007,
+        ),
         ("invalid UTF-8 in a fragment", [frame(TEXT, b"{\"id\":"), frame(FIN, b"\xff}")].concat(), 1007),
         ("an unmasked frame", [&[FIN | TEXT, 2][..], b"{}"].concat(), 1002),
         ("a reserved bit", frame(FIN | 0x40 | TEXT, b"{}"), 1002),
@@ -102,6 +109,13 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let start = bytes.len() - mask.len();
     bytes[start..].copy_from_slice(&mask);
     bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    bytes
+}
+
+/// The beginning of a text frame that has a thousand bytes more.
+fn unended(payload: &[u8]) -> Vec<u8> {
+    let mut bytes = header(FIN | TEXT, payload.len() as u64 + 1000);
+    bytes.extend(payload);
     bytes
 }
 

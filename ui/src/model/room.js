@@ -76,7 +76,8 @@ export class RoomModel extends Watched {
     this.welcomed = payload;
     this.history = payload?.history?.enabled !== false;
     this.longest = payload?.limits?.message;
-    welcomed(this.people, payload?.participants);
+    // The others, and the one who is welcomed.
+    welcomed(this.people, [payload?.participants, payload?.participant].flat());
     this.changed();
   }
 

@@ -25,7 +25,7 @@ const refusal = (code, about) => envelope('system:gateway', 'alice', { event: 'e
 
 function room(...envelopes) {
   const model = new RoomModel({ topic: 'room:t', me: 'alice' });
-  model.welcome({ participants: [{ id: 'alice', name: 'Alice' }, { id: 'bob', kind: 'agent' }] });
+  model.welcome({ participant: { id: 'alice', name: 'Alice' }, participants: [{ id: 'bob', kind: 'agent' }] });
   for (const each of envelopes) model.apply(each);
   return model;
 }
@@ -200,4 +200,10 @@ test('nothing that anybody may send stops the room', () => {
   }
   model.prepend([], true);
   assert.ok(rows(model).length > odd.length);
+});
+
+test('the one who is welcomed is in the room', () => {
+  const model = room();
+  assert.ok(model.people.get('alice').present && model.people.get('bob').present);
+  assert.equal(model.people.get('alice').name, 'Alice');
 });

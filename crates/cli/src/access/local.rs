@@ -63,7 +63,7 @@ impl Here {
             return Ok(Self { data: data.to_owned(), url: None });
         }
         let config = std::env::var_os("SALON_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
-        let file = Places { config, data: None }.file();
+        let file = Places { config, data: None }.trusted_file()?;
         let given = file.map(|path| Overrides::from_file(&path)).transpose()?.unwrap_or_default();
         let secure = given.tls.cert.is_some();
         let url = given.listen.and_then(|address| url(address.0, secure));

@@ -131,6 +131,11 @@ impl Access {
         let ca = self.certificate(&place, &stored)?;
         let gateway = gateway(&place, ca.as_deref())?;
         let tokens = self.tokens_among(&place, &stored, permissions)?;
+        if !place.is_secure() && !place.is_loopback() {
+            note(format_args!(
+                "warning: the token goes to `{place}` without encryption, and everybody on the way can read it; use `https://`"
+            ));
+        }
         // A user who gave an id need not be told it, nor does a script.
         if let (Source::LocalKey(_), None, Some(who)) = (&tokens.source, &self.identity, self.local_identity())
             && std::io::stderr().is_terminal()

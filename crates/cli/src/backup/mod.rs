@@ -146,7 +146,12 @@ fn unusable(file: &Path, error: &ArchiveError) -> Trouble {
 fn data_directory(places: &Places) -> Result<PathBuf, Trouble> {
     variables::refuse_renamed()?;
     let data = token::data_directory(places).map_err(Trouble::usage)?;
-    let given = places.file().map(|path| Overrides::from_file(&path)).transpose().map_err(Trouble::usage)?;
+    let given = places
+        .trusted_file()
+        .map_err(Trouble::usage)?
+        .map(|path| Overrides::from_file(&path))
+        .transpose()
+        .map_err(Trouble::usage)?;
     let variable = Setting::of_key("store").and_then(|setting| std::env::var(&setting.variable).ok());
     let variable = variable.filter(|store| !store.is_empty()).map(|store| store.parse::<StoreUrl>());
     let given = variable.transpose().map_err(Trouble::usage)?.or(given.and_then(|given| given.store));

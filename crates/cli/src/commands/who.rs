@@ -53,7 +53,9 @@ async fn who(WhoArgs { topic, json, access }: WhoArgs) -> Result<(), Trouble> {
             } else {
                 participant.mcp.versions.join(", ")
             };
-            vec![participant.id.to_string(), kind, format!("MCP {versions}"), participant.name.unwrap_or_default()]
+            // Somebody without a name is shown by its id, which stands there already.
+            let name = participant.name.filter(|name| name != participant.id.as_str()).unwrap_or_default();
+            vec![participant.id.to_string(), kind, format!("MCP {versions}"), name]
         })
         .collect();
     hand_over(format_args!("{}", table::lay_out(&rows)))

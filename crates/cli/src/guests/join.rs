@@ -49,6 +49,9 @@ pub(crate) struct JoinArgs {
     /// Directory the command runs in [default: this one]
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     cwd: Option<PathBuf>,
+    /// Variable for the command, with a value or as it is here; may be repeated
+    #[arg(long, value_name = "NAME[=VALUE]", conflicts_with = "url", value_parser = variable)]
+    env: Vec<Variable>,
     /// Address of a server that runs elsewhere
     #[arg(long, value_name = "URL", conflicts_with = "command")]
     url: Option<String>,
@@ -75,6 +78,25 @@ impl std::fmt::Debug for Header {
     }
 }
 
+/// A variable whose value is not shown.
+#[derive(Clone)]
+pub(crate) struct Variable(String, OsString);
+
+impl std::fmt::Debug for Variable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Variable({}=…)", self.0)
+    }
+}
+
+fn variable(text: &str) -> Result<Variable, String> {
+    let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value.into())));
+    if name.is_empty() {
+        return Err("a variable is written `NAME` or `NAME=VALUE`".into());
+    }
+    let value = value.or_else(|| std::env::var_os(name)).ok_or_else(|| format!("`{name}` is not set here"))?;
+    Ok(Variable(name.into(), value))
+}
+
 fn header(text: &str) -> Result<Header, String> {
     let (name, value) = text.split_once(':').ok_or("a header is written `Name: value`")?;
     if name.trim().is_empty() {
@@ -99,7 +121,8 @@ impl JoinArgs {
         }
         let mut words = self.command.iter().cloned();
         let program = words.next().expect("clap asks for a command where there is no URL");
-        Target::Command { program, args: words.collect(), env: Vec::new(), cwd: self.cwd.clone() }
+        let env = self.env.iter().map(|Variable(name, value)| (name.into(), value.clone())).collect();
+        Target::Command { program, args: words.collect(), env, cwd: self.cwd.clone() }
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) use logging::is_coloured;
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
     variables::refuse_renamed()?;
-    let file = args.places.file();
+    let file = args.places.trusted_file().map_err(Trouble::usage)?;
     let mut config = Config::load(file.as_deref(), args.overrides()).map_err(Trouble::usage)?;
     if args.test_timings {
         config.timings = Timings::FAST;
@@ -51,6 +51,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
     logging::start(config.log.format, filter);
     if args.test_timings {
         tracing::warn!("serve: test timings are on, leases last 2 s; for tests only");
+    }
+    if let Some(file) = &file {
+        tracing::info!(file = %file.display(), "serve: settings read");
     }
     for warning in variables::unknown() {
         tracing::warn!("{warning}");

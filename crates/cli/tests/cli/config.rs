@@ -253,3 +253,22 @@ fn what_a_start_would_need_is_tried() {
     let left = std::fs::read_dir(home.path().join("data")).expect("readable").count();
     assert_eq!(left, 0, "nothing is left behind");
 }
+
+#[test]
+fn a_file_that_others_can_write_is_refused_where_nobody_named_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    home.write("salon.toml", "data = \"elsewhere\"");
+    let path = home.path().join("salon.toml");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("changed");
+    insta::assert_snapshot!(run(home.told("token --topic room:a --id alice")), @"
+    error: others can write `salon.toml` in this directory
+
+    hint: `chmod go-w` it if it is yours, or name it with `--config`
+    exit: 2
+    ");
+    assert!(run(home.told("serve --check")).starts_with("error: others can write `salon.toml`"));
+    assert_eq!(run(home.salon("token --topic room:a --id alice --config salon.toml")).code, Some(0));
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("changed");
+    assert_eq!(run(home.salon("token --topic room:a --id alice")).code, Some(0));
+}

@@ -28,7 +28,7 @@ fn all_is_well() {
         let (_robot, _) = stage.robot().await;
         assert_snapshot!(settled(&stage.told(&["doctor", TOPIC]).await), @"
         ✓ tcp          ADDRESS takes connections
-        ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
+        ✓ health       healthy, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
         ✓ token        is for `alice` and opens *, until TIME
@@ -51,7 +51,7 @@ fn a_token_that_is_wrong_is_named() {
         let doctor = async |token: &str| settled(&stage.told_to(token, &["doctor", TOPIC]).await);
         assert_snapshot!(doctor("nonsense").await, @"
         ✓ tcp          ADDRESS takes connections
-        ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
+        ✓ health       healthy, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
         ✗ token        the token is not a signed JWT
@@ -62,7 +62,7 @@ fn a_token_that_is_wrong_is_named() {
         ");
         assert_snapshot!(doctor(&stage.token("alice", "expires=-3600")).await, @"
         ✓ tcp          ADDRESS takes connections
-        ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
+        ✓ health       healthy, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
         ✗ token        is for `alice` and opens *; it expired at TIME
@@ -73,7 +73,7 @@ fn a_token_that_is_wrong_is_named() {
         ");
         assert_snapshot!(doctor(&stage.token("alice", "expires=60")).await, @"
         ✓ tcp          ADDRESS takes connections
-        ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
+        ✓ health       healthy, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
         ! token        is for `alice` and opens *; it expires at TIME, soon
@@ -84,7 +84,7 @@ fn a_token_that_is_wrong_is_named() {
         ");
         assert_snapshot!(doctor(&stage.token("alice", "topics=room:other")).await, @"
         ✓ tcp          ADDRESS takes connections
-        ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
+        ✓ health       healthy, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
         ✓ token        is for `alice` and opens room:other, until TIME
@@ -96,7 +96,7 @@ fn a_token_that_is_wrong_is_named() {
         let stranger = Stage::new().await.token("alice", "");
         assert_snapshot!(doctor(&stranger).await, @"
         ✓ tcp          ADDRESS takes connections
-        ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
+        ✓ health       healthy, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
         ✓ token        is for `alice` and opens *, until TIME
@@ -165,7 +165,7 @@ fn credentials_that_others_can_read_are_named() {
         ! credentials  `HOME/.config/salon/credentials.toml` is private and has 1 login, but its directory is open to others (mode 755)
                        hint: run `chmod 700` on the directory
         ✓ tcp          ADDRESS takes connections
-        ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
+        ✓ health       healthy, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
         ✓ token        is for `alice` and opens *, until TIME
@@ -177,7 +177,7 @@ fn credentials_that_others_can_read_are_named() {
         ✗ credentials  `HOME/.config/salon/credentials.toml` is open to other users (mode 604)
                        hint: run `chmod 600` on it; if others could have read it, get new tokens and run `salon login` again
         ✓ tcp          ADDRESS takes connections
-        ✓ health       ok, up for SOME TIME, speaks mcp-x/v0
+        ✓ health       healthy, up for SOME TIME, speaks mcp-x/v0
         ✓ ready        it takes messages
         ✓ clock        the gateway's is this machine's
         ✓ token        is for `alice` and opens *, until TIME

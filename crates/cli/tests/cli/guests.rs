@@ -109,8 +109,12 @@ fn a_command_joins_a_room_and_is_called_there() {
         let mut join = home.command(BINARY);
         join.args(["join", "room:lab", "--as", "files", "--kind", "robot", "--name", "The Files"])
             .args(["--gateway", &format!("http://{}", gateway.address)])
+            .args(["--env", "PASSED_ON", "--env", "GIVEN=too"])
             .args(["--", "python3", "tiny.py", &witness.port().to_string()])
             .env("SALON_TOKEN", home.token("room:lab", "files").await)
+            .env("SALON_STORE", "nats://user:secret@nats.example")
+            .env("API_KEY", "secret")
+            .env("LC_MESSAGES", "C")
             .env("PASSED_ON", "yes");
         let mut join = Running::spawn(join);
         assert_eq!(
@@ -118,9 +122,19 @@ fn a_command_joins_a_room_and_is_called_there() {
             Some("`files` (tiny 1) is in room:lab and offers 3 tools to everyone there")
         );
         assert_eq!(call(&home, gateway.address, "files echo text=hello").await, "hello");
-        // The child has our environment, save for the token.
-        assert_eq!(call(&home, gateway.address, "files env name=PASSED_ON").await, "yes");
-        assert_eq!(call(&home, gateway.address, "files env name=SALON_TOKEN").await, "None");
+        // The child has what it needs of our environment and what is named, and nothing else.
+        let here = home.path().display().to_string();
+        for (name, value) in [
+            ("HOME", &*here),
+            ("LC_MESSAGES", "C"),
+            ("PASSED_ON", "yes"),
+            ("GIVEN", "too"),
+            ("SALON_TOKEN", "None"),
+            ("SALON_STORE", "None"),
+            ("API_KEY", "None"),
+        ] {
+            assert_eq!(call(&home, gateway.address, &format!("files env name={name}")).await, value, "{name}");
+        }
         let who = home.salon(&format!("who room:lab --gateway http://{} --as tester", gateway.address)).await;
         assert!(
             who.stdout.contains("files") && who.stdout.contains("The Files") && who.stdout.contains("robot"),

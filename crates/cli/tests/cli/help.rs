@@ -58,6 +58,14 @@ fn help_of_backup_and_restore() {
 }
 
 #[test]
+fn help_of_audit() {
+    for command in ["audit", "audit verify"] {
+        let name = command.replace(' ', "_");
+        insta::assert_snapshot!(format!("help_of_{name}"), told(&format!("{command} --help")));
+    }
+}
+
+#[test]
 fn help_of_mcp() {
     insta::assert_snapshot!(told("mcp --help"));
 }

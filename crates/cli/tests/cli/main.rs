@@ -1,5 +1,6 @@
 //! The `salon` command as a person meets it: the real binary, its output and its exit codes.
 
+mod audit;
 mod backup;
 mod call;
 mod chat;

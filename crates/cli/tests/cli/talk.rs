@@ -109,7 +109,7 @@ fn rooms_and_those_in_them_are_shown() {
         exit: 0
         ");
         assert_snapshot!(stage.told(&["who", TOPIC, "--json"]).await, @r#"
-        {"topic":"room:alpha","participants":[{"id":"carol","kind":"human","mcp":{"version":"2025-06-18"}},{"id":"robot","kind":"robot","mcp":{"version":"2025-06-18"}}]}
+        {"topic":"room:alpha","participants":[{"id":"carol","name":"carol","kind":"human","mcp":{"version":"2025-06-18"}},{"id":"robot","name":"robot","kind":"robot","mcp":{"version":"2025-06-18"}}]}
         exit: 0
         "#);
     });

@@ -186,3 +186,16 @@ fn an_unusable_key_is_told() {
     exit: 1
     ");
 }
+
+#[test]
+fn a_token_on_its_way_in_the_clear_is_warned_of() {
+    let home = Home::new();
+    let warned = |gateway: &str| {
+        let ran = run(home.salon(&format!("who room:alpha --token abc --gateway {gateway}")));
+        assert_eq!(ran.code, Some(7), "nobody is there: {}", ran.stderr);
+        ran.stderr.contains("without encryption")
+    };
+    assert!(warned("http://nobody.invalid"));
+    assert!(!warned("https://nobody.invalid"));
+    assert!(!warned("http://127.0.0.1:1"));
+}

@@ -6,12 +6,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, EncodingKey, Validation};
+
+use crate::private_file;
 
 /// Bytes of the gateway's own key, as many as the hash of HS256 has.
 pub const KEY_BYTES: usize = 32;
@@ -52,6 +54,17 @@ pub enum KeyFileError {
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
+    },
+    /// Somebody else can change it.
+    #[error(
+        "the key file `{}` belongs to another user (uid {owner})\n\nhint: run this as the gateway's user; if that is you, `chown` the file, \
+         or delete it and a new key is made", path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
     },
     /// It is not a key.
     #[error("the key file `{}` is not a key: it must be a regular file of exactly {KEY_BYTES} bytes", path.display())]
@@ -117,11 +130,16 @@ impl LocalKey {
         let failed = |source| KeyFileError::Io { path: path.into(), action: "read", source };
         let malformed = || KeyFileError::Malformed { path: path.into() };
         // Asked before opening, because opening a pipe waits for its other end.
-        if !fs::metadata(path).map_err(failed)?.is_file() {
+        let found = fs::symlink_metadata(path).map_err(failed)?;
+        if !found.is_file() && !found.is_symlink() {
             return Err(malformed());
         }
-        let file = File::open(path).map_err(failed)?;
-        let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
+        let file = private_file::open(path, OpenOptions::new().read(true)).map_err(failed)?;
+        let about = file.metadata().map_err(failed)?;
+        if !is_ours(about.uid(), path).map_err(failed)? {
+            return Err(KeyFileError::Foreign { path: path.into(), owner: about.uid() });
+        }
+        let mode = about.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(KeyFileError::Exposed { path: path.into(), mode });
         }
@@ -137,6 +155,13 @@ impl LocalKey {
     pub(super) fn verifying(&self) -> VerifyingKey {
         VerifyingKey::new(Algorithm::HS256, DecodingKey::from_secret(&self.0))
     }
+}
+
+/// Whether a file with this owner is ours. What root does in somebody's data directory, it does for the directory's owner.
+fn is_ours(owner: u32, path: &Path) -> io::Result<bool> {
+    let us = rustix::process::geteuid();
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(owner == us.as_raw() || us.is_root() && owner == fs::metadata(directory)?.uid())
 }
 
 /// Writes a new key under a name of its own and then links it into place: the file at `path` is whole from its first moment on,
@@ -350,6 +375,33 @@ mod tests {
         let scratch = Scratch::new();
         fs::create_dir(scratch.path().join(KEY_FILE)).expect("made");
         assert!(matches!(LocalKey::load_or_create(scratch.path()), Err(KeyFileError::Malformed { .. })));
+    }
+
+    #[test]
+    fn a_key_behind_a_symbolic_link_is_refused() {
+        let (scratch, elsewhere) = (Scratch::new(), Scratch::new());
+        LocalKey::load_or_create(elsewhere.path()).expect("a key");
+        std::os::unix::fs::symlink(elsewhere.path().join(KEY_FILE), scratch.path().join(KEY_FILE)).expect("linked");
+        for refused in [LocalKey::load_or_create(scratch.path()).map(Some), LocalKey::find(scratch.path())] {
+            let told = refused.expect_err("refused").to_string();
+            assert!(told.ends_with("could not be read: it is a symbolic link, and none is followed here"), "{told}");
+        }
+    }
+
+    /// Only root can give a file away, so that only root can see this.
+    #[test]
+    fn a_key_of_somebody_else_is_refused() {
+        let scratch = Scratch::new();
+        LocalKey::load_or_create(scratch.path()).expect("a key");
+        let path = scratch.path().join(KEY_FILE);
+        if std::os::unix::fs::chown(&path, Some(54321), None).is_err() {
+            return;
+        }
+        let refused = LocalKey::load_or_create(scratch.path()).expect_err("refused");
+        assert!(matches!(refused, KeyFileError::Foreign { owner: 54321, .. }), "{refused}");
+        // What root does for the owner of the whole directory is the owner's.
+        std::os::unix::fs::chown(scratch.path(), Some(54321), None).expect("root can");
+        LocalKey::load_or_create(scratch.path()).expect("the key");
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) use revocations::{Revocation, RevocationWatch, Revocations, RevokeErr
 pub(crate) use signins::{SignIns, SignedIn, SignedOut};
 pub use signouts::SIGN_OUTS_FILE;
 pub(crate) use tickets::Tickets;
-pub use token::{MAX_TOKEN_BYTES, Signer, Verifier};
+pub use token::{MAX_TOKEN_BYTES, Signer, TokenRules, Verifier};
 pub(crate) use visits::Visit;
 
 /// What gateways share of those who come in.
@@ -170,6 +170,9 @@ pub enum AuthError {
     /// Its time has not begun.
     #[error("the token is not valid yet; are the clocks right?")]
     NotYetValid,
+    /// Good for longer than this gateway allows.
+    #[error("the token lasts longer than the {0} seconds that this gateway allows (`auth.max_token_lifetime`)")]
+    TooLongLived(u64),
     /// Good, but not for this topic.
     #[error("topic `{0}` is not open to this token")]
     TopicNotOpen(TopicName),

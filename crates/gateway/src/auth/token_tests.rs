@@ -360,3 +360,39 @@ fn claim() -> impl Strategy<Value = Value> {
         Just(json!({"a": [1]})),
     ]
 }
+
+#[test]
+fn tokens_of_development_mode_are_void_outside_it() {
+    let key = LocalKey::generate();
+    let grant = Grant::new(
+        ParticipantId::new("alice").expect("an id"),
+        vec!["*".parse().expect("a pattern")],
+        Timestamp(2_000_000),
+    );
+    let now = Timestamp(1_000_000);
+    let (usual, dev) = (Signer::new(&key).sign(&grant, now), Signer::dev(&key).sign(&grant, now));
+    let (usual, dev) = (usual.expect("a token"), dev.expect("a token"));
+    let outside = Verifier::new(&key);
+    assert!(outside.verify(&usual, now).is_ok());
+    assert_eq!(outside.verify(&dev, now), Err(AuthError::BadSignature));
+    let inside = Verifier::with_rules(&key, TokenRules { dev: true, ..TokenRules::default() });
+    assert!(inside.verify(&usual, now).is_ok() && inside.verify(&dev, now).is_ok());
+}
+
+#[test]
+fn a_token_lasts_no_longer_than_allowed() {
+    let key = LocalKey::generate();
+    let hour = Duration::from_secs(3600);
+    let verifier = Verifier::with_rules(&key, TokenRules { max_lifetime: hour, ..TokenRules::default() });
+    let (issued, later) = (Timestamp(1_000_000_000), Timestamp(1_000_000_000 + 3_000_000));
+    let lasting = |seconds: u64| {
+        let alice = ParticipantId::new("alice").expect("an id");
+        let expires = Timestamp(issued.0 + seconds * 1000);
+        let grant = Grant::new(alice, vec!["*".parse().expect("a pattern")], expires);
+        Signer::new(&key).sign(&grant, issued).expect("a token")
+    };
+    assert!(verifier.verify(&lasting(3600), later).is_ok());
+    // However little of it is left.
+    assert_eq!(verifier.verify(&lasting(3700), later), Err(AuthError::TooLongLived(3600)));
+    assert!(Verifier::new(&key).verify(&lasting(3700), later).is_ok(), "where nothing is said of it");
+}

@@ -6,6 +6,7 @@ mod lines;
 mod pipe;
 mod queue;
 mod socket;
+mod utf8;
 mod websocket;
 
 use std::io;

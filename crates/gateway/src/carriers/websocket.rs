@@ -18,6 +18,7 @@ use tungstenite::{Bytes, Message};
 
 use super::queue::{Piece, Queue, encoded};
 use super::socket::Socket;
+use super::utf8::Utf8Watch;
 use super::{Carrier, Receive, Received};
 use crate::meters::Meters;
 
@@ -31,6 +32,7 @@ const READ_BUFFER: usize = 1024;
 pub(crate) struct WebSocket {
     io: Socket,
     context: WebSocketContext,
+    watch: Utf8Watch,
     /// What tungstenite wrote and the queue has not taken.
     replies: Vec<u8>,
     queue: Arc<Mutex<Queue>>,
@@ -49,7 +51,9 @@ impl WebSocket {
             .max_message_size(Some(hard_limit))
             .max_frame_size(Some(hard_limit));
         let context = WebSocketContext::from_partially_read(early.to_vec(), Role::Server, Some(config));
-        Self { io, context, replies: Vec::new(), queue: Arc::default(), unflushed: false, shut: false }
+        let mut watch = Utf8Watch::default();
+        watch.feed(early);
+        Self { io, context, watch, replies: Vec::new(), queue: Arc::default(), unflushed: false, shut: false }
     }
 
     /// From here on frames beyond another limit are not read.
@@ -67,7 +71,8 @@ impl WebSocket {
     fn own(&mut self, act: impl FnOnce(&mut WebSocketContext, &mut Port<'_, '_>) -> Result<(), Error>) {
         let waker = std::task::Waker::noop();
         let mut cx = Context::from_waker(waker);
-        let _ = act(&mut self.context, &mut Port { io: &mut self.io, cx: &mut cx, replies: &mut self.replies });
+        let Self { io, watch, replies, .. } = self;
+        let _ = act(&mut self.context, &mut Port { io, cx: &mut cx, watch, replies });
         self.take_replies();
     }
 
@@ -81,13 +86,15 @@ impl WebSocket {
 
 impl<O> Receive<O> for WebSocket {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received<O>> {
-        let read = self.context.read(&mut Port { io: &mut self.io, cx, replies: &mut self.replies });
+        let Self { io, watch, replies, .. } = self;
+        let read = self.context.read(&mut Port { io, cx, watch, replies });
         self.take_replies();
         Poll::Ready(match read {
             Ok(Message::Text(text)) => Received::Frame(StreamId::ONLY, Frame::Text(text.as_str().into())),
             Ok(Message::Binary(bytes)) => Received::Frame(StreamId::ONLY, Frame::Binary(bytes.as_ref().into())),
             Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_)) => Received::Control,
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+            Err(Error::Io(_)) if self.watch.has_failed() => Received::End(CloseReason::NotUtf8),
             Err(Error::Utf8(_)) => Received::End(CloseReason::NotUtf8),
             Err(Error::Capacity(CapacityError::MessageTooLong { .. })) => Received::End(CloseReason::FrameTooLarge),
             Err(Error::Protocol(error)) if !ended(&error) => Received::End(CloseReason::ProtocolViolation),
@@ -221,14 +228,22 @@ fn ended(error: &tungstenite::error::ProtocolError) -> bool {
 struct Port<'p, 'cx> {
     io: &'p mut Socket,
     cx: &'p mut Context<'cx>,
+    watch: &'p mut Utf8Watch,
     replies: &'p mut Vec<u8>,
 }
 
 impl Read for Port<'_, '_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        // tungstenite has got every message that was whole before the invalid one.
+        if self.watch.has_failed() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
         let mut buf = ReadBuf::new(buf);
         match Pin::new(&mut *self.io).poll_read(self.cx, &mut buf) {
-            Poll::Ready(outcome) => outcome.map(|()| buf.filled().len()),
+            Poll::Ready(outcome) => outcome.map(|()| {
+                self.watch.feed(buf.filled());
+                buf.filled().len()
+            }),
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
         }
     }

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 
 use salon_log::{Retention, RetentionRules};
 
+use crate::audit::AuditRotation;
+
 pub use file::{TopicKey, TopicOf, nearest};
 pub use guest::{Feature, Guest, GuestKey, GuestOf, Private, Server, Transport};
 pub use load::ConfigError;
@@ -123,6 +125,12 @@ impl Config {
             context_bounds: salon_log::context::Bounds::default(),
             keyspaces: crate::auth::KEYSPACES.to_vec(),
         })
+    }
+
+    /// When a file of the audit trail is full, and how many are kept.
+    pub fn audit_rotation(&self) -> AuditRotation {
+        let AuditSettings { max_size, max_age, max_files, .. } = &self.audit;
+        AuditRotation { size: *max_size as u64, age: *max_age, count: *max_files }
     }
 
     /// Where the audit trail is, where there is one.

@@ -94,6 +94,10 @@ settings! {
             ///
             /// As the server names itself (`issuer`). Its keys come from `auth.jwks`.
             authorization_servers: Vec<Issuer> = [];
+            /// How long a token may last, from when it was issued to when it expires; 0 is any time
+            ///
+            /// A token that does not say when it was issued (`iat`) counts from when it is shown. 30 s more are forgiven.
+            max_token_lifetime: Span = "365d";
             /// Ed25519 public key that may sign messages of the Machine Context Protocol
             ///
             /// `name=key`, the key in base64url: [integrity](protocols/machine-context.md#integrity). Any participant may sign with it.
@@ -215,10 +219,30 @@ settings! {
             ///
             /// `0`: no limit.
             connections_per_participant: Count = "16";
-            /// Connections from one address
+            /// Connections from one address; of IPv6, from the addresses that share the first 64 bits
             ///
-            /// `0`: no limit.
+            /// `0`: no limit. Beyond it the answer is 429, except at `/health` and `/ready`.
             connections_per_address: Count = "2000";
+            /// Reads over HTTP a second of one participant, in the long run; ten times as many at once
+            ///
+            /// Topics, participants, history and streams. `0`: no limit.
+            read_rate: Count = "100";
+            /// Bodies of requests that the gateway receives at once
+            ///
+            /// A body counts until it is complete. `0`: no limit.
+            bodies: Count = "1024";
+            /// Bodies of one participant that the gateway receives at once
+            ///
+            /// Of an address, where a request has no token. `0`: no limit.
+            bodies_per_sender: Count = "128";
+            /// Bytes of incomplete bodies in memory
+            ///
+            /// One message of `limits.message` always fits. `0`: no limit.
+            body_bytes: Size = "128MiB";
+            /// Bytes of incomplete bodies of one participant in memory
+            ///
+            /// One message of `limits.message` always fits. `0`: no limit.
+            body_bytes_per_sender: Size = "16MiB";
         }
 
         memory: MemorySettings MemoryOverrides "Memory and times" {
@@ -266,7 +290,15 @@ settings! {
             /// Whether there is an audit trail
             enabled: bool = "true";
             /// File of the audit trail
+            ///
+            /// No symbolic link is followed to it.
             file: PathBuf = none ("audit.log") shown "audit.log in the data directory";
+            /// Size at which the file is renamed to `audit.log.N` and another begun; 0 is no size
+            max_size: Size = "64MiB";
+            /// Age of a file's first record at which it is renamed; 0 is no age
+            max_age: Span = "0";
+            /// Renamed files that are kept; the oldest are removed; 0 keeps all
+            max_files: Count = "16";
         }
     }
 

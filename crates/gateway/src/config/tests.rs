@@ -290,6 +290,11 @@ fn every_setting_arrives() {
         participants = 8
         connections_per_participant = 9
         connections_per_address = 10
+        read_rate = 25
+        bodies = 26
+        bodies_per_sender = 27
+        body_bytes = 28
+        body_bytes_per_sender = 29
         byte_rate = "11KiB"
         byte_burst = "12KiB"
         topic_byte_rate = "13KiB"
@@ -314,6 +319,7 @@ fn every_setting_arrives() {
         [auth]
         jwks = "/keys"
         authorization_servers = ["https://id.example"]
+        max_token_lifetime = "30s"
         integrity_keys = ["robots=11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"]
         [ui]
         enabled = false
@@ -324,6 +330,9 @@ fn every_setting_arrives() {
         [audit]
         enabled = false
         file = "/audit"
+        max_size = 22
+        max_age = "23s"
+        max_files = 24
     "#;
     for Setting { key, .. } in SETTINGS.iter() {
         let name = key.rsplit('.').next().expect("a name");
@@ -375,6 +384,7 @@ fn every_setting_arrives() {
             authorization_servers: [
                 "https://id.example",
             ],
+            max_token_lifetime: 30s,
             integrity_keys: [
                 (
                     "robots",
@@ -435,6 +445,11 @@ fn every_setting_arrives() {
             participants: 8,
             connections_per_participant: 9,
             connections_per_address: 10,
+            read_rate: 25,
+            bodies: 26,
+            bodies_per_sender: 27,
+            body_bytes: 28,
+            body_bytes_per_sender: 29,
         },
         memory: MemorySettings {
             per_room: 11,
@@ -457,6 +472,9 @@ fn every_setting_arrives() {
             file: Some(
                 "/audit",
             ),
+            max_size: 22,
+            max_age: 23s,
+            max_files: 24,
         },
     "#);
 }

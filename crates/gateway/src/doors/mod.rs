@@ -65,8 +65,8 @@ fn last_event_id(headers: &HeaderMap) -> Option<Box<str>> {
 }
 
 /// A whole body, which must be text.
-async fn read_text(gateway: &Gateway, body: Body) -> Result<Box<str>, Refusal> {
-    let bytes = body::read(body, gateway.max_message()).await?;
+async fn read_text(gateway: &Gateway, grant: &Grant, body: Body) -> Result<Box<str>, Refusal> {
+    let bytes = body::read(gateway, grant.into(), body, gateway.max_message()).await?;
     let text = String::from_utf8(bytes.into()).map_err(|_| Refusal::new(Code::InvalidJson, "the body is not UTF-8"))?;
     Ok(text.into())
 }

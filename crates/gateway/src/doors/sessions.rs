@@ -18,7 +18,7 @@ use salon_protocol::{Refusal, TopicName};
 use crate::auth::Grant;
 use crate::carriers::{Inbox, Receive, SessionLines};
 use crate::connection::ConnectionContext;
-use crate::gateway::{Counts, Gateway, LimitReached};
+use crate::gateway::{Counts, Gateway, LimitReached, network};
 use crate::http::Peer;
 use crate::http::credentials::Credentials;
 use crate::session::Session;
@@ -77,7 +77,7 @@ struct SessionRecord<H> {
 impl<H: Handle> SessionRecord<H> {
     /// Whether it is among the connections of an address. One from inside this process is among none.
     fn counts_for(&self, address: IpAddr) -> bool {
-        self.counted.0.is_some() && self.connection.address == address
+        self.counted.0.is_some() && network(self.connection.address) == network(address)
     }
 
     /// Uses the session with a token.

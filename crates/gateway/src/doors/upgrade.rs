@@ -1,7 +1,7 @@
 //! From an HTTP request to a WebSocket. Every refusal comes before the upgrade, as an HTTP answer.
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -10,6 +10,9 @@ use crate::carriers::{Socket, WebSocket};
 use crate::gateway::{Gateway, MAX_MESSAGE};
 use crate::http::{Problem, credentials, invalid};
 use crate::session::KeepAlive;
+
+/// The one version of the protocol.
+const VERSION: &str = "13";
 
 /// A request that may become a WebSocket.
 pub(super) struct Upgrade {
@@ -25,15 +28,20 @@ impl Upgrade {
 
     /// Checks that the request is a WebSocket's, and derives the answer to its key.
     pub(super) fn take(request: &mut Request) -> Result<Self, Problem> {
+        // RFC 6455 §4.1. A handler of GET gets HEAD too, and must not answer it with a connection.
+        if request.method() != Method::GET {
+            return Err(invalid("a WebSocket is opened with GET").with_status(StatusCode::METHOD_NOT_ALLOWED));
+        }
         let headers = request.headers();
         let wrong = |message: &str| Err(invalid(message).with_status(StatusCode::UPGRADE_REQUIRED));
         if !has(headers, header::CONNECTION, "upgrade") || !Self::is_wanted(headers) {
             return wrong("this address speaks WebSocket: connect with an `Upgrade: websocket` request");
         }
-        if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+        if only(headers, header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != VERSION) {
             return wrong("`Sec-WebSocket-Version` must be 13");
         }
-        let key = headers.get(header::SEC_WEBSOCKET_KEY).ok_or_else(|| invalid("`Sec-WebSocket-Key` is missing"))?;
+        let key = only(headers, header::SEC_WEBSOCKET_KEY).filter(|key| is_key(key.as_bytes()));
+        let key = key.ok_or_else(|| invalid("there must be one `Sec-WebSocket-Key`: 16 bytes in base64"))?;
         let accept = tungstenite::handshake::derive_accept_key(key.as_bytes());
         let accept = HeaderValue::try_from(accept).map_err(|_| invalid("`Sec-WebSocket-Key` is not acceptable"))?;
         let upgrade = request.extensions_mut().remove::<OnUpgrade>();
@@ -57,6 +65,18 @@ impl Upgrade {
 fn has(headers: &HeaderMap, name: HeaderName, wanted: &str) -> bool {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|token| token.trim().eq_ignore_ascii_case(wanted))
+}
+
+/// The value of a header that must stand once.
+fn only(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
+    let mut values = headers.get_all(name).into_iter();
+    values.next().filter(|_| values.next().is_none())
+}
+
+/// Whether a text could be 16 bytes in base64 (RFC 6455 §4.1).
+fn is_key(text: &[u8]) -> bool {
+    let digits = text.strip_suffix(b"==").unwrap_or_default();
+    digits.len() == 22 && digits.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }
 
 /// How long a message may be for it to be read at all. Somewhat more than the limit is still read, so that a message just over it gets its

@@ -1,4 +1,5 @@
-//! Before any handler: is the request meant for this gateway (`Host`), and does its page have any business here (`Origin`)?
+//! Before any handler: is the request one that has one meaning (RFC 9112), is it meant for this gateway (`Host`), and does its page have
+//! any business here (`Origin`)?
 //!
 //! A browser on the same machine can be made to call a loopback server by any page; these two checks are what stops it. No browser
 //! comes from inside this process, so what does may name the gateway as it likes.
@@ -12,7 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use salon_protocol::Code;
 
-use super::problem::{Problem, RefusedWith};
+use super::problem::{Problem, RefusedWith, invalid};
 use super::{Peer, Requester};
 use crate::gateway::Gateway;
 
@@ -43,7 +44,8 @@ pub(crate) async fn guard(State(gateway): State<Arc<Gateway>>, mut request: Requ
 
 async fn answer(gateway: &Gateway, request: Request, next: Next) -> Response {
     let inside = matches!(request.extensions().get(), Some(Peer::Inside));
-    let origin = match check(gateway, request.headers(), inside) {
+    let checked = unambiguous(&request).and_then(|host| check(gateway, host, request.headers(), inside));
+    let origin = match checked {
         Ok(origin) => origin,
         Err(problem) => return problem.into_response(),
     };
@@ -83,10 +85,40 @@ fn allowed_headers(request: &HeaderMap) -> HeaderValue {
     HeaderValue::try_from(allowed).expect("names of headers are visible text")
 }
 
+/// The `Host` of a request that nobody on its way can have read differently.
+fn unambiguous(request: &Request) -> Result<&str, Problem> {
+    let headers = request.headers();
+    let mut hosts = headers.get_all(header::HOST).into_iter();
+    // RFC 9112 §3.2: exactly one, and 400 otherwise.
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return Err(invalid("a request has one `Host`"));
+    };
+    let host = host.to_str().map_err(|_| invalid("`Host` is not a name or an address"))?;
+    // §3.2.2: what an absolute target names counts, and a client sends the same in `Host`.
+    if request.uri().authority().is_some_and(|target| !target.as_str().eq_ignore_ascii_case(host)) {
+        return Err(invalid("the target of the request names another host than `Host`"));
+    }
+    if headers.get_all(header::ORIGIN).iter().count() > 1 {
+        return Err(invalid("a request has at most one `Origin`"));
+    }
+    // §6.1: a coding that is not understood is 501. Where `chunked` is not the last one, hyper has answered 400 already (§6.3).
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).into_iter();
+    let is_chunked = codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    if !is_chunked || codings.next().is_some() {
+        let message = "`Transfer-Encoding` may be chunked, and nothing else";
+        return Err(invalid(message).with_status(StatusCode::NOT_IMPLEMENTED));
+    }
+    Ok(host)
+}
+
 /// The origin to mark the answer for, when the request names one that is allowed.
-fn check(gateway: &Gateway, headers: &HeaderMap, inside: bool) -> Result<Option<HeaderValue>, Problem> {
+fn check(gateway: &Gateway, host: &str, headers: &HeaderMap, inside: bool) -> Result<Option<HeaderValue>, Problem> {
     let forbidden = |message: &str| Problem::new(Code::Forbidden, message);
-    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    // Development mode trusts whoever reaches a loopback address, which behind a proxy is anybody.
+    let is_forwarded = |name: &HeaderName| name == "forwarded" || name.as_str().starts_with("x-forwarded-");
+    if gateway.config.dev && headers.keys().any(is_forwarded) {
+        return Err(forbidden("development mode does not serve requests that came through a proxy"));
+    }
     if !inside && !gateway.is_own_host(host) {
         return Err(forbidden("this gateway does not serve that `Host`; allow it with --http-hosts"));
     }

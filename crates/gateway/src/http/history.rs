@@ -40,8 +40,9 @@ pub(super) struct HistoryPage {
     security(("bearer" = []), ("session" = [])))]
 pub(super) async fn page(incoming: Incoming, request: Request) -> Result<Json<HistoryPage>, Problem> {
     let topic = incoming.topic()?;
-    incoming.credentials(request.headers(), Some(&topic)).by_header_or_cookie(request.method())?;
+    let grant = incoming.credentials(request.headers(), Some(&topic)).by_header_or_cookie(request.method())?;
     let Incoming { gateway, query, .. } = incoming;
+    gateway.reads.take(&grant.participant)?;
     let wrong_limit = || invalid("`limit` must be a whole number from 1 to 1000");
     let limit = match query.get("limit") {
         None => DEFAULT_LIMIT,

@@ -1,5 +1,6 @@
 //! Everything the gateway says over plain HTTP.
 
+pub(crate) mod bodies;
 pub(crate) mod body;
 pub(crate) mod credentials;
 mod guard;
@@ -10,6 +11,7 @@ mod openapi;
 mod problem;
 mod publish;
 mod query;
+pub(crate) mod reads;
 mod revocations;
 mod service;
 mod stream;
@@ -92,6 +94,23 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
     if gateway.config.dev {
         router = router.route("/v0/auth/token", post(tickets::dev_token));
     }
+    guarded(router, gateway)
+}
+
+/// What is said to connections beyond the limit of their address: how the gateway is, and to everything else that there are too many.
+pub(crate) fn overflow_router(gateway: Arc<Gateway>) -> Router {
+    let router = Router::new().route("/health", get(service::health)).route("/ready", get(service::ready));
+    let limit = gateway.config.limits.connections_per_address;
+    let too_many = move || async move {
+        Problem::new(Code::RateLimited, format!("too many connections of this address; the limit is {limit}"))
+    };
+    router
+        .fallback(any(too_many))
+        .layer(middleware::from_fn_with_state(gateway.clone(), guard::guard))
+        .with_state(gateway)
+}
+
+fn guarded(router: Router<Arc<Gateway>>, gateway: Arc<Gateway>) -> Router {
     router
         .fallback(any(|| async { Problem::new(Code::NotFound, "there is nothing at this address") }))
         .method_not_allowed_fallback(|| async {

@@ -137,6 +137,7 @@ impl From<AuthError> for Problem {
             | AuthError::Expired
             | AuthError::Revoked
             | AuthError::NotYetValid
+            | AuthError::TooLongLived(_)
             | AuthError::MustSign => Some(TokenFault::Invalid),
         };
         Self { fault, ..Refusal::from(error).into() }
@@ -153,7 +154,11 @@ impl IntoResponse for Problem {
         let mut add = |name, value| response.headers_mut().insert(name, HeaderValue::from_static(value));
         match self.status {
             StatusCode::TOO_MANY_REQUESTS => drop(add(header::RETRY_AFTER, "1")),
-            StatusCode::UPGRADE_REQUIRED => drop(add(header::UPGRADE, "websocket")),
+            StatusCode::UPGRADE_REQUIRED => {
+                add(header::UPGRADE, "websocket");
+                // RFC 6455 §4.4: the versions there are.
+                add(header::SEC_WEBSOCKET_VERSION, "13");
+            }
             _ => {}
         }
         if let Some(challenge) = challenge {

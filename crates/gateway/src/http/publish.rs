@@ -3,11 +3,11 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use salon_protocol::{Draft, EnvelopeId, Position};
+use salon_protocol::{Code, Draft, EnvelopeId, Position, Refusal};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::{Incoming, Problem, body, invalid};
+use super::{Incoming, Problem, body};
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Published {
@@ -36,9 +36,13 @@ pub(super) async fn publish(incoming: Incoming, request: Request) -> Result<(Sta
     let grant = incoming.credentials(request.headers(), Some(&topic)).by_header()?;
     let gateway = &incoming.gateway;
     let limits = gateway.config.limits.envelope();
-    let body = body::read(request.into_body(), gateway.max_envelope()).await?;
-    let text = std::str::from_utf8(&body).map_err(|_| invalid("an envelope is UTF-8 text"))?;
-    let draft = Draft::parse(text, &limits)?.stamped(grant.stamp());
+    // What is malformed spends the sender's rate as what is published does.
+    let spent = |refusal: Refusal| gateway.spend(&grant.participant, refusal);
+    let body =
+        body::read(gateway, (&grant).into(), request.into_body(), gateway.max_envelope()).await.map_err(spent)?;
+    let not_text = |_| spent(Refusal::new(Code::InvalidJson, "the body is not UTF-8"));
+    let text = std::str::from_utf8(&body).map_err(not_text)?;
+    let draft = Draft::parse(text, &limits).map_err(spent)?.stamped(grant.stamp());
     let appended = gateway.rooms.publish(&topic, &grant.participant, draft).await?.outcome().await?;
     let status = if appended.repeated { StatusCode::OK } else { StatusCode::CREATED };
     let entry = appended.entry;

@@ -51,7 +51,8 @@ pub(super) async fn revoke(
         return Err(Problem::new(Code::Forbidden, "this token lacks the permission `revoke`"));
     }
     let now = clock::now();
-    let revocation = read(tickets::read(request).await?, now)?;
+    let asked = tickets::read(&incoming.gateway, (&grant).into(), request).await?;
+    let revocation = read(asked, now)?;
     let (revocations, adding) = (incoming.gateway.revocations.clone(), revocation.clone());
     let added = tokio::task::spawn_blocking(move || revocations.add(&adding)).await;
     let added = added.map_err(|_| Problem::new(Code::Internal, "the revocation failed"))?;

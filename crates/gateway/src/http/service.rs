@@ -20,7 +20,7 @@ const METRICS_PERMISSION: &str = "metrics";
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct HealthBody {
-    /// `ok` while the process answers
+    /// `healthy` while the process answers
     status: &'static str,
     #[schema(value_type = String, format = DateTime)]
     timestamp: Timestamp,
@@ -33,7 +33,7 @@ pub(super) struct HealthBody {
     responses((status = 200, description = "It answers", body = HealthBody)))]
 pub(super) async fn health(State(gateway): State<Arc<Gateway>>) -> Json<HealthBody> {
     Json(HealthBody {
-        status: "ok",
+        status: "healthy",
         timestamp: clock::now(),
         uptime: gateway.started.elapsed().as_secs_f64(),
         protocol: PROTOCOL,

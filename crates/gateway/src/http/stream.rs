@@ -41,6 +41,7 @@ pub(super) async fn follow(incoming: Incoming, request: Request) -> Result<Respo
         Some(id) => Some(id),
         None => query.name("after")?,
     };
+    gateway.reads.take(&grant.participant)?;
     let counted = gateway.count(&grant, &peer)?;
     gateway.rooms.count_refused(&grant.participant).map_err(|wait| gateway.rooms.too_many(wait))?;
     let reader = Some(&grant.participant);

@@ -1,15 +1,14 @@
 //! Tickets for browsers, and tokens for the reference clients in dev mode.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
-use salon_protocol::{ParticipantId, Timestamp, TopicName, TopicPattern};
+use salon_protocol::{Code, ParticipantId, Refusal, Timestamp, TopicName, TopicPattern};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Incoming, Problem, body, invalid};
+use super::bodies::BodySender;
+use super::{Incoming, Problem, body};
 use crate::auth::{AuthError, Grant};
 use crate::clock;
 use crate::gateway::Gateway;
@@ -40,7 +39,9 @@ pub(super) struct TicketBody {
     security(("bearer" = []), ("session" = [])))]
 pub(super) async fn issue(incoming: Incoming, request: Request) -> Result<(StatusCode, Json<TicketBody>), Problem> {
     let grant = incoming.credentials(request.headers(), None).for_ticket(request.method())?;
-    let TicketRequest { topic } = read(request).await?;
+    let gateway = &incoming.gateway;
+    let read = read(gateway, (&grant).into(), request).await;
+    let TicketRequest { topic } = read.map_err(|refusal| gateway.spend(&grant.participant, refusal))?;
     incoming.note(&grant, Some(&topic));
     grant.require(&topic)?;
     let ticket = incoming.gateway.tickets.give(&grant, &topic, clock::now()).await?;
@@ -60,11 +61,10 @@ pub(super) struct DevToken {
 }
 
 /// Gives anybody who asks a token for any id. Routed in dev mode alone, which is refused on any address but loopback.
-pub(super) async fn dev_token(
-    State(gateway): State<Arc<Gateway>>,
-    request: Request,
-) -> Result<Json<DevToken>, Problem> {
-    let DevTokenRequest { participant, topic } = read(request).await?;
+pub(super) async fn dev_token(incoming: Incoming, request: Request) -> Result<Json<DevToken>, Problem> {
+    let gateway = &incoming.gateway;
+    let sender = BodySender::stranger(&incoming.peer);
+    let DevTokenRequest { participant, topic } = read(gateway, sender, request).await?;
     if participant.is_reserved() {
         return Err(AuthError::ReservedId.into());
     }
@@ -73,7 +73,12 @@ pub(super) async fn dev_token(
     Ok(Json(DevToken { token: gateway.signer.sign(&grant, now)? }))
 }
 
-pub(super) async fn read<T: serde::de::DeserializeOwned>(request: Request) -> Result<T, Problem> {
-    let body = body::read(request.into_body(), MAX_BODY).await?;
-    serde_json::from_slice(&body).map_err(|error| invalid(format!("the body is not what it must be: {error}")))
+pub(super) async fn read<T: serde::de::DeserializeOwned>(
+    gateway: &Gateway,
+    sender: BodySender,
+    request: Request,
+) -> Result<T, Refusal> {
+    let body = body::read(gateway, sender, request.into_body(), MAX_BODY).await?;
+    let unfit = |error| Refusal::new(Code::InvalidParameters, format!("the body is not what it must be: {error}"));
+    serde_json::from_slice(&body).map_err(unfit)
 }

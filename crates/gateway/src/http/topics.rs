@@ -58,6 +58,7 @@ pub(super) struct Participants {
 pub(super) async fn list(incoming: Incoming, request: Request) -> Result<Json<TopicList>, Problem> {
     let grant = incoming.credentials(request.headers(), None).by_header_or_cookie(request.method())?;
     let Incoming { gateway, query, .. } = incoming;
+    gateway.reads.take(&grant.participant)?;
     let topics = gateway.rooms.log().topics().await.map_err(|error| salon_rooms::unreadable(&error))?;
     let visible = topics.into_iter().filter(|topic| grant.opens(&topic.name));
     if !query.flag("detail")?.unwrap_or(false) {
@@ -77,7 +78,8 @@ pub(super) async fn list(incoming: Incoming, request: Request) -> Result<Json<To
     security(("bearer" = []), ("session" = [])))]
 pub(super) async fn participants(incoming: Incoming, request: Request) -> Result<Json<Participants>, Problem> {
     let topic = incoming.topic()?;
-    incoming.credentials(request.headers(), Some(&topic)).by_header_or_cookie(request.method())?;
+    let grant = incoming.credentials(request.headers(), Some(&topic)).by_header_or_cookie(request.method())?;
+    incoming.gateway.reads.take(&grant.participant)?;
     let participants = incoming.gateway.rooms.roster(&topic).await?;
     Ok(Json(Participants { topic, participants }))
 }

@@ -15,6 +15,7 @@ use crate::audit::{AuditEvent, AuditKind};
 use crate::auth::{AuthError, Grant, MAX_TOKEN_BYTES, SignedIn, SignedOut};
 use crate::clock;
 use crate::gateway::Gateway;
+use crate::http::bodies::BodySender;
 use crate::http::credentials::SignIn;
 use crate::http::{Incoming, Problem, body, invalid};
 
@@ -73,7 +74,7 @@ pub(crate) async fn begin(incoming: Incoming, request: Request) -> Result<Respon
     ui.cookie.require_own_page(gateway, request.method(), request.headers())?;
     ui.failures.check(address, clock::now())?;
     let (parts, body) = request.into_parts();
-    let body = body::read(body, MAX_BODY).await?;
+    let body = body::read(gateway, BodySender::stranger(&incoming.peer), body, MAX_BODY).await?;
     // What is wrong with it is not told in detail, because the detail would be the token.
     let unfit = || invalid(r#"the body must be {"token":"…"} or {"code":"…"}"#);
     let given: SignInRequest = serde_json::from_slice(&body).map_err(|_| unfit())?;

@@ -1,7 +1,7 @@
 //! A server on the standard streams of a child process: one JSON-RPC message a line.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio as Pipe};
 use std::sync::Arc;
@@ -132,14 +132,20 @@ fn spawn(command: Command<'_>, setup: &Setup) -> std::io::Result<Child> {
             process
         }
     };
-    // The token in our environment is not for the server.
-    process.args(command.args).env_remove("SALON_TOKEN");
+    process.args(command.args).env_clear();
+    process.envs(std::env::vars_os().filter(|(name, _)| is_inherited(name)));
     process.envs(command.env.iter().map(|(name, value)| (name, value)));
     if let Some(cwd) = command.cwd {
         process.current_dir(cwd);
     }
     process.stdin(Pipe::piped()).stdout(Pipe::piped()).stderr(Pipe::piped());
     process.process_group(0).kill_on_drop(true).spawn()
+}
+
+/// Whether a server gets a variable of ours unasked: those without which programs do not find their way, and none that could be a secret.
+fn is_inherited(name: &OsStr) -> bool {
+    const NAMES: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM"];
+    name.to_str().is_some_and(|name| NAMES.contains(&name) || name.starts_with("LC_"))
 }
 
 async fn write(mut input: ChildStdin, mut queue: mpsc::Receiver<Box<str>>) {

@@ -134,7 +134,7 @@ mod tests {
     use futures_util::StreamExt;
 
     use super::*;
-    use crate::audit::Audit;
+    use crate::audit::{Audit, AuditRotation};
     use crate::scratch::Scratch;
 
     /// The session ends before it has read a frame; the peer is answered all the same.
@@ -142,7 +142,8 @@ mod tests {
     async fn a_frame_that_its_session_did_not_read_is_a_refusal_like_any_other() {
         let scratch = Scratch::new();
         let trail = scratch.path().join("audit.log");
-        let connection = ConnectionContext::of_alice(Audit::open(&trail).expect("a trail"));
+        let audit = Audit::open(&trail, AuditRotation::default(), clock::now());
+        let connection = ConnectionContext::of_alice(audit.expect("a trail"));
         let (meters, audit) = (connection.meters.clone(), connection.audit.clone());
         let stop = watch::Sender::new(false);
         for (code, stopping) in [("unauthorized", false), ("closing", true)] {

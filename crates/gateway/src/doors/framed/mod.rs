@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tracing::Instrument;
 
-use crate::gateway::{Counted, Gateway, Tally};
+use crate::gateway::{Counted, Gateway, Tally, network};
 use crate::server;
 use door::FramedDoor;
 
@@ -49,7 +49,7 @@ pub(crate) async fn accept(
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
         };
         match accepted {
-            Ok((stream, peer)) => match open.enter(&peer.ip(), "address") {
+            Ok((stream, peer)) => match open.enter(&network(peer.ip()), "address") {
                 Ok(counted) => {
                     let serving = serve(door.clone(), stream, peer, tls.clone(), stop.clone(), counted);
                     drop(connections.spawn(serving.instrument(crate::connection::span(peer))));

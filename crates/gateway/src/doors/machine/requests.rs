@@ -86,7 +86,7 @@ impl MachineRequest {
     /// The message, held to what its sender came with.
     async fn read(&self, body: Body) -> Result<MachineMessage, Refusal> {
         let limits = self.visitor.gateway.config.limits.envelope();
-        let text = read_text(&self.visitor.gateway, body).await?;
+        let text = read_text(&self.visitor.gateway, &self.visitor.grant, body).await?;
         UnverifiedMessage::parse(text, &limits).verify(&self.place.participant, Some(&self.terms))
     }
 

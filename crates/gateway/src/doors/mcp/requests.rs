@@ -213,7 +213,7 @@ impl McpRequest {
 
     async fn read_text(&self, request: Request) -> Result<(HeaderMap, Box<str>), McpRejection> {
         let (parts, body) = request.into_parts();
-        let text = read_text(&self.visitor.gateway, body).await?;
+        let text = read_text(&self.visitor.gateway, &self.visitor.grant, body).await?;
         Ok((parts.headers, text))
     }
 

@@ -1,0 +1,115 @@
+//! The thread that writes the trail.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use salon_protocol::Timestamp;
+use serde::Serialize;
+
+use super::AuditEvent;
+use super::chain;
+
+pub(super) enum Message {
+    Event(AuditEvent),
+    /// Everything before it is written; nothing after it is.
+    Close,
+}
+
+/// Where the lines go. Each is written whole.
+pub(super) trait Output: Write + Send {
+    /// A record of so many bytes, made at a moment, is the next to be written.
+    fn begin_record(&mut self, ts: Timestamp, len: usize) {
+        let _ = (ts, len);
+    }
+
+    /// Makes what was written last.
+    fn finish(&mut self) -> io::Result<()> {
+        self.flush()
+    }
+}
+
+pub(super) struct Writer<'a, W: Output> {
+    out: W,
+    /// The hash of the last record.
+    head: String,
+    lost: &'a AtomicU64,
+    /// Whether the last write failed; told once, not for every line.
+    failing: bool,
+}
+
+#[derive(Serialize)]
+struct Lost {
+    ts: Timestamp,
+    event: &'static str,
+    count: u64,
+}
+
+impl<'a, W: Output> Writer<'a, W> {
+    pub(super) fn new(out: W, head: String, lost: &'a AtomicU64) -> Self {
+        Self { out, head, lost, failing: false }
+    }
+
+    pub(super) fn run(mut self, receiver: &Receiver<Message>) {
+        let mut ts = Timestamp(0);
+        loop {
+            let message = match receiver.try_recv() {
+                Ok(message) => message,
+                Err(TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty) => {
+                    self.settle(ts);
+                    match receiver.recv() {
+                        Ok(message) => message,
+                        Err(_) => break,
+                    }
+                }
+            };
+            match message {
+                Message::Event(event) => {
+                    ts = event.ts;
+                    if !self.record(&event, ts) {
+                        self.lost.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                Message::Close => break,
+            }
+        }
+        self.settle(ts);
+        if let Err(error) = self.out.finish() {
+            tracing::error!(%error, "audit: fsync failed, entries may be lost on power failure");
+        }
+    }
+
+    /// Says what was lost, and lets the file have everything.
+    fn settle(&mut self, ts: Timestamp) {
+        let count = self.lost.swap(0, Ordering::Relaxed);
+        if count > 0 && !self.record(&Lost { ts, event: "lost", count }, ts) {
+            self.lost.fetch_add(count, Ordering::Relaxed);
+        }
+        let flushed = self.out.flush();
+        self.noted(flushed);
+    }
+
+    fn record(&mut self, record: &impl Serialize, ts: Timestamp) -> bool {
+        let mut line = chain::line(record, &self.head);
+        let head = chain::hash(&line);
+        line.push(b'\n');
+        self.out.begin_record(ts, line.len());
+        let written = self.out.write_all(&line);
+        let is_written = self.noted(written);
+        if is_written {
+            self.head = head;
+        }
+        is_written
+    }
+
+    fn noted(&mut self, result: io::Result<()>) -> bool {
+        if let Err(error) = &result
+            && !self.failing
+        {
+            tracing::error!(%error, "audit: write failed, events are dropped until it succeeds");
+        }
+        self.failing = result.is_err();
+        result.is_ok()
+    }
+}

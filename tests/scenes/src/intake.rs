@@ -1,0 +1,199 @@
+//! What a gateway takes in at once: bodies, reads and connections have limits, and a request beyond one gets an answer that says so.
+
+use std::net::SocketAddr;
+
+use libtest_mimic::Trial;
+use salon_testkit::http::Call;
+use salon_testkit::{Engine, Failure, Gateway, Options, Token, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::tables::{self, Logs};
+
+const MESSAGES: &str = "/v0/topics/room:a/messages";
+
+/// More requests than a limit of a few allows, however slow the machine is.
+const MANY: usize = 60;
+
+pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+    tables::trials(
+        engine,
+        "intake",
+        &[
+            ("a body that is announced too long is not read", Logs::SqliteOnly, |engine| Box::pin(announced(engine))),
+            ("bodies on their way are counted", Logs::SqliteOnly, |engine| Box::pin(counted(engine))),
+            ("bytes of bodies on their way are counted", Logs::SqliteOnly, |engine| Box::pin(weighed(engine))),
+            ("a body that stops coming is given up", Logs::SqliteOnly, |engine| Box::pin(silent(engine))),
+            ("malformed input spends the rate", Logs::SqliteOnly, |engine| Box::pin(malformed(engine))),
+            ("reads have a rate", Logs::SqliteOnly, |engine| Box::pin(reads(engine))),
+            ("connections beyond the limit are answered", Logs::SqliteOnly, |engine| Box::pin(beyond(engine))),
+        ],
+    )
+}
+
+/// A POST whose body comes later, or not at all.
+struct SlowPost {
+    stream: TcpStream,
+    came: Vec<u8>,
+}
+
+impl SlowPost {
+    async fn begin(address: SocketAddr, token: &str, length: usize) -> Result<Self, Failure> {
+        let head = format!(
+            "POST {MESSAGES} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}\r\n\
+             Expect: 100-continue\r\n\r\n"
+        );
+        let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+        stream.write_all(head.as_bytes()).await.map_err(|error| error.to_string())?;
+        Ok(Self { stream, came: Vec::new() })
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.stream.write_all(bytes).await.map_err(|error| error.to_string())
+    }
+
+    /// The next status that the gateway says, which is 100 where it wants the body.
+    async fn status(&mut self) -> Result<u16, Failure> {
+        within("the status of a POST", async {
+            loop {
+                if let Some(end) = self.came.windows(4).position(|four| four == b"\r\n\r\n") {
+                    let head = String::from_utf8_lossy(&self.came[..end]).into_owned();
+                    self.came.drain(..end + 4);
+                    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+                    return status.ok_or_else(|| format!("no status in {head}"));
+                }
+                let read = self.stream.read_buf(&mut self.came).await;
+                if read.map_err(|error| error.to_string())? == 0 {
+                    return Err("the gateway closed without an answer".into());
+                }
+            }
+        })
+        .await?
+    }
+}
+
+fn expect(what: &str, status: u16, expected: u16) -> Result<(), Failure> {
+    if status == expected { Ok(()) } else { Err(format!("{what}: expected {expected}, came {status}")) }
+}
+
+async fn announced(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine).set("limits.message", "1000")?).await?;
+    let token = gateway.token(&Token::new("mallory"))?;
+    let mut long = SlowPost::begin(gateway.address(), &token, 1001).await?;
+    expect("a body over the limit", long.status().await?, 413)?;
+    let mut fitting = SlowPost::begin(gateway.address(), &token, 1000).await?;
+    expect("a body within it", fitting.status().await?, 100)?;
+    drop((long, fitting));
+    gateway.stop().await
+}
+
+async fn counted(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine).set("limits.bodies_per_sender", "2")?).await?;
+    let address = gateway.address();
+    let (mallory, bob) = (gateway.token(&Token::new("mallory"))?, gateway.token(&Token::new("bob"))?);
+    let mut first = SlowPost::begin(address, &mallory, 10).await?;
+    expect("the first", first.status().await?, 100)?;
+    let mut second = SlowPost::begin(address, &mallory, 10).await?;
+    expect("the second", second.status().await?, 100)?;
+    let mut third = SlowPost::begin(address, &mallory, 10).await?;
+    expect("one too many", third.status().await?, 429)?;
+    let mut other = SlowPost::begin(address, &bob, 10).await?;
+    expect("somebody else's", other.status().await?, 100)?;
+    // One that is complete counts no more.
+    first.send(b"0123456789").await?;
+    expect("the first, complete", first.status().await?, 400)?;
+    let mut again = SlowPost::begin(address, &mallory, 10).await?;
+    expect("another", again.status().await?, 100)?;
+    drop((first, second, third, other, again));
+    gateway.stop().await
+}
+
+async fn weighed(engine: Engine) -> Result<(), Failure> {
+    let options = Options::new(engine).set("limits.message", "1000")?.set("limits.body_bytes_per_sender", "1500")?;
+    let gateway = Gateway::start(options).await?;
+    let token = gateway.token(&Token::new("mallory"))?;
+    let mut posts = [
+        SlowPost::begin(gateway.address(), &token, 1000).await?,
+        SlowPost::begin(gateway.address(), &token, 1000).await?,
+    ];
+    for post in &mut posts {
+        expect("a body within the limit", post.status().await?, 100)?;
+        post.send(&[b'x'; 900]).await?;
+    }
+    let [first, second] = &mut posts;
+    // Whichever comes second does not fit beside the other, which then can be completed.
+    let (status, other) = tokio::select! {
+        status = first.status() => (status?, second),
+        status = second.status() => (status?, first),
+    };
+    expect("1800 bytes together", status, 429)?;
+    other.send(&[b'x'; 100]).await?;
+    expect("the other, complete", other.status().await?, 400)?;
+    drop(posts);
+    gateway.stop().await
+}
+
+async fn silent(engine: Engine) -> Result<(), Failure> {
+    let hour = "3600000";
+    let options = Options::new(engine).set("body-idle-timeout", "100")?.set("body-timeout", hour)?;
+    let gateway = Gateway::start(options).await?;
+    let token = gateway.token(&Token::new("mallory"))?;
+    let mut post = SlowPost::begin(gateway.address(), &token, 10).await?;
+    expect("the head", post.status().await?, 100)?;
+    post.send(b"0").await?;
+    expect("silence", post.status().await?, 408)?;
+    gateway.stop().await
+}
+
+/// Repeats a request until it is refused for its rate. All before that are answered with `usual`.
+async fn until_limited(address: SocketAddr, call: &Call, usual: u16) -> Result<(), Failure> {
+    for _ in 0..MANY {
+        match call.send(address).await?.status {
+            429 => return Ok(()),
+            status => expect("a request within the rate", status, usual)?,
+        }
+    }
+    Err(format!("{MANY} requests were within the rate"))
+}
+
+async fn malformed(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine).set("limits.rate", "1")?.set("limits.burst", "5")?).await?;
+    for (who, path, body) in
+        [("mallory", MESSAGES, "{\"id\""), ("marvin", MESSAGES, "{}"), ("moriarty", "/v0/tickets", "{}")]
+    {
+        let call = Call::new("POST", path).bearer(&gateway.token(&Token::new(who))?).body(body);
+        until_limited(gateway.address(), &call, 400).await?;
+    }
+    gateway.stop().await
+}
+
+async fn reads(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine).set("limits.read_rate", "1")?).await?;
+    for (who, path) in [
+        ("mallory", "/v0/topics"),
+        ("marvin", "/v0/topics/room:a/participants"),
+        ("moriarty", "/v0/topics/room:a/history"),
+    ] {
+        let call = Call::new("GET", path).bearer(&gateway.token(&Token::new(who))?);
+        until_limited(gateway.address(), &call, 200).await?;
+    }
+    gateway.stop().await
+}
+
+async fn beyond(engine: Engine) -> Result<(), Failure> {
+    let gateway = Gateway::start(Options::new(engine).set("limits.connections_per_address", "2")?).await?;
+    let address = gateway.address();
+    // Connections are accepted in their order, so that these two are counted before the next.
+    let connect = || TcpStream::connect(address);
+    let (first, second) = (connect().await, connect().await);
+    let refused = Call::new("GET", "/v0/openapi.json").send(address).await?;
+    expect("one too many", refused.status, 429)?;
+    if refused.header("retry-after").is_none() || !refused.body.contains("the limit is 2") {
+        return Err(format!("the refusal does not say what to do: {refused:?}"));
+    }
+    for path in ["/health", "/ready"] {
+        expect(path, Call::new("GET", path).send(address).await?.status, 200)?;
+    }
+    drop((first, second));
+    gateway.stop().await
+}
