@@ -133,12 +133,15 @@ async fn answers_are_paid_for_by_the_call() {
 async fn an_opening_that_is_given_up_is_not_listed() {
     let log = Faulty::new();
     let rooms = log.rooms();
-    for number in 0..3 {
+    let mut given_up = 0;
+    for number in 0..100 {
         let topic = topic(number);
         let opening = rooms.observe(&topic, None, Interest::default(), None);
-        assert!(opening.now_or_never().is_none(), "it waits for the log");
+        // The log may be faster, and the room is then open.
+        given_up += usize::from(opening.now_or_never().is_none());
     }
-    assert_eq!(rooms.listed(), 0);
+    assert!(given_up > 0, "the log is never waited for");
+    assert_eq!(rooms.listed(), 100 - given_up);
 }
 
 #[tokio::test]
