@@ -77,7 +77,8 @@ fn expect(what: &str, status: u16, expected: u16) -> Result<(), Failure> {
 }
 
 async fn announced(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("limits.message", "1000")?).await?;
+    let options = Options::new(engine).set("limits.message", "1000")?.set("limits.answer", "1000")?;
+    let gateway = Gateway::start(options).await?;
     let token = gateway.token(&Token::new("mallory"))?;
     let mut long = SlowPost::begin(gateway.address(), &token, 1001).await?;
     expect("a body over the limit", long.status().await?, 413)?;

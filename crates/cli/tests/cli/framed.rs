@@ -45,7 +45,7 @@ fn a_session_from_a_shell() {
         assert_eq!(bytes.code, Some(0));
         assert_snapshot!(stage.told(&["history", TOPIC]).await, @"
         TIME  + bob joined, a human
-        TIME  + alice joined
+        TIME  + alice joined, an agent
         TIME  alice: good morning
         TIME  alice … bob               data
         TIME  alice: [1]

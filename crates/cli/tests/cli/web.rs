@@ -540,7 +540,7 @@ fn a_token_of_an_identity_provider_signs_in() {
     let home = Home::new();
     home.write("keys.json", PROVIDER);
     run(async {
-        let running = home.serve("--auth-jwks keys.json").await;
+        let running = home.serve("--auth-jwks keys.json --auth-max-token-lifetime 0").await;
         let mut browser = Browser::new(running.address);
         let answer = browser.sign_in(json!({ "token": PROVIDED })).await;
         assert_eq!(answer.status, 201, "{}", answer.body);

@@ -170,8 +170,13 @@ impl SnapshotBuilder {
         let version = *self.version.get_or_insert_with(next_version);
         // Copied once per published snapshot.
         let merged = Arc::make_mut(&mut self.listings[listing as usize]);
+        let had_items = merged.offer(who).is_some_and(|before| !before.is_empty());
+        let has_items = items.as_ref().is_some_and(|items| !items.is_empty());
         merged.replace(who, items);
-        merged.note(version, who, is_news);
+        // That a list is known to be empty, or no longer known, is no change to a client.
+        if had_items || has_items {
+            merged.note(version, who, is_news);
+        }
     }
 
     /// What a participant offers; `None` while that is not known.

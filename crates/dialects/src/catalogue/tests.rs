@@ -73,11 +73,12 @@ fn the_first_look_at_a_participant_is_news_only_if_it_is_a_newcomer() {
     builder.put(&id("carol"), Listing::Tools, some(), true);
     assert_eq!(tools(&mut builder), (true, true));
     builder.put(&id("dave"), Listing::Tools, list(Listing::Tools, &[]), true);
-    assert_eq!(tools(&mut builder), (true, false), "it offers nothing");
+    assert_eq!(tools(&mut builder), (false, false), "it offers nothing");
+    assert!(builder.snapshot().has(&id("dave")), "which is known");
     builder.put(&id("bob"), Listing::Tools, list(Listing::Tools, &["stop"]), false);
     assert_eq!(tools(&mut builder), (true, true), "a list that was known is another");
     builder.remove(&id("dave"));
-    assert_eq!(tools(&mut builder), (true, false));
+    assert_eq!(tools(&mut builder), (false, false));
     builder.remove(&id("bob"));
     assert_eq!(tools(&mut builder), (true, true));
 }

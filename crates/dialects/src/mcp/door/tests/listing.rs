@@ -549,6 +549,23 @@ fn a_newcomer_is_announced_in_a_crowd_too() {
 }
 
 #[test]
+fn a_newcomer_that_offers_nothing_is_not_announced_to_a_client_that_has_listed() {
+    let script = r#"
+        join dave
+        settle
+        tick 50
+        leave dave
+        tick 50
+    "#;
+    assert_snapshot!(room().act(script), @"
+    consult dave tools/list
+    consult dave prompts/list
+    consult dave resources/list
+    consult dave resources/templates/list
+    ");
+}
+
+#[test]
 fn what_others_make_the_catalogue_learn_is_no_news_to_a_client_that_has_not_listed() {
     let mut play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
     let query = RoomQuery::Gather { number: 999, listings: &[Listing::Tools] };
