@@ -53,7 +53,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
         tracing::warn!("serve: test timings are on, leases last 2 s; for tests only");
     }
     for warning in variables::unknown() {
-        tracing::warn!("{warning}");
+        tracing::warn!("configuration: {warning}");
     }
     runtime.block_on(serve(config, args, plan, answers))
 }
