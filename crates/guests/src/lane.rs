@@ -49,7 +49,6 @@ pub(crate) enum Command {
     Send {
         /// The number of the request, if it is one.
         request: Option<u64>,
-        /// The message.
         message: Outbound,
         /// Its place among the bytes that may wait.
         weight: OwnedSemaphorePermit,

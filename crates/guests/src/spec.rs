@@ -120,7 +120,6 @@ pub enum Status {
     Restarting {
         /// After this long.
         in_: Duration,
-        /// What happened.
         why: String,
     },
     /// It has left, as it was asked to.
@@ -135,7 +134,6 @@ pub enum GuestError {
     Unusable {
         /// The guest.
         name: String,
-        /// What is wrong.
         why: UpstreamError,
     },
     /// The room cannot be entered, and trying again would not help.

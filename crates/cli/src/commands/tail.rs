@@ -92,7 +92,6 @@ impl TailArgs {
     }
 }
 
-/// Where lines go.
 struct Screen {
     json: bool,
     transcript: Transcript,

@@ -48,7 +48,6 @@ struct Hosted {
 }
 
 impl Hosting {
-    /// Nobody yet.
     pub(crate) fn new(sources: Sources, answers: Answers, inside: Inside, key: &LocalKey) -> Self {
         Self {
             sources,

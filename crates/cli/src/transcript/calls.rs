@@ -22,7 +22,6 @@ impl<T> Default for Calls<T> {
 }
 
 impl<T> Calls<T> {
-    /// Remembers a call.
     pub(crate) fn ask(&mut self, id: EnvelopeId, call: T) {
         self.order.push_back(id.clone());
         self.open.insert(id, call);

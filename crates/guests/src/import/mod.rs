@@ -113,7 +113,6 @@ pub struct Input {
 pub struct ImportError {
     /// Where.
     pub place: Place,
-    /// What is wrong.
     pub message: String,
 }
 

@@ -11,7 +11,6 @@ pub enum UpstreamError {
     Start {
         /// The program.
         program: String,
-        /// The system's reason.
         source: io::Error,
     },
     /// The child ended before it had said anything of use.
