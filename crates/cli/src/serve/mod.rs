@@ -106,7 +106,7 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Trouble> {
     })
 }
 
-/// Tells where the gateway is. With JSON log lines there is no person to tell, and the log has it.
+/// Prints the address of the gateway, except with JSON log lines, which have it.
 fn announce(config: &Config, address: SocketAddr, framed: Option<SocketAddr>) {
     if config.log.format == LogFormat::Json {
         return;

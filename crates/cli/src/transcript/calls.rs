@@ -32,7 +32,7 @@ impl<T> Calls<T> {
         }
     }
 
-    /// The call that an envelope speaks of, which goes on.
+    /// The open call that an envelope is about.
     pub(crate) fn about(&self, id: Option<&EnvelopeId>) -> Option<&T> {
         self.open.get(id?)
     }

@@ -75,7 +75,7 @@ pub enum Launch {
         url: String,
         /// Sent with every request.
         headers: Vec<(String, String)>,
-        /// Which transport, where that is said.
+        /// Which transport, where it is given.
         transport: UrlTransport,
     },
 }
