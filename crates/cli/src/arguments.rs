@@ -66,7 +66,7 @@ impl Unfit {
 }
 
 impl Schema {
-    /// A schema as it came; none, or one that is no object, asks for nothing.
+    /// A schema as it came; a missing one, or one that is not an object, requires nothing.
     pub(crate) fn new(raw: Option<&RawValue>) -> Self {
         let text = raw.map(RawValue::get).unwrap_or_default();
         let properties = Members::parse(text).and_then(|whole| Members::parse(whole.get("properties")?.get()));

@@ -5,7 +5,6 @@ use std::time::SystemTime;
 use chrono::{DateTime, Local, TimeZone};
 use salon_protocol::Timestamp;
 
-/// The present.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_system(SystemTime::now())
 }

@@ -17,7 +17,7 @@ impl Stop {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(Trouble::failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(Trouble::failed)?;
         let (asked, stop) = watch::channel(false);
-        // Ends with the process: there is no moment at which a signal should not be heard.
+        // Ends with the process: signals are handled at every moment.
         tokio::spawn(async move {
             either(&mut interrupt, &mut terminate).await;
             asked.send_replace(true);

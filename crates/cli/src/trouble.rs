@@ -1,4 +1,4 @@
-//! What goes wrong, told to a person, and the exit code it has.
+//! Errors of commands, for a person, with their exit codes.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ pub(crate) enum Trouble {
     Failed(anyhow::Error),
     /// It failed in a way that has an exit code of its own.
     Coded(u8, anyhow::Error),
-    /// It ended with this exit code, and there is no more to say.
+    /// It ended with this exit code, without an error message.
     Told(u8),
 }
 
@@ -46,14 +46,14 @@ impl Trouble {
         }
     }
 
-    /// Whether all there is to say has been said.
+    /// Whether the error has been printed already.
     pub(crate) fn is_told(&self) -> bool {
         matches!(self, Self::Told(_))
     }
 }
 
 impl fmt::Display for Trouble {
-    /// The error, its causes where it does not tell them itself, and the hint at the end.
+    /// The error, its causes where its text does not include them, and the hint at the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Usage(error) | Self::Failed(error) | Self::Coded(_, error)) = self else { return Ok(()) };
         let whole = error.to_string();

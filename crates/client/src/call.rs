@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::peer::{AfterAnswer, CallExchange};
 use crate::{CallError, ResultError, Room, RpcError};
 
-/// How long a call waits without hearing anything, unless told otherwise.
+/// How long a call waits for its answer or progress by default.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a callee that asks something back may wait for it, and so the call with it: a person may have to think.
@@ -230,7 +230,7 @@ impl Call {
         self.over = true;
         if self.room.shared().expect_no_answer(&self.id) {
             let params = self.cancellation(reason);
-            // When the room is gone there is nobody to tell.
+            // When the room is gone, no cancellation can be sent.
             let _ = self.room.notify(std::slice::from_ref(&self.callee), "notifications/cancelled", &params).await;
         }
     }

@@ -116,7 +116,7 @@ pub enum TokenSelection {
     All,
 }
 
-/// What `/health` says.
+/// The answer of `/health`.
 #[derive(Debug, Clone, Deserialize)]
 #[non_exhaustive]
 pub struct Health {
@@ -126,7 +126,7 @@ pub struct Health {
     pub timestamp: String,
     /// Seconds since it started.
     pub uptime: f64,
-    /// The protocol it speaks.
+    /// The version of its protocol.
     pub protocol: String,
 }
 
@@ -322,7 +322,7 @@ impl Client {
     }
 }
 
-/// What a gateway's answer that is no success says.
+/// Reads a gateway's answer that is not a success.
 pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> HttpRefusal {
     #[derive(Deserialize)]
     struct Problem<'a> {

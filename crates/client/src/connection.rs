@@ -1,7 +1,7 @@
-//! The task behind a room: it owns the socket, keeps what was sent until its echo comes, sorts what is heard, and comes back
+//! The task behind a room: it owns the socket, keeps what was sent until its echo comes, dispatches what is received, and comes back
 //! after a lost connection.
 //!
-//! Invariants: an envelope is heard once, in the topic's order, however many connections it took; what was sent is sent again
+//! Invariants: an envelope is delivered once, in the topic's order, however many connections it took; what was sent is sent again
 //! under the same id until the room has answered, so it is stored once. Nothing waits here for a listener: those read the ring.
 
 use std::collections::{HashSet, VecDeque};
@@ -29,17 +29,17 @@ pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 pub(crate) const PING_EVERY: Duration = Duration::from_secs(15);
 pub(crate) const SILENCE: Duration = Duration::from_secs(45);
 
-/// How many orders may wait to be sent, and how many may be sent and not yet heard back.
+/// How many orders may wait to be sent, and how many may be sent and not yet echoed.
 pub(crate) const ORDERS: usize = 64;
 pub(crate) const UNHEARD: usize = 256;
 
 /// A connection that lasted this long was no failure: the next attempt to come back is the first again.
 const STEADY: Duration = Duration::from_secs(30);
 
-/// How long to hold back when the gateway says that it is too fast.
+/// How long to wait after a `rate_limited`.
 pub(crate) const SLOW_DOWN: Duration = Duration::from_millis(200);
 
-/// How long to hold back when the gateway can store nothing for now, unless it says before that it can again. One that is going down
+/// How long to wait while the gateway can store nothing, unless it announces before that it can again. One that is going down
 /// closes the connection, and what was held back is sent by the next.
 pub(crate) const WAIT_OUT: Duration = Duration::from_secs(1);
 
@@ -56,7 +56,7 @@ pub(crate) struct Order {
 pub(crate) enum Purpose {
     /// Somebody wants to know when it is stored.
     Publish(Heard),
-    /// Its answer tells. When nobody waits for that any more, it is not worth sending.
+    /// Its answer ends it. When no caller waits for that any more, it is not sent.
     Call,
     /// Nobody waits.
     Notice,
@@ -75,7 +75,7 @@ impl Purpose {
 pub(crate) struct Delayed {
     /// When to send again.
     pub(crate) due: Instant,
-    /// What the gateway did not take, which it need not tell in the order in which it was sent.
+    /// What the gateway refused, which it may do in another order than it was sent.
     pub(crate) refused: HashSet<EnvelopeId>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Connection {
     orders: mpsc::Receiver<Order>,
     pub(crate) unheard: VecDeque<Order>,
     pub(crate) delayed: Option<Delayed>,
-    /// Whether an outage was told of, and its end was not.
+    /// Whether an outage was announced, and its end was not.
     pub(crate) is_stalled: bool,
     /// How often in a row coming back did not last.
     attempt: u32,
@@ -192,7 +192,7 @@ impl Connection {
                 Err(RestError::Refused(HttpRefusal { code, .. }))
                     if code == Code::NotFound.word() && after.is_some() =>
                 {
-                    // Retention has taken the last envelope heard; there is no telling what came after it.
+                    // Retention has removed the last envelope received; what came after it is unknown.
                     (after, missed) = (None, true);
                 }
                 Err(error) if is_stale_token(&error) && !refresh => refresh = true,
@@ -282,7 +282,7 @@ impl Connection {
         // A call that was reported as failed must not be carried out later. What was not refused is still answered.
         self.unheard.retain(|order| !refused.contains(&order.id) || self.shared.is_wanted(order));
         // With everything behind it, so that what was taken meanwhile is not the only thing out of order. Of what was refused, some may
-        // be stored all the same and heard by now.
+        // be stored all the same and received by now.
         let orders = self.unheard.iter().skip_while(|order| !refused.contains(&order.id));
         let wanted = orders.filter(|order| self.shared.is_wanted(order));
         out.waiting.extend(wanted.map(|order| Frame::text(order.text.as_str())));
@@ -311,7 +311,7 @@ impl Connection {
                 }
             }
         };
-        // A gateway that does not say goodbye in return has noticed all the same.
+        // A gateway that does not answer the Close frame has seen it all the same.
         let _ = tokio::time::timeout(HANDSHAKE_TIME, goodbye).await;
     }
 }

@@ -1,6 +1,6 @@
 //! Getting to know the others, and what they have to offer.
 //!
-//! Everybody in a room sees every handshake, so a crowd that greets a crowd is loud: strangers are greeted a few at a time, and a
+//! Everybody in a room sees every handshake, so a crowd makes many: handshakes are made a few at a time, and a
 //! participant that performs the handshake with every newcomer waits a random moment first.
 
 use std::collections::VecDeque;
@@ -14,10 +14,10 @@ use tokio::task::JoinSet;
 use crate::mcp::Tool;
 use crate::{CallError, Event, Events, Room, RoomRef};
 
-/// The longest wait before a stranger is greeted unasked.
+/// The longest wait before an unasked handshake.
 const JITTER: Duration = Duration::from_millis(250);
 
-/// How to get to know the others. The gateway's own participant is never greeted unless it is named.
+/// With which participants to perform the MCP handshake. With the gateway's own participant only when it is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Discovery {
@@ -36,7 +36,7 @@ pub enum Discovery {
 pub struct Offers {
     /// Every tool, and whose it is, in the order of the participants' ids.
     pub tools: Vec<(ParticipantId, Tool)>,
-    /// Who did not say what they offer, and why.
+    /// Participants whose offers are unknown, and why.
     pub silent: Vec<(ParticipantId, CallError)>,
 }
 

@@ -14,7 +14,7 @@ use crate::error::{HttpRefusal, ReplyError};
 use crate::socket::{Socket, cut_off, upgrade};
 use crate::{Backoff, Client, Discovery, Events, JoinError, RestError, Room, Service, Toolbox};
 
-/// How many strangers are greeted at once.
+/// Handshakes under way at once.
 const GREETINGS: usize = 8;
 
 /// On the way into a room. Made by [`Client::room`]; [`join`](Self::join) goes in.
@@ -42,7 +42,7 @@ pub(crate) struct Wish {
 
 /// Who answers what others ask.
 pub(crate) enum Answering {
-    /// Nobody has said; the participant offers nothing, politely.
+    /// Not chosen; the participant offers nothing, and answers requests with an error.
     Default,
     /// This does.
     By(Arc<dyn Service>),
@@ -82,7 +82,7 @@ impl Entering {
         self
     }
 
-    /// Hears only what is said to everybody and what names this participant, not what others say to each other.
+    /// Receives only envelopes to everybody and to this participant, not those between others.
     pub fn directed(mut self) -> Self {
         self.wish.directed = true;
         self
@@ -141,7 +141,7 @@ impl Entering {
         self.join_listening().await.map(|(room, _)| room)
     }
 
-    /// Enters, and hears everything from the very first envelope.
+    /// Enters, and receives everything from the very first envelope.
     pub async fn join_listening(self) -> Result<(Room, Events), JoinError> {
         let opened = match open(&self.client, &self.topic, &self.wish, self.after.as_ref(), false).await {
             Err(error) if is_stale_token(&error) => {
@@ -171,9 +171,9 @@ pub(crate) struct Opened {
     pub(crate) socket: Socket,
     pub(crate) id: ParticipantId,
     pub(crate) roster: Vec<Participant>,
-    /// The newest envelope before this connection began, where the topic tells.
+    /// The newest envelope before this connection began, where the welcome has it.
     pub(crate) last: Option<EnvelopeId>,
-    /// The longest envelope the gateway takes, in bytes, where it says so.
+    /// The longest envelope the gateway takes, in bytes, where the welcome has it.
     pub(crate) message_limit: Option<usize>,
     /// Where an answer may be longer than another message.
     pub(crate) answer_limit: Option<usize>,
@@ -197,7 +197,7 @@ pub(crate) async fn open(
         ("deliver", wish.directed.then_some("directed")),
         ("mcp", (!versions.is_empty()).then_some(&*versions)),
         ("after", after.map(EnvelopeId::as_str)),
-        // The newest envelope is where to resume from before anything else has been heard.
+        // The newest envelope is where to resume from before anything else has been received.
         ("history", after.is_none().then_some("1")),
     ]);
     let opening = async {

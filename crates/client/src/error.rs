@@ -1,7 +1,7 @@
 //! What can go wrong, each with its cause.
 //!
 //! An error's text is a whole sentence, its cause included. [`source`](std::error::Error::source) hands out that cause for programs; printing the
-//! chain of sources therefore says some things twice. [`ErrorKind`] is what the error types have in common.
+//! chain of sources therefore repeats some things. [`ErrorKind`] is what the error types have in common.
 
 use std::error::Error;
 use std::io;
@@ -37,7 +37,7 @@ pub enum ErrorKind {
     Invalid,
 }
 
-/// What a gateway's refusal over HTTP says.
+/// A gateway's refusal over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
@@ -234,7 +234,7 @@ pub enum CallError {
     /// The room refused the request.
     #[error(transparent)]
     Refused(Refusal),
-    /// Nothing was heard in time.
+    /// No answer came in time.
     #[error("no answer in time")]
     TimedOut,
     /// The call was cancelled here.
@@ -248,7 +248,7 @@ pub enum CallError {
     NoInput {
         /// What was asked.
         method: String,
-        /// What this participant's service said to it.
+        /// The error of this participant's service.
         #[source]
         error: RpcError,
     },

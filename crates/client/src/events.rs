@@ -32,7 +32,7 @@ pub enum Event {
     Envelope(Arc<Envelope>),
     /// Something happened that cannot be had any more: the topic does not keep its history for so long.
     Gap,
-    /// The gateway can store nothing for now, and hears nothing new; the sentence is its own. It goes on by itself.
+    /// The gateway can store nothing for now, with its message. It passes by itself.
     Outage(Arc<str>),
     /// It can again.
     Recovered,
@@ -184,7 +184,7 @@ impl Reader {
                     if matches!(*link.borrow_and_update(), Link::Ended(_)) {
                         break None;
                     }
-                    // The connection tells when the gateway is back; one that is back but busy is asked again after a while.
+                    // The link changes when the gateway is back; one that is back but busy is asked again after a while.
                     let _ = tokio::time::timeout(RETRY, link.changed()).await;
                 }
                 Err(error) => {

@@ -15,7 +15,7 @@ use crate::error::ReplyError;
 use crate::sse::Decoder;
 use crate::{Client, Event, RestError};
 
-/// The gateway says every 15 s that it is still there; one that says nothing for three times as long is not.
+/// The gateway sends a comment every 15 s; after three times as long without one the connection is lost.
 const SILENCE: Duration = Duration::from_secs(45);
 
 /// The longest event that is read: more than any gateway lets a participant send.

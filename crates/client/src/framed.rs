@@ -83,7 +83,7 @@ impl FramedError {
 pub struct FramedEntry {
     /// Where to; may be left out where the token opens exactly one topic.
     pub topic: Option<TopicName>,
-    /// What it says of itself, for presence.
+    /// Capabilities to show in presence.
     pub capabilities: Vec<String>,
 }
 
@@ -215,7 +215,7 @@ impl FramedSession {
         Ok(Self { address, id: session_id, line: Some(line), handed_out: HashSet::new() })
     }
 
-    /// Goes on with a session that somebody else has begun, or another run of this program. Nothing is said before the first request.
+    /// Goes on with a session that somebody else has begun, or another run of this program. Nothing is sent before the first request.
     pub fn resume(address: FramedAddress, id: impl Into<Box<str>>) -> Self {
         Self { address, id: id.into(), line: None, handed_out: HashSet::new() }
     }
@@ -299,7 +299,7 @@ impl FramedSession {
 
 /// How a try came to nothing.
 enum Failed {
-    /// Nothing was heard. The same may be tried again.
+    /// No answer came. The same request may be sent again.
     Lost(FramedError),
     /// There was an answer, and it was no.
     Refused(Line, FramedError),

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::mcp::ToolResult;
 use crate::{CallError, DEFAULT_TIMEOUT, Room};
 
-/// When enough participants have answered. A result that says it is an error is an answer, but neither a first nor part of a majority.
+/// When enough participants have answered. A result with `isError` is an answer, but neither a first nor part of a majority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Gather {
@@ -84,13 +84,13 @@ impl Room {
 }
 
 impl Gathering {
-    /// When enough have answered; all, unless said otherwise. The calls that are still open then are cancelled.
+    /// When enough have answered; all by default. The calls that are still open then are cancelled.
     pub fn strategy(mut self, strategy: Gather) -> Self {
         self.strategy = strategy;
         self
     }
 
-    /// How long to wait in all: 60 s unless said otherwise. What was answered until then is handed out.
+    /// How long to wait in all: 60 s by default. Answers until then are returned.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
@@ -170,7 +170,7 @@ impl fmt::Debug for Gathering {
     }
 }
 
-/// Counts answers and says when there are enough.
+/// Counts answers until there are enough.
 struct Count {
     strategy: Gather,
     tally: Tally<String>,
@@ -183,7 +183,7 @@ impl Count {
         Self { strategy, tally: Tally::new(asked), open: asked, agreed: None }
     }
 
-    /// Counts an answer, or that there was none, and tells whether the rest are needed no more.
+    /// Counts an answer, or that there was none, and returns whether the rest are needed no more.
     fn count(&mut self, answer: Option<&ToolResult>) -> bool {
         self.open -= 1;
         let answer = answer.filter(|answer| !answer.is_error);
@@ -207,7 +207,7 @@ impl Count {
     }
 }
 
-/// What an answer says, in a form in which the same is written the same: the structured result if there is one, the content if not.
+/// An answer in a canonical form, to compare it: the structured result if there is one, the content if not.
 fn ballot(answer: &ToolResult) -> String {
     match &answer.structured {
         Some(structured) => comparable_json(structured),
@@ -223,7 +223,7 @@ mod tests {
         Some(text.into())
     }
 
-    /// Counts answers until that is enough, and tells how many it took and what was agreed.
+    /// Counts answers until that is enough, and returns how many it took and what was agreed.
     fn tally(strategy: Gather, answers: &[Option<ToolResult>]) -> (usize, Option<String>) {
         let mut count = Count::new(strategy, answers.len());
         let enough = answers.iter().position(|answer| count.count(answer.as_ref())).expect("the last is enough");

@@ -84,7 +84,7 @@ impl Connection {
                 let waiting = by_request.filter(|waiting| waiting.callee == *envelope.from());
                 match waiting {
                     Some(waiting) => waiting.tell(envelope),
-                    // Not everybody says which request; the token does.
+                    // Not every callee names the request; the token does.
                     None => calls.values().filter(|w| w.callee == *envelope.from()).for_each(|w| w.tell(envelope)),
                 }
             }
@@ -144,7 +144,7 @@ impl Connection {
                 self.delayed.get_or_insert_with(anew).refused.insert(id.clone());
                 return;
             }
-            // It was sent twice, and the other one is stored: its echo was heard.
+            // It was sent twice, and the other one is stored: its echo has come.
             if is_call || self.own.knows(id) {
                 return;
             }
@@ -165,7 +165,7 @@ impl Connection {
         }
     }
 
-    /// The gateway stores what it is sent: it has said so, or let us in, which says as much.
+    /// The gateway can store again: it has announced that, or let us in, which implies it.
     pub(crate) fn go_on(&mut self) {
         self.shared.link.send_replace(Link::Live);
         if std::mem::take(&mut self.is_stalled) {

@@ -1,4 +1,4 @@
-//! What people meet of MCP: tools and their results, resources, prompts, and what a server says of itself.
+//! The types of MCP in the API: tools and their results, resources, prompts, and the description of a server.
 //!
 //! What is not known here is kept: every value has its unknown members in `rest`, as they were written, and writes them again. Schemas,
 //! arguments and structured results are raw JSON, so numbers beyond 2^53 and the order of keys survive. A known optional field of an
@@ -71,7 +71,7 @@ impl ToolResult {
         Self { content, structured: None, is_error: false, rest: Members::default() }
     }
 
-    /// A failure, told in a sentence that a model can learn from.
+    /// A failure, with a text that a model can learn from.
     pub fn error(text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text_only(text) }
     }
@@ -237,26 +237,26 @@ impl PromptResult {
 value! {
     /// One message to or from a model.
     PromptMessage {
-        /// Who says it.
+        /// The role of its author.
         role: Role = required "role",
-        /// What is said.
+        /// Its content.
         content: Content = required "content",
     }
 }
 
 impl PromptMessage {
-    /// Something the user says.
+    /// A message of the user.
     pub fn user(text: impl Into<String>) -> Self {
         Self { role: Role::User, content: Content::text(text), rest: Members::default() }
     }
 
-    /// Something the assistant says.
+    /// A message of the assistant.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self { role: Role::Assistant, content: Content::text(text), rest: Members::default() }
     }
 }
 
-/// Who says something in a conversation with a model.
+/// The author of a message in a conversation with a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -287,7 +287,7 @@ impl Implementation {
 }
 
 value! {
-    /// What a server said in the handshake.
+    /// The answer of a server to `initialize`.
     Initialized {
         /// The revision of MCP to speak with it.
         protocol_version: String = required "protocolVersion",

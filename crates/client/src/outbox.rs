@@ -46,7 +46,7 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Takes an id in, and tells whether it was unknown.
+    /// Takes an id in, and returns whether it was unknown.
     pub(crate) fn is_new(&mut self, id: &EnvelopeId) -> bool {
         if !self.known.insert(id.clone()) {
             return false;

@@ -1,7 +1,7 @@
 //! Other participants as MCP servers.
 //!
 //! A [`Peer`] is a name and a room: making one costs nothing and sends nothing. The handshake happens at the first question, once, however
-//! many tasks ask at the same time. What was learnt is kept until the participant says that it changed, leaves, or starts over.
+//! many tasks ask at the same time. Lists are kept until the participant announces a change, leaves, or starts over.
 //! [`exchange`] makes the requests, in the era that the participant speaks.
 
 mod calling;
@@ -36,7 +36,7 @@ use exchange::Handshake;
 pub(crate) use exchange::{AfterAnswer, CallExchange};
 pub use subscription::Subscription;
 
-/// How long a participant may take to say what it is and what it has. Programs answer that, not people.
+/// How long a handshake and a list may take. Programs answer them, not people.
 const GREETING: Duration = Duration::from_secs(15);
 
 /// Another participant, as an MCP server. Made by [`Room::peer`].
@@ -83,18 +83,18 @@ impl Peer {
         &self.id
     }
 
-    /// The room it is met in.
+    /// The room it is in.
     pub fn room(&self) -> &Room {
         &self.room
     }
 
-    /// What it said in the handshake, which is made when it has not been. Of a participant of MCP 2026-07-28 this is its answer to
+    /// Its answer to the handshake, which is performed when it has not been. Of a participant of MCP 2026-07-28 this is its answer to
     /// `server/discover`.
     pub async fn server(&self) -> Result<Arc<Initialized>, CallError> {
         self.meet().await.map(|(_, handshake)| handshake.server)
     }
 
-    /// Every tool it offers. Kept until it says that they changed; one of MCP 2026-07-28 says with each list how long it may be kept.
+    /// Every tool it offers. Kept until it announces a change; one of MCP 2026-07-28 gives each list a lifetime.
     pub async fn tools(&self) -> Result<Arc<[Tool]>, CallError> {
         // Asked even without the capability: tools are what rooms are for, and some servers do not declare it.
         let (known, _) = self.meet().await?;
@@ -106,14 +106,14 @@ impl Peer {
         Ok(self.tools().await?.iter().find(|tool| tool.name == name).cloned())
     }
 
-    /// Calls a tool: await it, or say more about how first. `&()` stands for no arguments.
+    /// Calls a tool: await it, or set options first. `&()` stands for no arguments.
     ///
     /// A tool that ran and failed is `Ok`, with [`is_error`](crate::mcp::ToolResult::is_error) set; `Err` means that there is no result.
     pub fn call_tool(&self, name: impl Into<String>, arguments: &(impl Serialize + ?Sized)) -> CallTool {
         CallTool::new(self.clone(), name.into(), arguments)
     }
 
-    /// Every resource it offers. Kept until it says that they changed.
+    /// Every resource it offers. Kept until it announces a change.
     pub async fn resources(&self) -> Result<Arc<[Resource]>, CallError> {
         let (known, handshake) = self.meet().await?;
         if !handshake.server.offers("resources") {
@@ -122,7 +122,7 @@ impl Peer {
         known.resources.get(|| self.fetch(Listing::Resources)).await
     }
 
-    /// Every resource template it offers. Kept until it says that its resources changed.
+    /// Every resource template it offers. Kept until it announces a change of its resources.
     pub async fn resource_templates(&self) -> Result<Arc<[ResourceTemplate]>, CallError> {
         let (known, handshake) = self.meet().await?;
         if !handshake.server.offers("resources") {
@@ -140,13 +140,13 @@ impl Peer {
         self.ask::<Read>("resources/read", &json!({ "uri": uri })).await.map(|read| read.contents)
     }
 
-    /// Wants to be told when a resource changes.
+    /// Subscribes to changes of a resource.
     pub async fn subscribe(&self, uri: &str) -> Result<Subscription, CallError> {
         Subscription::begin(self, uri).await
     }
 
-    /// No longer wants to be told when a resource changes, wherever in this program that was wanted. A participant of MCP 2026-07-28 is
-    /// told by dropping the [`Subscription`] instead, so nothing is sent to it here.
+    /// Ends the subscription to changes of a resource, wherever in this program it was made. For a participant of MCP 2026-07-28
+    /// drop the [`Subscription`] instead; nothing is sent to it here.
     pub async fn unsubscribe(&self, uri: &str) -> Result<(), CallError> {
         if self.meet().await?.1.era == Era::Modern {
             return Ok(());
@@ -154,7 +154,7 @@ impl Peer {
         self.request("resources/unsubscribe", &json!({ "uri": uri })).await.map(drop)
     }
 
-    /// Every prompt it offers. Kept until it says that they changed.
+    /// Every prompt it offers. Kept until it announces a change.
     pub async fn prompts(&self) -> Result<Arc<[Prompt]>, CallError> {
         let (known, handshake) = self.meet().await?;
         if !handshake.server.offers("prompts") {

@@ -206,7 +206,7 @@ impl Service for Asked {
 }
 
 impl ClientTransport {
-    /// Whether an envelope says that the participant is not the one this began with.
+    /// Whether an envelope shows that the participant left or started over.
     fn ends(&self, envelope: &Envelope) -> bool {
         envelope.presence().is_some_and(|presence| presence.participant.id == *self.line.peer())
     }

@@ -101,7 +101,7 @@ impl RequestOptions {
 
 /// A stay in a room. Cheap to clone; the participant leaves when the last clone is dropped, or with [`leave`](Self::leave).
 ///
-/// A lost connection is made good in the background: everything missed in between is heard, in order and once, and what was being
+/// A lost connection is made good in the background: everything missed in between is delivered, in order and once, and what was being
 /// published is published once.
 #[derive(Clone)]
 pub struct Room {
@@ -231,7 +231,7 @@ impl Room {
         self.inner.shared.is_present(participant)
     }
 
-    /// The longest envelope the gateway takes, in bytes, where it says so. A longer one is refused before it is sent.
+    /// The longest envelope the gateway takes, in bytes, where the welcome has it. A longer one is refused before it is sent.
     pub fn message_limit(&self) -> Option<usize> {
         self.inner.shared.message_limit()
     }
@@ -320,7 +320,7 @@ impl Room {
         self.request_with(to, method, params, RequestOptions::default()).await
     }
 
-    /// Asks a participant something, with a say in how.
+    /// Sends a request to a participant, with options.
     pub async fn request_with(
         &self,
         to: &ParticipantId,
@@ -356,7 +356,7 @@ impl Room {
         self.ended().await;
     }
 
-    /// Waits until the stay is over, and tells why.
+    /// Waits until the connection ends for good, and returns why.
     pub async fn ended(&self) -> End {
         let mut link = self.link();
         match link.wait_for(|link| matches!(link, Link::Ended(_))).await.as_deref() {

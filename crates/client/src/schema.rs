@@ -26,7 +26,7 @@ fn schema_of<A: JsonSchema>() -> Value {
     });
     let mut schema = settings.into_generator().into_root_schema_for::<A>();
     schema.remove("title");
-    // MCP wants `type` even where another keyword, such as the `oneOf` of an enum, says as much.
+    // MCP wants `type` even where another keyword, such as the `oneOf` of an enum, implies it.
     let kind = schema.ensure_object().entry("type").or_insert_with(|| "object".into());
     assert!(kind == "object", "the arguments of a tool are an object, and `{}` is not", A::schema_name());
     schema.to_value()

@@ -35,7 +35,7 @@ pub trait Service: Send + Sync + 'static {
         let _ = room;
     }
 
-    /// Hears a notification, addressed to this participant or said by another to everybody. Called in the room's order; it must not
+    /// Handles a notification to this participant or to everybody. Called in the room's order; it must not
     /// block.
     fn notification(&self, envelope: &Arc<Envelope>) {
         let _ = envelope;
@@ -283,7 +283,7 @@ async fn answer(request: Request, work: impl Future<Output = Result<Box<RawValue
         tracing::debug!(%refusal, "service: answer refused by the room");
         if matches!(refusal.code, Code::TooLarge | Code::TooDeep) {
             let error = RpcError::internal(format!("the answer does not fit into the room: {}", refusal.message));
-            // This one fits; when the room is gone there is nobody to tell.
+            // This one fits; when the room is gone, it cannot be sent.
             let _ = publish(&request, &Err(error)).await;
         }
     }

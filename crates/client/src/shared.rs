@@ -36,7 +36,7 @@ pub enum Link {
     },
     /// Connected.
     Live,
-    /// Connected, but the gateway can store nothing for now, and hears nothing new. It goes on by itself: nothing need be done.
+    /// Connected, but the gateway can store nothing for now. It passes by itself: nothing need be done.
     Stalled {
         /// The gateway's own sentence.
         why: Arc<str>,
@@ -54,16 +54,16 @@ pub(crate) struct Shared {
     pub(crate) directory: Directory,
     pub(crate) link: watch::Sender<Link>,
     pub(crate) leave: CancellationToken,
-    /// What everybody is to be told, once for each method.
+    /// Notifications to everybody that wait, one for each method.
     pub(crate) announcements: Mutex<BTreeSet<&'static str>>,
     /// Calls to be withdrawn.
     cancellations: Mutex<VecDeque<Order>>,
     /// Either has something.
     pub(crate) soon: Notify,
     pub(crate) ring: Arc<Ring>,
-    /// The last envelope that was heard. Changes together with the ring.
+    /// The last envelope received. Changes together with the ring.
     last: Mutex<Option<EnvelopeId>>,
-    /// The longest envelope the gateway takes, in bytes; 0 where it has not said.
+    /// The longest envelope the gateway takes, in bytes; 0 where it is unknown.
     message_limit: AtomicUsize,
     answer_limit: AtomicUsize,
     pub(crate) roster: Mutex<HashMap<ParticipantId, Participant>>,

@@ -30,7 +30,7 @@ use crate::{Client, RestError};
 /// The longest frame that is read: more than any gateway lets a participant send.
 const MAX_FRAME: usize = 256 << 20;
 
-/// Where a gateway says how long a message may be.
+/// The header with the longest message that a gateway takes.
 const LIMIT_HEADER: &str = "salon-message-limit";
 
 pub(crate) type Socket = WebSocketStream<Box<dyn Wire>>;
@@ -140,7 +140,7 @@ impl TextSocket {
         elsewhere(url, headers).map(drop)
     }
 
-    /// The longest text the gateway takes, in bytes, where it says so.
+    /// The longest text the gateway takes, in bytes, where the gateway gives it.
     pub fn message_limit(&self) -> Option<usize> {
         self.message_limit
     }
@@ -182,7 +182,7 @@ impl TextSocket {
         }
     }
 
-    /// Sends what is still waiting, and closes. What comes meanwhile is not heard.
+    /// Sends what is still waiting, and closes. Frames that come meanwhile are dropped.
     pub async fn close(mut self) {
         self.out.waiting.push_back(Frame::Close(None));
         let goodbye = async {
@@ -196,7 +196,7 @@ impl TextSocket {
                 }
             }
         };
-        // A gateway that does not say goodbye in return has noticed all the same.
+        // A gateway that does not answer the Close frame has seen it all the same.
         let _ = tokio::time::timeout(HANDSHAKE_TIME, goodbye).await;
     }
 }
@@ -219,7 +219,7 @@ impl Closed {
     }
 }
 
-/// Opens a WebSocket; hands out what the gateway said beside it.
+/// Opens a WebSocket; returns the headers of the answer with it.
 pub(crate) async fn upgrade(
     client: &Client,
     path: &str,
@@ -289,7 +289,7 @@ fn elsewhere(url: &str, headers: &[(String, String)]) -> Result<(Gateway, Reques
     let (scheme, authority) = (uri.scheme_str().unwrap_or_default(), uri.authority().map_or("", |it| it.as_str()));
     let host = Gateway::new(&format!("{scheme}://{authority}")).map_err(|error| invalid(&error))?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    // The scheme only says what the bytes go over, which is known by now.
+    // The scheme only says what the bytes go over, which is decided by now.
     let request = format!("ws://{authority}{path}").into_client_request();
     let mut request = request.map_err(|error| invalid(&error))?;
     for (name, value) in headers {

@@ -18,7 +18,7 @@ mod with_rustls {
     #[derive(Clone)]
     pub(crate) struct Tls {
         roots: Vec<CertificateDer<'static>>,
-        /// What is spoken over TLS (ALPN), where that is named.
+        /// The protocols over TLS (ALPN), where they are named.
         protocols: &'static [&'static [u8]],
     }
 

@@ -119,7 +119,7 @@ pub enum TokenError {
     File {
         /// Which file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
     /// The file has something else in it.
@@ -135,7 +135,7 @@ pub enum TokenError {
     Command {
         /// Which program.
         program: String,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
     /// The program did not end in time.
@@ -153,7 +153,7 @@ pub enum TokenError {
         program: String,
         /// How it ended.
         status: std::process::ExitStatus,
-        /// The end of what it wrote to its standard error. What it wrote to its standard output is never told: it may be the token.
+        /// The end of what it wrote to its standard error. Its standard output is never shown: it may be the token.
         stderr: String,
     },
     /// The program wrote something else.
@@ -164,7 +164,7 @@ pub enum TokenError {
         /// What is wrong with what it wrote.
         source: InvalidToken,
     },
-    /// A provider of one's own says why.
+    /// The error of a provider of your own.
     #[error("{0}")]
     Provider(#[source] Arc<dyn Error + Send + Sync>),
 }

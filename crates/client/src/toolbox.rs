@@ -31,7 +31,7 @@ pub use call::{ToolCall, ToolError};
 const PAGE_TOOLS: usize = 100;
 const PAGE_BYTES: usize = 256 << 10;
 
-/// How many rooms one toolbox tells about its changes.
+/// How many rooms one toolbox announces its changes in.
 const MAX_ROOMS: usize = 1024;
 
 type Answer<T, E> = BoxFuture<'static, Result<T, E>>;
@@ -81,7 +81,7 @@ struct State {
 }
 
 impl Toolbox {
-    /// An empty one. The name is what others see as the server's; its version is this library's. [`of`](Self::of) says both.
+    /// An empty one. The name is what others see as the server's; its version is this library's. [`of`](Self::of) sets both.
     pub fn new(name: impl Into<String>) -> Self {
         Self::of(Implementation::new(name, env!("CARGO_PKG_VERSION")))
     }

@@ -137,7 +137,7 @@ pub async fn serve(
     let (tls, framed_tls) = (tls(&[b"http/1.1"])?, tls(&[])?);
     make_private_dir(&config.data)?;
     for warning in check::warnings(&config) {
-        tracing::warn!("{warning}");
+        tracing::warn!("configuration: {warning}");
     }
     let local = LocalKey::load_or_create(&config.data)?;
     let rules = TokenRules { dev: config.dev, max_lifetime: config.auth.max_token_lifetime };

@@ -13,7 +13,7 @@ use crate::{GuestError, Spec, Status};
 /// A stay that lasted this long was no failure: the next start is the first again.
 const STEADY: Duration = Duration::from_secs(30);
 
-/// How long it is believed which eras a server speaks.
+/// How long the result of a probe is kept.
 const VERDICT_TIME: Duration = Duration::from_secs(600);
 
 /// What was found out about a server, and when.
@@ -36,7 +36,7 @@ impl Known {
 /// Keeps an MCP server in a room until `shutdown`, or until its seat is lost for good.
 ///
 /// The room sees the guest only while its server works. `entering` is called for every stay: it says where to go in, as whom, under
-/// which name and kind; the revisions and who answers are the guest's to say. `watch` hears what becomes of it and must not block.
+/// which name and kind; the revisions and who answers are the guest's to say. `watch` gets every change of its status and must not block.
 pub async fn run(
     spec: Spec,
     entering: impl Fn() -> Entering,

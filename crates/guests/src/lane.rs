@@ -49,7 +49,6 @@ pub(crate) enum Command {
     Send {
         /// The number of the request, if it is one.
         request: Option<u64>,
-        /// The message.
         message: Outbound,
         /// Its place among the bytes that may wait.
         weight: OwnedSemaphorePermit,
@@ -86,12 +85,12 @@ impl Way {
     }
 }
 
-/// What a lane tells.
+/// Events of a lane.
 #[derive(Debug)]
 pub(crate) enum Report {
     /// The handshake is done.
     Opened(Box<Server>),
-    /// The server said something.
+    /// A message of the server.
     Said { text: Box<str>, related: Option<u64> },
     /// A request gets no answer.
     Unanswered { request: u64, why: String, error: Option<Box<str>> },
@@ -229,8 +228,8 @@ async fn open(opening: &Opening) -> Result<(Connection, Inbound, Server), String
     Ok((connection, inbound, server))
 }
 
-/// The handshake of the legacy era, in MCP's words or in those of its draft dialect: where it is not known which the server speaks, its
-/// answer tells.
+/// The handshake of the legacy era, in MCP's methods or in those of its draft dialect: where it is not known which the server supports, its
+/// answer shows it.
 async fn greet(connection: &Connection, inbound: &mut Inbound, opening: &Opening) -> Result<Server, String> {
     let official = opening.hello.params(opening.revision, &our_info());
     let say = |text: Box<RawValue>| async move {
@@ -279,13 +278,13 @@ async fn greet(connection: &Connection, inbound: &mut Inbound, opening: &Opening
         if let (Some(id), Some("ping")) = (head.id, head.method.as_deref()) {
             say(rpc::response(id, &to_raw_value(&json!({})).map_err(|error| error.to_string())?)).await?;
         }
-        // Servers that log before they are greeted exist; nobody has asked for it yet.
+        // Some servers log before the handshake; nobody has asked for it yet.
     };
     say(rpc::notification("notifications/initialized", None)).await?;
     Ok(server)
 }
 
-/// In which words a server is to be greeted that does not take those of both.
+/// Which handshake to send to a server that does not take the combined one.
 fn other_speech(error: &str, asked: Speech) -> Option<Speech> {
     let error: RpcError = serde_json::from_str(error).ok().filter(|_| asked == Speech::Unknown)?;
     match error.code {
@@ -304,7 +303,7 @@ fn told(unfit: Unfit) -> String {
     }
 }
 
-/// Who we are to servers, when we speak for nobody in particular.
+/// Our client info for requests that are not for one caller.
 pub(crate) fn our_info() -> Box<RawValue> {
     to_raw_value(&json!({ "name": "salon", "version": env!("CARGO_PKG_VERSION") })).expect("two strings can be written")
 }

@@ -1,4 +1,4 @@
-//! What waits to be said in the room, in order.
+//! Messages that wait to be published, in order.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ const WAITING: usize = 1024;
 
 type Publishing = Pin<Box<dyn Future<Output = (What, Result<Arc<Envelope>, PublishError>)> + Send>>;
 
-/// What waits to be said, and what is being said. A guest may speak only so fast, and its callers together ask faster.
+/// Messages that wait, and those under way. A guest may publish only so fast, and its callers together ask faster.
 pub(crate) struct Outbox {
     room: Room,
     waiting: VecDeque<Publish>,
@@ -38,7 +38,7 @@ impl Outbox {
     }
 
     pub(crate) fn push(&mut self, publish: Publish) {
-        // Later progress says all that earlier progress said, so a talkative server costs one place a call.
+        // Later progress replaces earlier progress, so a talkative server costs one entry a call.
         if let What::Progress(number) = publish.what {
             let same = |waiting: &&mut Publish| matches!(waiting.what, What::Progress(other) if other == number);
             if let Some(earlier) = self.waiting.iter_mut().rev().find(same) {
@@ -49,7 +49,7 @@ impl Outbox {
         self.waiting.push_back(publish);
     }
 
-    /// Says as much as may be on its way at once. What was said first is stored first.
+    /// Publishes as many as may be under way at once. The first is stored first.
     pub(crate) async fn send(&mut self) {
         while self.publishing.len() < IN_FLIGHT
             && let Some(Publish { to, correlation, payload, what }) = self.waiting.pop_front()
@@ -67,7 +67,7 @@ impl Outbox {
         }
     }
 
-    /// The outcome of something that was said; never when nothing is on its way.
+    /// The outcome of a message; pending while none is under way.
     pub(crate) async fn outcome(&mut self) -> (What, Result<Arc<Envelope>, PublishError>) {
         match self.publishing.next().await {
             Some(outcome) => outcome,

@@ -1,4 +1,4 @@
-//! What a guest is, and what its owner hears of it.
+//! What a guest is, and the status that its owner gets.
 
 use std::fmt;
 use std::str::FromStr;
@@ -70,7 +70,7 @@ impl Expose {
         }
     }
 
-    /// Whether a server's capability may be told.
+    /// Whether a server's capability may be announced.
     pub(crate) fn admits_capability(self, capability: &str) -> bool {
         match capability {
             "completions" => self.resources || self.prompts,
@@ -120,7 +120,6 @@ pub enum Status {
     Restarting {
         /// After this long.
         in_: Duration,
-        /// What happened.
         why: String,
     },
     /// It has left, as it was asked to.
@@ -135,7 +134,6 @@ pub enum GuestError {
     Unusable {
         /// The guest.
         name: String,
-        /// What is wrong.
         why: UpstreamError,
     },
     /// The room cannot be entered, and trying again would not help.
@@ -143,7 +141,7 @@ pub enum GuestError {
     Join {
         /// The guest.
         name: String,
-        /// What the gateway said.
+        /// The gateway's error.
         why: JoinError,
     },
     /// The seat is lost.

@@ -157,7 +157,7 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
         if let Some(outbox) = &mut self.outbox {
             outbox.send().await;
         }
-        // In no fixed order: a talkative server must not keep callers from being heard, nor they it.
+        // In no fixed order: a talkative server must not block callers, nor they it.
         tokio::select! {
             (what, outcome) = outcome(&mut self.outbox) => match outcome {
                 Ok(envelope) => self.board.published(&what, envelope.id(), Instant::now()),
@@ -291,7 +291,7 @@ fn setting(spec: &Spec, verdict: &Verdict) -> Setting {
     }
 }
 
-/// The revisions a participant of the room may speak to this guest.
+/// The revisions in which a participant may call this guest.
 fn revisions(verdict: &Verdict, server: &Server) -> Vec<&'static str> {
     let legacy = Revision::LEGACY.into_iter().filter(|revision| *revision <= server.revision());
     let modern = verdict.speaks(Era::Modern).then_some(Revision::MODERN);

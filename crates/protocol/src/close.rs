@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// Why the gateway ends a connection. Each dialect says it in its own way; the WebSocket code is the same everywhere.
+/// Why the gateway ends a connection. Each dialect writes it in its own format; the WebSocket code is the same everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
     /// The peer asked to go.

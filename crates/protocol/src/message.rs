@@ -60,7 +60,7 @@ pub enum Message {
     Request {
         /// The caller's id for it.
         id: RpcId,
-        /// What is asked.
+        /// Its method.
         method: Box<str>,
     },
     /// Wants none.
@@ -146,7 +146,7 @@ pub enum ChatFormat {
 /// The parameters of a chat line.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Chat {
-    /// What was said.
+    /// The message, for people to read.
     pub text: String,
     /// How to show it.
     #[serde(default)]

@@ -37,7 +37,7 @@ impl std::str::FromStr for ParticipantKind {
     }
 }
 
-/// Which revisions of MCP a participant speaks as a server.
+/// Which revisions of MCP a participant supports as a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpVersion {
     /// The revision of its handshake.
@@ -72,13 +72,13 @@ pub struct Participant {
     /// A name for people to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it is.
+    /// Whether it is a person, an agent or a robot, where it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<ParticipantKind>,
-    /// What it speaks.
+    /// The revisions of MCP that it supports.
     #[serde(default)]
     pub mcp: McpVersion,
-    /// What else it says of itself, in words of its own.
+    /// Capabilities that it declares for presence; the gateway gives them no meaning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
 }
@@ -117,7 +117,7 @@ pub struct Presence {
     pub event: PresenceEvent,
     /// To whom.
     pub participant: Participant,
-    /// Why it went, where it said so.
+    /// Why it left, where it gave a reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

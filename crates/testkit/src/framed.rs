@@ -12,7 +12,6 @@ use crate::{Failure, within};
 /// The longest answer that is read.
 const MOST: u32 = 64 << 20;
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
     /// Its header.

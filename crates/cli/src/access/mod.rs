@@ -27,7 +27,7 @@ use crate::note;
 
 const HEADING: &str = "Gateway and credentials";
 
-/// Where a gateway listens unless told otherwise.
+/// The default address of a gateway.
 pub(crate) const USUAL_GATEWAY: &str = "http://127.0.0.1:8787";
 
 #[derive(Debug, Clone, Default, Args)]
@@ -79,7 +79,7 @@ impl From<&str> for Secret {
     }
 }
 
-/// Where a token comes from. What is said of it stands for "the token from …".
+/// Where a token comes from. Its text completes "the token from …".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     Flag,

@@ -82,7 +82,7 @@ impl Place {
         self.url.scheme()
     }
 
-    /// The same address, spoken to in another scheme.
+    /// The same address with another scheme.
     pub(crate) fn with_scheme(&self, scheme: &str) -> String {
         format!("{scheme}{}", self.url().trim_start_matches(self.scheme()))
     }

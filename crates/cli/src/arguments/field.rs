@@ -16,7 +16,7 @@ pub(crate) struct Field {
     pub(crate) description: String,
     /// The values it may have, where there are only some.
     pub(crate) choices: Vec<Choice>,
-    /// What it is when nothing is said, as JSON.
+    /// Its default, as JSON.
     pub(crate) default: Option<String>,
     /// It is a list, of which each may be given by itself.
     pub(crate) several: bool,

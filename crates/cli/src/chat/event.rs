@@ -36,7 +36,6 @@ pub(crate) enum Input {
     /// Lines, downwards when positive.
     Wheel(isize),
     Resize(u16, u16),
-    /// Time has passed.
     Tick,
     Envelope(Arc<Envelope>),
     /// Something happened that cannot be had any more.
@@ -82,7 +81,6 @@ pub(crate) enum Ending {
     Answered,
     /// On the person's request.
     Cancelled,
-    /// Without an answer.
     Failed(String),
 }
 
@@ -147,7 +145,6 @@ pub(crate) enum Effect {
     Forget(EnvelopeId),
     /// Call the person's attention.
     Bell,
-    /// Redraw everything.
     Redraw,
     Quit,
 }

@@ -9,7 +9,7 @@ use salon_protocol::{EnvelopeId, ParticipantId, ParticipantKind, RpcId, Timestam
 pub(crate) struct Item {
     /// Its place: ascending, and kept when older items come before it.
     pub(crate) key: i64,
-    /// The envelope it stands for; none for what is only said here.
+    /// The envelope it stands for; none for a local note.
     pub(crate) envelope: Option<EnvelopeId>,
     pub(crate) at: Timestamp,
     pub(crate) body: Body,
@@ -42,7 +42,7 @@ pub(crate) enum Body {
     Note {
         tone: Tone,
         text: String,
-        /// Things with what is to be said of each.
+        /// Pairs of a label and its text.
         rows: Vec<(String, String)>,
     },
 }
@@ -79,7 +79,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Whether somebody works on it, as far as can be seen.
+    /// Whether the callee has reported progress.
     pub(crate) fn is_running(&self) -> bool {
         self.outcome.is_none() && !self.cancelled && (self.began.is_some() || self.progress.is_some())
     }

@@ -33,7 +33,6 @@ pub(crate) struct Sheet<'a> {
 /// A block and a line in it.
 type Place = (usize, usize);
 
-/// What is seen.
 pub(crate) struct Window {
     pub(crate) lines: Vec<Line<'static>>,
     /// Whether the head is in sight.

@@ -423,7 +423,7 @@ impl Model {
         }
     }
 
-    /// Loads older messages when the top is in sight, and there is no need to let go of the present for it.
+    /// Loads older messages when the top is in sight, unless that would evict the newest messages.
     fn load_if_wanted(&mut self, now: Now) {
         if self.transcript.older != Older::Perhaps || (self.anchor.is_none() && !self.transcript.has_space()) {
             return;

@@ -32,7 +32,7 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if self.person.open().remove(&self.id).is_some() {
-            // When there is no space for this, answering tells that it is too late.
+            // When the queue is full, answering fails with "too late".
             let _ = self.person.tell.try_send(Heard::Input(Input::Withdrawn(self.id.clone())));
         }
     }

@@ -224,7 +224,7 @@ impl Run {
                     self.put(Input::Roster(self.room.roster()));
                 }
             }
-            // The link tells of an outage and of its end.
+            // The link reports an outage and its end.
             _ => {}
         }
     }
@@ -249,7 +249,7 @@ impl Run {
             Effect::Reply { ticket, to, text } => self.saying.say(ticket, Some(to), text),
             Effect::Call { ticket, to, tool, arguments } => self.call(ticket, &to, tool, arguments),
             Effect::Cancel(ticket) => {
-                // The call tells when it has ended.
+                // The call reports its end.
                 if let Some(cancel) = self.cancels.remove(&ticket) {
                     let _ = cancel.send(());
                 }
@@ -301,7 +301,7 @@ impl Run {
         });
     }
 
-    /// Runs something beside the loop, which hears what comes of it.
+    /// Runs a future beside the loop, which gets its result as an event.
     fn spawn(&mut self, work: impl Future<Output = Input> + Send + 'static) {
         let tell = self.tell.clone();
         let work = async move {
@@ -335,7 +335,7 @@ async fn list_tools(room: &Room, of: ParticipantId) -> Input {
     Input::Tools { of, tools }
 }
 
-/// What the person says, one after the other in the order it was said.
+/// Messages of the person, sent one after the other.
 struct Saying {
     lines: mpsc::Sender<(Ticket, Option<EnvelopeId>, String)>,
     reports: mpsc::Receiver<Input>,

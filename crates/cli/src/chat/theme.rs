@@ -1,4 +1,4 @@
-//! How things look. Without colour everything is still told apart by weight, marks and words.
+//! How things look. Without colour, weight, marks and words still distinguish everything.
 
 use std::collections::HashMap;
 

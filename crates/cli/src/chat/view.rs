@@ -63,7 +63,6 @@ impl Model {
         self.composer.laid_out(usize::from(self.size.0).saturating_sub(width(PROMPT)))
     }
 
-    /// Draws everything.
     pub(crate) fn draw(&self, frame: &mut Frame<'_>, now: Now) {
         let whole = frame.area();
         let (columns, rows) = self.size;

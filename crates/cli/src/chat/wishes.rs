@@ -22,7 +22,6 @@ const MAX_ASKED: usize = 16;
 /// How many participants `/who` lists.
 const MAX_LISTED: usize = 200;
 
-/// Keys worth knowing.
 const KEYS: &[(&str, &str)] = &[
     ("Tab", "complete; again takes the next"),
     ("PageUp, PageDown, wheel", "scroll"),

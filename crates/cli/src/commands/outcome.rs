@@ -11,7 +11,7 @@ use crate::trouble::Trouble;
 pub(crate) const GONE: u8 = 3;
 /// No answer in time.
 pub(crate) const TIMED_OUT: u8 = 4;
-/// The gateway or the room said no.
+/// The gateway or the room refused.
 pub(crate) const REFUSED: u8 = 5;
 /// The participant answered with an error of the protocol.
 pub(crate) const PROTOCOL: u8 = 6;
@@ -98,7 +98,7 @@ impl Asking<'_> {
     }
 }
 
-/// What helps when whatever answers does not speak as the address says.
+/// The hint when the answer is not of the protocol in the address.
 pub(crate) fn other_scheme(place: &Place, error: &RestError) -> Option<String> {
     // The libraries have no better sign of it than what they say.
     let said = match error {

@@ -49,7 +49,7 @@ pub(crate) struct TailArgs {
     access: Access,
 }
 
-/// A kind of envelope, as a person tells them apart.
+/// A kind of envelope, as people distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Sort {
     Chat,
@@ -92,7 +92,6 @@ impl TailArgs {
     }
 }
 
-/// Where lines go.
 struct Screen {
     json: bool,
     transcript: Transcript,
@@ -127,7 +126,7 @@ enum From {
     Now,
 }
 
-/// How often in a row the stream was opened in vain or ended soon. A gateway that takes every stream and ends it must not be run at
+/// How often in a row opening the stream failed or it ended soon. A gateway that takes every stream and ends it must not be run at
 /// without a pause.
 #[derive(Debug, Default)]
 struct Returns(u32);

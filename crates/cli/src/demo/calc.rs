@@ -20,7 +20,7 @@ pub(crate) async fn live(room: Room, mut events: Events) {
                 Some((expression, Ok(value))) => format!("{expression} = {value}"),
                 Some((expression, Err(why))) => format!("I cannot compute {expression}: {why}."),
             };
-            // Only the end of the stay can keep it from being said, and that ends this too.
+            // Publishing fails only when the stay ends, and that ends this too.
             let _ = room.reply(&id, &said).await;
         }
     }

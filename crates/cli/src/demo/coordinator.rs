@@ -1,4 +1,4 @@
-//! The agent that plans: it meets everybody, sends the rover from spot to spot, and answers participants that speak to it.
+//! The agent that plans: it performs the MCP handshake with everybody, sends the rover from spot to spot, and answers participants that speak to it.
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ impl Coordinator {
         }
     }
 
-    /// Says something to everybody. Only the end of the stay can keep it from being said, and the next call tells of that.
+    /// Publishes a chat message. That fails only when the stay ends, which the next call reports.
     async fn say(&self, text: &str, reply_to: Option<&EnvelopeId>) {
         let _ = match reply_to {
             Some(id) => self.room.reply(id, text).await,
@@ -152,7 +152,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// What somebody wants, as far as an agent without a language model can tell.
+    /// The request in a message, as far as an agent without a language model can read it.
     async fn consider(&mut self, text: &str, line: &EnvelopeId) -> Result<String, CallError> {
         let (rover, calc) = (self.rover.clone(), self.calc.clone());
         Ok(match Wish::read(text) {
@@ -189,7 +189,7 @@ struct Outcome {
     data: Value,
 }
 
-/// What somebody wants of the coordinator.
+/// A request to the coordinator.
 #[derive(Debug, PartialEq)]
 enum Wish<'a> {
     Go(Spot),

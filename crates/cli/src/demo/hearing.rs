@@ -3,14 +3,14 @@
 use salon_client::{Event, Events};
 use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Message, ParticipantId, PresenceEvent};
 
-/// What everybody hears.
+/// Events that the participants of the demo react to.
 #[derive(Debug, Clone)]
 pub(crate) enum Heard {
     Said { id: EnvelopeId, from: ParticipantId, text: String },
     Joined { id: ParticipantId, name: Option<String> },
 }
 
-/// The next thing that somebody else says or does; `None` when the stay is over.
+/// The next message or action of another participant; `None` when the stay is over.
 pub(crate) async fn next(events: &mut Events, me: &ParticipantId) -> Option<Heard> {
     loop {
         if let Event::Envelope(envelope) = events.next().await?

@@ -51,7 +51,7 @@ impl Rover {
             {
                 let Body { at, battery } = *self.body();
                 let said = format!("I am at {at}, battery {battery} %. The coordinator plans where I go.");
-                // Only the end of the stay can keep it from being said, and that ends this too.
+                // Publishing fails only when the stay ends, and that ends this too.
                 let _ = room.reply(&id, &said).await;
             }
         }

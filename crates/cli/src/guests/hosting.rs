@@ -48,7 +48,6 @@ struct Hosted {
 }
 
 impl Hosting {
-    /// Nobody yet.
     pub(crate) fn new(sources: Sources, answers: Answers, inside: Inside, key: &LocalKey) -> Self {
         Self {
             sources,
@@ -98,7 +97,7 @@ impl Hosting {
     /// Starts, stops and changes guests until they are as planned.
     fn follow(&mut self, plan: Plan) {
         for warning in &plan.warnings {
-            tracing::warn!("{warning}");
+            tracing::warn!("configuration: {warning}");
         }
         for (key, hosted) in &mut self.guests {
             if !plan.guests.iter().any(|planned| planned.key == *key) {

@@ -61,7 +61,7 @@ impl Ready {
     }
 }
 
-/// The guests there are to be, and what of them should be said aloud.
+/// The guests to run, and warnings about them.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) guests: Vec<Planned>,

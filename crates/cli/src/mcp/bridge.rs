@@ -1,4 +1,4 @@
-//! What passes between a client and the gateway, and what is said when the gateway is away. Sans-IO: time is an argument.
+//! Messages between a client and the gateway, and the answers while the gateway is away. Sans-IO: time is an argument.
 //!
 //! Invariants: every request of the client is answered once, by the gateway or by an error of ours; the client sees one answer to its
 //! one `initialize`, however many sessions the gateway has had with it; no question of a lost session is answered to another.
@@ -74,7 +74,7 @@ pub(super) struct NotTakenBack(pub(super) String);
 pub(super) struct Bridge {
     link: Link,
     hello: Option<Hello>,
-    /// Whether a client of the draft dialect has said its last word.
+    /// Whether a client of the draft dialect has sent its last message.
     exited: bool,
     /// What the client has set in its session: its log level, and its subscriptions by URI.
     level: Option<String>,
@@ -136,7 +136,7 @@ impl Bridge {
         !self.open.is_empty() || !self.waiting.is_empty() || !self.to_gateway.is_empty()
     }
 
-    /// Whether there is any use for a gateway now. One without a session has nothing to tell before it is asked.
+    /// Whether there is any use for a gateway now. Without a session a gateway sends nothing before it is asked.
     pub(super) fn wants_gateway(&self) -> bool {
         self.hello.is_some() || !self.waiting.is_empty()
     }
@@ -256,7 +256,7 @@ impl Bridge {
         }
     }
 
-    /// Keeps what a new session would have to be told again.
+    /// Keeps the messages that a new session has to get again.
     fn note(&mut self, text: &str, heads: &Heads) {
         match heads.only() {
             Some(Head::Request { id, method }) => match &**method {
@@ -352,7 +352,7 @@ impl Bridge {
             self.run_errand(&text, Errand::Standing);
         }
         for list in promised_lists(answer) {
-            // Whatever changed meanwhile, nobody has told of it.
+            // Changes in between were not announced.
             let changed = notification(&format!("notifications/{list}/list_changed"), None);
             self.to_client.push_back(changed.get().to_owned());
         }

@@ -27,7 +27,6 @@ pub(crate) enum McpClient {
     Python,
 }
 
-/// What is printed.
 #[derive(Debug)]
 pub(super) struct Printed {
     /// To be pasted.
@@ -273,7 +272,6 @@ impl McpClient {
         }
     }
 
-    /// Where it belongs.
     fn place(self, by_url: bool, way: &Way) -> Vec<String> {
         let words: Vec<_> = [&way.command].into_iter().chain(&way.args).map(|word| shell(word)).collect();
         match (self, by_url) {

@@ -110,7 +110,7 @@ pub(super) fn uri(text: &str) -> Option<String> {
     serde_json::from_str::<Request>(text).ok().map(|request| request.params.uri)
 }
 
-/// Whether an `initialize` is one of the draft dialect, in which a client says when it ends. One that speaks MCP as well is answered in that.
+/// Whether an `initialize` is one of the draft dialect, in which a client announces its end. One that supports MCP as well is answered in MCP.
 pub(super) fn speaks_draft(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Request<'a> {
@@ -144,7 +144,7 @@ pub(super) fn cancelled(text: &str) -> Option<RpcId> {
     RpcId::parse(read.params.request_id.get())
 }
 
-/// The lists whose changes the answer to `initialize` promises to tell of.
+/// The lists whose changes the answer to `initialize` promises to announce.
 pub(super) fn promised_lists(answer: &str) -> Vec<&'static str> {
     #[derive(Deserialize)]
     struct Answer {

@@ -32,7 +32,7 @@ pub(super) fn input() -> io::Result<mpsc::Receiver<Line>> {
     Ok(lines)
 }
 
-/// A place for lines of standard output, which closes when nobody reads them any more, and what tells that all are written.
+/// A place for lines of standard output, which closes with its reader, and a signal that all are written.
 pub(super) fn output() -> io::Result<(mpsc::Sender<String>, oneshot::Receiver<()>)> {
     let (sender, mut lines) = mpsc::channel::<String>(BACKLOG);
     let (done, written) = oneshot::channel();

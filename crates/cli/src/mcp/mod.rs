@@ -25,7 +25,7 @@ use crate::signals::Stop;
 use crate::trouble::Trouble;
 use crate::{hand_over, note};
 
-/// What the gateway's MCP door speaks over WebSocket.
+/// The WebSocket subprotocol of the gateway's MCP door.
 const SUBPROTOCOL: &str = "mcp";
 
 #[derive(Debug, Args)]

@@ -74,7 +74,7 @@ pub(super) struct Pump {
     opened: Instant,
     /// How many attempts to come back there were since a connection lasted.
     attempt: u32,
-    /// Whether it has been said that the gateway is away.
+    /// Whether the outage has been reported.
     told: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The command line of `salon serve`: the flags of the settings ([`SettingFlags`]), and those that are no settings.
+//! The command line of `salon serve`: the flags of the settings ([`SettingFlags`]), and flags that are not settings.
 
 use std::path::PathBuf;
 

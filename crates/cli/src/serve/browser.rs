@@ -38,7 +38,7 @@ pub(super) fn link(config: &Config, address: SocketAddr, links: &Links) -> Resul
     Ok(format!("{}{}", config.page_url(address), links.fragment(grant, now)))
 }
 
-/// Tells the link on stdout, never in a log line, and has the desktop open it if somebody sits at one.
+/// Prints the link on stdout, never in a log line, and has the desktop open it where there is one.
 pub(super) fn open(link: &str) {
     // A gateway serves whether or not somebody reads this.
     let _ = out(format_args!("Open {link} (works once, for 10 minutes)"));

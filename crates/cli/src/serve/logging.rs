@@ -38,7 +38,7 @@ pub(crate) fn start(format: LogFormat, filter: Filter) {
     lines(format, filter).init();
 }
 
-/// Whether a line may be told, where nothing but a level, a span or a field asks for it.
+/// Whether a line is shown that only a level, a span or a field of the filter matches.
 fn is_discreet(line: &Metadata<'_>, named: &[String]) -> bool {
     let is_named = || named.iter().any(|name| line.target().starts_with(name));
     *line.level() <= Level::INFO || !line.target().starts_with(TALKATIVE) || is_named()
@@ -47,7 +47,7 @@ fn is_discreet(line: &Metadata<'_>, named: &[String]) -> bool {
 fn lines(format: LogFormat, Filter { asked, named }: Filter) -> Dispatch {
     let lines = tracing_subscriber::fmt().with_env_filter(asked).with_writer(std::io::stderr);
     let discreet = filter_fn(move |line| is_discreet(line, &named));
-    // It would tell them on stderr, and fail for want of a terminal that is gone.
+    // It would print them on stderr, and fail when the terminal is gone.
     let lines = lines.log_internal_errors(false);
     match format {
         LogFormat::Human => {
@@ -57,7 +57,7 @@ fn lines(format: LogFormat, Filter { asked, named }: Filter) -> Dispatch {
     }
 }
 
-/// Whether colour is welcome: somebody looks, and has not asked for none.
+/// Whether to use colour: stderr is a terminal, and `NO_COLOR` is not set.
 pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     stream.is_terminal() && !refused && std::env::var_os("TERM").is_none_or(|term| term != "dumb")

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
         tracing::info!(file = %file.display(), "serve: settings read");
     }
     for warning in variables::unknown() {
-        tracing::warn!("{warning}");
+        tracing::warn!("configuration: {warning}");
     }
     runtime.block_on(serve(config, args, plan, answers))
 }
@@ -109,7 +109,7 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Trouble> {
     })
 }
 
-/// Tells where the gateway is. With JSON log lines there is no person to tell, and the log has it.
+/// Prints the address of the gateway, except with JSON log lines, which have it.
 fn announce(config: &Config, address: SocketAddr, framed: Option<SocketAddr>) {
     if config.log.format == LogFormat::Json {
         return;

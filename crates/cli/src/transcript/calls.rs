@@ -22,7 +22,6 @@ impl<T> Default for Calls<T> {
 }
 
 impl<T> Calls<T> {
-    /// Remembers a call.
     pub(crate) fn ask(&mut self, id: EnvelopeId, call: T) {
         self.order.push_back(id.clone());
         self.open.insert(id, call);
@@ -33,7 +32,7 @@ impl<T> Calls<T> {
         }
     }
 
-    /// The call that an envelope speaks of, which goes on.
+    /// The open call that an envelope is about.
     pub(crate) fn about(&self, id: Option<&EnvelopeId>) -> Option<&T> {
         self.open.get(id?)
     }

@@ -1,4 +1,4 @@
-//! The room's life as lines for a person: who said what to whom, and how every call ended.
+//! The messages of a room as lines for a person: from whom to whom, and how every call ended.
 //!
 //! Whatever participants wrote is shown without its control characters: a line of chat must not command the terminal.
 
@@ -34,7 +34,7 @@ pub(crate) struct Transcript {
 pub(crate) struct When<'a> {
     /// What the line says of it.
     pub(crate) shown: &'a str,
-    /// By this machine's own clock, since any moment; only then can it be told how long a call took.
+    /// By this machine's own clock, since any moment; needed for the duration of a call.
     pub(crate) since: Option<Duration>,
 }
 
@@ -136,7 +136,7 @@ impl Transcript {
         format!("{}{}", self.way(envelope, "…"), self.tone(Tone::Dim, &self.printable(&text)))
     }
 
-    /// Who speaks to whom, padded.
+    /// Sender and recipients, padded.
     fn way(&mut self, envelope: &Envelope, arrow: &str) -> String {
         // Colours take no room on the screen, and ids are of one-column characters.
         let to = match envelope.to() {

@@ -10,7 +10,6 @@ use serde_json::value::RawValue;
 
 use crate::json;
 
-/// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// A tool's name, or a method.
@@ -60,7 +59,6 @@ fn text(members: &Members, name: &str) -> String {
     member(members, name).unwrap_or_default()
 }
 
-/// Reads a request.
 pub(crate) fn asked(method: &str, params: &Members) -> Asked {
     let (what, details) = match method {
         "tools/call" => (text(params, "name"), arguments(params.get("arguments"))),
@@ -89,7 +87,6 @@ fn value_text(value: &RawValue) -> String {
     }
 }
 
-/// Reads a response.
 pub(crate) fn answered(envelope: &Envelope) -> Answered {
     let payload = members(envelope.payload());
     let (worked, says) = match payload.get("error") {

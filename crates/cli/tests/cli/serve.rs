@@ -143,8 +143,8 @@ fn a_start_warns_of_what_is_open_and_what_is_misspelt() {
             (line["level"] == "WARN").then(|| line["message"].as_str().unwrap_or_default().to_owned())
         });
         insta::assert_snapshot!(warned.collect::<Vec<_>>().join("\n"), @"
-        the variable `SALON_LISTN` is set, but nothing reads it; did you mean `SALON_LISTEN`?
-        `data` is open to other users (mode 755); `chmod 700 data` closes it
+        configuration: the variable `SALON_LISTN` is set, but nothing reads it; did you mean `SALON_LISTEN`?
+        configuration: `data` is open to other users (mode 755); `chmod 700 data` closes it
         ");
         running.signal(Signal::TERM);
         assert_eq!(running.end().await.code, Some(0));

@@ -13,7 +13,7 @@ pub struct FramedMessage {
     pub id: EnvelopeId,
     /// Who sent it.
     pub sender: ParticipantId,
-    /// What it says, as it was written: a JSON-RPC message where `kind` is `mcp`.
+    /// Its payload, as it was written: a JSON-RPC message where `kind` is `mcp`.
     pub payload: Box<RawValue>,
     /// When the gateway stored it, in milliseconds since 1970.
     pub timestamp: u64,

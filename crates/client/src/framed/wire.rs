@@ -110,7 +110,7 @@ impl Reply {
         Ok(Some(FramedError::Refused { code: self.code, word, message }))
     }
 
-    /// What it says.
+    /// Its body.
     pub(super) fn body<'a, T: Deserialize<'a>>(&'a self) -> Result<T, FramedError> {
         serde_json::from_slice(&self.body).map_err(|error| FramedError::Unreadable(Arc::new(error)))
     }

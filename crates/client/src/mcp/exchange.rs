@@ -122,7 +122,7 @@ value! {
     Sampling {
         /// The conversation.
         messages: Vec<PromptMessage> = always "messages",
-        /// What to tell the model first.
+        /// The system prompt.
         system_prompt: Option<String> = optional "systemPrompt",
         /// The longest answer wanted.
         max_tokens: Option<u64> = optional "maxTokens",
@@ -138,11 +138,11 @@ impl Sampling {
 }
 
 value! {
-    /// What a model said.
+    /// The answer of a model.
     SamplingAnswer {
-        /// Who says it; the assistant.
+        /// Its role; the assistant.
         role: Role = required "role",
-        /// What it says.
+        /// Its content.
         content: Content = required "content",
         /// Which model it was.
         model: String = always "model",

@@ -29,7 +29,7 @@ pub(super) fn lenient<T: DeserializeOwned + Default>(members: &mut Members, name
     Ok(optional(members, name)?.unwrap_or_default())
 }
 
-/// The same, of a member that MCP wants written even when it says nothing.
+/// The same, of a member that MCP requires even when it is empty.
 pub(super) use lenient as always;
 
 /// Takes a member that is an object, or an empty one.
@@ -71,7 +71,7 @@ pub(super) mod write {
     pub(crate) use required as schema;
 }
 
-/// Whether a value says no more than its absence would.
+/// Whether a value means the same as its absence.
 pub(super) trait Absent {
     fn is_absent(&self) -> bool;
 }

@@ -1,4 +1,4 @@
-//! Calling a tool, and what can be said about how.
+//! Calling a tool, and the options of a call.
 
 use std::fmt;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl CallTool {
         self
     }
 
-    /// How long to wait in all, whatever progress is reported: an hour unless said otherwise.
+    /// How long to wait in all, whatever progress is reported: an hour by default.
     pub fn at_most(mut self, at_most: Duration) -> Self {
         self.at_most = at_most;
         self

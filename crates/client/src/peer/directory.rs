@@ -16,11 +16,11 @@ use super::exchange::{Handshake, introduce};
 use crate::mcp::{LogLevel, Prompt, Resource, ResourceTemplate, Tool, empty_object};
 use crate::{CallError, Discovery, Room, Service};
 
-/// The others, as far as they were met. Every envelope passes through [`observe`](Self::observe), in order.
+/// The participants with a handshake. Every envelope passes through [`observe`](Self::observe), in order.
 pub(crate) struct Directory {
     declares: Box<RawValue>,
     pub(crate) discovery: Discovery,
-    /// How many strangers are greeted at once when nobody in particular was asked for.
+    /// Handshakes under way at once where no participant was named.
     pub(crate) at_once: usize,
     pub(crate) greetings: Semaphore,
     met: Mutex<HashMap<ParticipantId, Arc<Acquaintance>>>,
@@ -96,7 +96,7 @@ impl Directory {
         }
     }
 
-    /// Forgets everybody, because they have forgotten this participant or what they said was missed.
+    /// Forgets everybody, because they have forgotten this participant or envelopes were missed.
     pub(crate) fn forget_all(&self) {
         self.met().clear();
     }
@@ -179,7 +179,7 @@ impl Acquaintance {
         self.greeting().as_ref().is_some_and(|greeting| matches!(&*greeting.borrow(), Some(Ok(_))))
     }
 
-    /// What the participant said in the handshake, which is begun unless it was. One that failed is begun again.
+    /// The participant's answer to the handshake, which is started unless it was. A failed one is started again.
     pub(super) async fn handshake(self: &Arc<Self>, room: &Room, peer: &ParticipantId) -> Greeting {
         let mut greeting = {
             let mut greeting = self.greeting();

@@ -22,7 +22,7 @@ use crate::mcp::{Initialized, LogLevel, raw};
 use crate::service::{Request, attempt};
 use crate::{Call, CallError, RequestOptions, ResultError, Room};
 
-/// What a participant said of itself, and how it is called since.
+/// The description of a participant, and its caller.
 #[derive(Clone)]
 pub(super) struct Handshake {
     pub(super) server: Arc<Initialized>,
@@ -53,7 +53,7 @@ pub(super) async fn introduce(room: &Room, peer: &ParticipantId) -> Result<Hands
             CallerStep::Send { request, method, params, .. } => match greet(room, peer, &method, params).await {
                 Ok(answer) => caller.answered(request, Ok(&answer), now()),
                 Err(CallError::Answered(error)) if era == Era::Modern && error.code == RpcError::METHOD_NOT_FOUND => {
-                    // It says nothing of what it has, so everything is worth asking for.
+                    // It declares no capabilities, so everything is asked for.
                     let unknown = json!({ "capabilities": { "tools": {}, "resources": {}, "prompts": {} } });
                     return introduction(era, &raw(&unknown)).map(handshake);
                 }
@@ -70,7 +70,7 @@ pub(super) async fn introduce(room: &Room, peer: &ParticipantId) -> Result<Hands
     Err(CallError::Cancelled)
 }
 
-/// What a participant says of itself, in the shape a handshake has it.
+/// The description of a participant, in the shape of an `initialize` result.
 fn introduction(era: Era, result: &RawValue) -> Result<Initialized, CallError> {
     if era == Era::Legacy {
         return read(result);
@@ -239,7 +239,7 @@ async fn ask(
     (key, answer)
 }
 
-/// Who this participant, as an MCP client, says it is, and what it can be asked.
+/// The identity and the capabilities of this participant as an MCP client.
 fn profile(room: &Room) -> CallerProfile {
     let name = room.roster().into_iter().find(|one| one.id == *room.id()).and_then(|me| me.name);
     let info = json!({ "name": name.as_deref().unwrap_or(room.id().as_str()), "version": env!("CARGO_PKG_VERSION") });

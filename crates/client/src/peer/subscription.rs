@@ -26,7 +26,7 @@ pub struct Subscription {
 
 impl Subscription {
     pub(super) async fn begin(peer: &Peer, uri: &str) -> Result<Self, CallError> {
-        // The handshake first, so that what is heard from here on belongs to this meeting.
+        // The handshake first, so that notifications from here on belong to it.
         let (_, handshake) = peer.meet().await?;
         let mut events = peer.room().events();
         let listening = if handshake.era == Era::Modern {
@@ -43,7 +43,7 @@ impl Subscription {
         &self.uri
     }
 
-    /// Waits until the resource, or one below it, has changed, and tells which. `None` when the participant left or started over, or
+    /// Waits until the resource, or one below it, has changed, and returns which. `None` when the participant left or started over, or
     /// when the stay in the room is over: it has then forgotten that anybody wanted to know.
     pub async fn changed(&mut self) -> Option<String> {
         loop {

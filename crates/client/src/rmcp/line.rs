@@ -264,7 +264,7 @@ impl Line {
         }
     }
 
-    /// Tells the participant what the service tells.
+    /// Sends the service's notification to the participant.
     async fn tell(&self, method: &str, params: Params, message: Box<RawValue>) -> Result<(), LineError> {
         if method == "notifications/cancelled" {
             let cancel = params.request_id.and_then(|id| self.state().calls.remove(id.get()));
@@ -293,7 +293,7 @@ impl Line {
     }
 }
 
-/// A request that the service has not answered. Dropping it tells the service that nobody waits.
+/// A request that the service has not answered. Dropping it cancels it at the service.
 struct Waiting {
     line: Arc<Line>,
     number: u64,

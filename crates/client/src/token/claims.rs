@@ -1,4 +1,4 @@
-//! What a token says of itself. Deliberately absent: any look at its signature.
+//! The claims of a token. Deliberately absent: verifying its signature.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,12 +14,12 @@ impl Token {
         Members::parse(std::str::from_utf8(&base64url(claims)?).ok()?)
     }
 
-    /// When it says that it expires (`exp`), unverified. `None` for a negative or absurd time.
+    /// When it expires (`exp`), unverified. `None` for a negative or absurd time.
     pub fn expires(&self) -> Option<SystemTime> {
         self.time("exp")
     }
 
-    /// From when on it says that it is valid (`nbf`), unverified.
+    /// From when on it is valid (`nbf`), unverified.
     pub fn begins(&self) -> Option<SystemTime> {
         self.time("nbf")
     }

@@ -138,7 +138,7 @@ enum Cause {
 }
 
 impl ToolError {
-    /// The tool failed, and a model can be told why.
+    /// The tool failed, with a text for a model.
     pub fn failed(why: impl Into<String>) -> Self {
         Self(Cause::Failed(why.into()))
     }

@@ -6,7 +6,6 @@
 pub struct EnvFileError {
     /// The line, the first being 1.
     pub line: usize,
-    /// What is wrong.
     pub why: &'static str,
 }
 

@@ -26,11 +26,9 @@ pub struct Surroundings<'a> {
 #[derive(Debug, thiserror::Error)]
 #[error("`{key}` of `{server}` cannot be used: {why}")]
 pub struct ExpandError {
-    /// The server's name.
     pub server: String,
     /// The key the text stands under.
     pub key: String,
-    /// What is wrong.
     pub why: Why,
 }
 
@@ -42,12 +40,7 @@ pub enum Why {
     Unset(String),
     /// An input nobody gave.
     #[error("there is no answer for the input `{id}`: {why}")]
-    Input {
-        /// Its id.
-        id: String,
-        /// Why not.
-        why: String,
-    },
+    Input { id: String, why: String },
     /// A reference to something we do not have.
     #[error("`${{{0}}}` is not understood")]
     Unknown(String),
@@ -59,20 +52,10 @@ pub enum Why {
     Homeless,
     /// The file cannot be read.
     #[error("`{}` could not be read: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
     /// The file is not as it must be.
     #[error("`{}`, {source}", path.display())]
-    EnvFile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: EnvFileError,
-    },
+    EnvFile { path: PathBuf, source: EnvFileError },
 }
 
 /// What a `${…}` refers to.
@@ -80,7 +63,6 @@ pub enum Why {
 pub enum Reference<'a> {
     /// `${NAME}`, `${env:NAME}` or `${NAME:-default}`. The default serves where the variable is unset or empty.
     Variable {
-        /// Its name.
         name: &'a str,
         /// What to take without it.
         default: Option<&'a str>,

@@ -75,7 +75,7 @@ pub enum Launch {
         url: String,
         /// Sent with every request.
         headers: Vec<(String, String)>,
-        /// Which transport, where that is said.
+        /// Which transport, where it is given.
         transport: UrlTransport,
     },
 }
@@ -113,7 +113,6 @@ pub struct Input {
 pub struct ImportError {
     /// Where.
     pub place: Place,
-    /// What is wrong.
     pub message: String,
 }
 

@@ -99,7 +99,7 @@ struct Reading<'a> {
     warnings: &'a mut Vec<Warning>,
 }
 
-/// The keys of a server, as far as they have been met.
+/// The keys of a server that have been read.
 #[derive(Default)]
 struct Keys {
     command: Option<String>,

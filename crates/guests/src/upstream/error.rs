@@ -11,10 +11,9 @@ pub enum UpstreamError {
     Start {
         /// The program.
         program: String,
-        /// The system's reason.
         source: io::Error,
     },
-    /// The child ended before it had said anything of use.
+    /// The child ended before it had answered.
     #[error("it ended before it answered: {0}")]
     Exited(String),
     /// The address cannot be used.
@@ -34,7 +33,7 @@ pub enum UpstreamError {
     Status {
         /// The status.
         status: u16,
-        /// The status again, and what the body said, shortened.
+        /// The status, and the body, shortened.
         message: String,
     },
     /// No connection, or one that broke.
@@ -43,7 +42,7 @@ pub enum UpstreamError {
     /// Nothing came in time.
     #[error("no answer within {} s", .0.as_secs_f32())]
     TimedOut(Duration),
-    /// What answered speaks no MCP that we know.
+    /// The answer is not of an MCP revision that is supported.
     #[error("it does not speak MCP: {0}")]
     NotMcp(String),
     /// More standing streams than a connection carries.

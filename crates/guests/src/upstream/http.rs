@@ -220,7 +220,7 @@ impl Failure {
         Self { nobody, ..Self::told(format!("cannot reach the server: {}", reason(error))) }
     }
 
-    /// Reads an answer that is no success.
+    /// Reads an answer that is not a success.
     pub(super) async fn refused(response: Response) -> Self {
         let status = response.status();
         let text = read(response, MAX_REFUSAL).await.map(|(bytes, _)| bytes).unwrap_or_default();

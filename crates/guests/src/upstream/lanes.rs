@@ -54,7 +54,7 @@ impl Lanes {
         Self { places, tasks: Mutex::new(JoinSet::new()), open: watch::Sender::new(true) }
     }
 
-    /// Waits for a place. There is no waiting for a standing one, which may never come free.
+    /// Waits for a place. A permanent one is not waited for: it may never come free.
     pub(super) async fn place(&self, lane: Lane) -> Result<OwnedSemaphorePermit, UpstreamError> {
         let places = self.places[lane as usize].clone();
         match lane {

@@ -2,8 +2,8 @@
 //!
 //! One [`Connection`] moves raw JSON-RPC messages in one era and keeps its child, its session and its streams in order. [`probe`]
 //! finds out which eras a server speaks. Deliberately absent: translation between revisions, ids, callers and restarts, which are
-//! their owner's. A message is looked at only as far as its head, and no further than moving it needs; only what is said to a server that
-//! speaks the draft dialect of MCP, and by it, is said in its own words here, so that nobody behind the connection need know.
+//! their owner's. A message is looked at only as far as its head, and no further than moving it needs; only messages to and from a server of
+//! the draft dialect of MCP are translated here, so that no code behind the connection need know it.
 
 mod error;
 mod frame;
@@ -63,7 +63,7 @@ impl Outbound {
     }
 }
 
-/// What is said to a server is between it and its caller: only the size and the names of headers can be printed.
+/// Messages to a server are private: only the size and the names of headers can be printed.
 impl fmt::Debug for Outbound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
@@ -161,7 +161,7 @@ impl Connection {
         (Self { inner, interpreter, answers }, inbound)
     }
 
-    /// From now on the server is spoken to in the draft dialect. Its owner goes on in MCP; the handshake was the owner's.
+    /// From now on messages to the server are in the draft dialect. Its owner goes on in MCP; the handshake was the owner's.
     pub fn speak_draft(&self) {
         let _ = self.interpreter.0.set(Mutex::default());
     }
@@ -252,7 +252,7 @@ impl Connection {
                     }
                 }
             };
-            // Whether or not it was heard, this is the last word.
+            // Delivered or not, this is the last message.
             let _ = timeout(grace, farewell).await;
             let _ = timeout(grace, self.say_last(exit)).await;
         }
@@ -260,7 +260,7 @@ impl Connection {
         self.close(grace).await;
     }
 
-    /// Says something after which nothing is said, and waits until it has gone out where closing would not.
+    /// Sends the last message, and waits until it has gone out where closing would not.
     async fn say_last(&self, text: Box<str>) {
         let message = Outbound::new(text);
         match &self.inner {

@@ -24,7 +24,7 @@ const MAX_LOG_LINE: usize = 8 * 1024;
 const SHOWN: usize = 200;
 
 /// How long a child that closed its output may take to end, and how long the output of one that ended may stay silent before it
-/// is given up: somebody who left the process group may hold it open for ever.
+/// is given up: a process that left the process group may hold it open for ever.
 const AFTERMATH: Duration = Duration::from_secs(2);
 
 /// What to start.
@@ -172,7 +172,7 @@ async fn forward_log(log: impl AsyncRead + Unpin, guest: Arc<str>, voice: Voice)
     }
 }
 
-/// Waits for the child while its output is read, and tells the end once everything before it has been told.
+/// Waits for the child while its output is read, and reports the end after everything before it.
 async fn attend(
     mut child: Child,
     mut reader: Reader<ChildStdout>,
@@ -212,7 +212,7 @@ async fn attend(
             }
         }
     };
-    // Nobody left to hear it is no trouble.
+    // A receiver that is gone is not an error.
     let _ = reader.inbound.send(Received::Ended { why }).await;
 }
 

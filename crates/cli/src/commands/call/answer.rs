@@ -19,7 +19,7 @@ pub(super) enum Format {
 
 /// Prints a result. A tool that failed makes the exit status 1.
 pub(super) fn print(result: &RawValue, format: Format) -> Result<(), Trouble> {
-    // Whatever is no result of a tool has neither content nor a failure in it, and is shown whole.
+    // A result of another shape has neither content nor an error, and is shown whole.
     let read: Option<ToolResult> = serde_json::from_str(result.get()).ok();
     let text = match &read {
         Some(read) if format != Format::Json => text(read, result),

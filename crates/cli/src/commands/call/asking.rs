@@ -100,7 +100,7 @@ fn fill(schema: &Schema, desk: &mut Desk<impl BufRead, impl Write>) -> Elicitati
     }
 }
 
-/// What is to be said of one field, as pairs; or the answer that ends it all.
+/// The lines about one field, as pairs; or the answer that ends the form.
 fn enter(
     schema: &Schema,
     field: &Field,

@@ -74,7 +74,7 @@ pub(crate) fn run(args: CallArgs) -> Result<(), Trouble> {
     if json { outcome.or_else(as_json) } else { outcome }
 }
 
-/// What went wrong, told on standard output as one object, with the exit status it has anyway.
+/// An error on standard output as one object, with the usual exit status.
 fn as_json(trouble: Trouble) -> Result<(), Trouble> {
     #[derive(Serialize)]
     struct Failed<'a> {

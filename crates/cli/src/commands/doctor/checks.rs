@@ -101,7 +101,7 @@ fn token(args: &DoctorArgs, place: &Place, stored: &Credentials, report: &mut Re
     }
 }
 
-/// Its name leads somewhere, and somebody takes connections there.
+/// Its name resolves, and something accepts connections there.
 async fn reachable(place: &Place, report: &mut Report) -> bool {
     let named = (place.host(), place.port());
     let addresses: Vec<_> = match tokio::time::timeout(CONNECT_TIME, tokio::net::lookup_host(named)).await {
@@ -207,7 +207,7 @@ fn skew(theirs: &str, before: Timestamp, after: Timestamp) -> Finding {
     }
 }
 
-/// What the token says of itself; `None` when that is enough to know that it is no good.
+/// The claims of the token; `None` when they show that it is invalid.
 async fn claims(args: &DoctorArgs, client: &Client, source: &Source, report: &mut Report) -> Option<Claims> {
     let claims = match args.access.identity(client).await {
         Ok(claims) => claims,
@@ -263,7 +263,7 @@ async fn accepted(client: &Client, source: &Source, looks_good: bool, report: &m
     accepted
 }
 
-/// The topic can be entered, by the way that everything live takes.
+/// The topic can be entered, over a WebSocket as live commands do.
 async fn enter(client: &Client, topic: &TopicName, claims: Option<&Claims>, report: &mut Report) {
     if claims.is_some_and(|claims| !claims.opens(topic)) {
         let hint = format!("where the gateway runs, `salon token --topic {topic} --id ID` makes a token that opens it");

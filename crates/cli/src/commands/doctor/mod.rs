@@ -1,6 +1,6 @@
 //! `salon doctor`: what stands between this machine and a room, looked at one thing after the other.
 //!
-//! Everything is tried for real, by the way the other commands take. Deliberately absent: mending anything.
+//! Everything is tried for real, as the other commands do it. Deliberately absent: repairs.
 
 mod checks;
 mod report;

@@ -1,4 +1,4 @@
-//! What was found, told as it is found, or as one object at the end.
+//! Findings, printed as they come, or as one object at the end.
 
 use serde::Serialize;
 

@@ -67,7 +67,7 @@ struct Chosen {
 struct Found {
     file: PathBuf,
     chosen: Vec<Chosen>,
-    /// What is left out, and why; and what else should be said.
+    /// Servers that are left out, with the reason, and other remarks.
     remarks: Vec<String>,
 }
 

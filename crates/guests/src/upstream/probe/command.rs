@@ -2,7 +2,7 @@
 //!
 //! A server that begins slowly looks like one that ignores `server/discover`: a package manager may fetch it first. So after a short
 //! time `initialize` is asked too, of the same child. Whichever it answers first, it has read in order. Only a child that ended, or
-//! answers neither, is followed by another that hears nothing but `initialize`.
+//! answers neither, is followed by another that gets nothing but `initialize`.
 
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ async fn converse(connection: &Connection, inbound: &mut Inbound, alone: Instant
     }
 }
 
-/// Starts a child that hears nothing but `initialize`.
+/// Starts a child that gets nothing but `initialize`.
 async fn ask_legacy(
     command: Command<'_>,
     setup: &Setup,

@@ -52,7 +52,7 @@ pub enum Speech {
     Official,
     /// The draft dialect.
     Draft,
-    /// Its answer to `initialize` will tell.
+    /// Its answer to `initialize` will show it.
     Unknown,
 }
 
@@ -96,7 +96,7 @@ pub async fn probe(target: &Target, setup: &Setup, limit: Duration) -> Result<Ve
             let command = Command { program, args, env, cwd: cwd.as_ref() };
             command::probe(command, setup, limit).await
         }
-        // There is no WebSocket in any published revision; what is spoken over one, the handshake tells.
+        // There is no WebSocket in any published revision; the handshake shows which one is used.
         Target::Url { .. } if target.is_websocket() => Ok(Verdict::legacy(Wire::WebSocket, Speech::Unknown)),
         Target::Url { url, headers, transport } => url::probe(&Http::new(url, headers)?, *transport, limit).await,
     }
@@ -116,7 +116,7 @@ enum Discovery {
     Modern(Found),
     /// It has a revision in common with us that it did not see in the question.
     AskAgain,
-    /// It is not of the modern era, or of no revision that we speak.
+    /// It is not of the modern era, or of an unsupported revision.
     No,
 }
 
